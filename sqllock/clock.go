@@ -1,0 +1,49 @@
+package sqllock
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// instant is a point in time on two clocks of this machine. The monotonic
+// clock stands still while the machine sleeps and the wall clock can be set,
+// so elapsed time is the larger of the two: a lock may be given up too early,
+// never too late.
+type instant struct {
+	mono time.Duration
+	wall time.Duration
+}
+
+// epoch is where this process's monotonic readings start.
+var epoch = time.Now() //nolint:gochecknoglobals // the monotonic clock has no absolute reading
+
+func now() instant {
+	t := time.Now()
+
+	return instant{mono: t.Sub(epoch), wall: time.Duration(t.UnixNano())}
+}
+
+// since returns the time from earlier to i.
+func (i instant) since(earlier instant) time.Duration {
+	return max(i.mono-earlier.mono, i.wall-earlier.wall)
+}
+
+// jitter returns a random duration between d/2 and d.
+func jitter(d time.Duration) time.Duration {
+	if d <= 1 {
+		return d
+	}
+
+	return d/2 + rand.N(d/2) //nolint:gosec // spreads load, keeps no secret
+}
+
+// backoff returns how long to wait after the given attempt (the first is 0):
+// a random time below a bound that doubles from lowest to highest.
+func backoff(attempt int, lowest, highest time.Duration) time.Duration {
+	bound := highest
+	if attempt < 30 && lowest<<attempt > 0 {
+		bound = min(lowest<<attempt, highest)
+	}
+
+	return jitter(bound)
+}

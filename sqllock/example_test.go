@@ -1,0 +1,412 @@
+package sqllock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
+)
+
+// These examples keep locks in memory. A program takes a strategy on a
+// database instead, such as cas.New(postgres.New(pool)).
+func exampleLocker(options ...sqllock.Option) (*sqllocktest.Memory, *sqllock.Locker) {
+	memory := sqllocktest.NewMemory()
+
+	locker, err := sqllock.New(memory, options...)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	return memory, locker
+}
+
+func ExampleNew() {
+	ctx := context.Background()
+
+	locker, err := sqllock.New(sqllocktest.NewMemory(), sqllock.WithLease(20*time.Second), sqllock.WithLabel("invoice worker 3"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	defer func() { _ = locker.Close(ctx) }()
+
+	fmt.Println(locker.Features().Strategy)
+	// Output: memory
+}
+
+func ExampleLocker_Acquire() {
+	ctx := context.Background()
+	_, locker := exampleLocker()
+
+	lock, err := locker.Acquire(ctx, "invoices/2026-11", sqllock.WithMaxWait(5*time.Second))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	defer func() { _ = lock.Release(ctx) }()
+
+	fmt.Println("working on", lock.Name())
+	// Output: working on invoices/2026-11
+}
+
+func ExampleLocker_TryAcquire() {
+	ctx := context.Background()
+	memory, here := exampleLocker()
+
+	// Another process has the lock.
+	elsewhere, _ := sqllock.New(memory.Peer())
+	_, _ = elsewhere.Acquire(ctx, "nightly", sqllock.WithLabel("the other one"))
+
+	_, err := here.TryAcquire(ctx, "nightly")
+
+	var held *sqllock.HeldError
+	if errors.As(err, &held) {
+		fmt.Println("held by", held.Holder.Label)
+	}
+	// Output: held by the other one
+}
+
+func ExampleLocker_Do() {
+	ctx := context.Background()
+	_, locker := exampleLocker()
+
+	err := locker.Do(ctx, "customer/7", func(ctx context.Context, lock *sqllock.Lock) error {
+		fmt.Println("working under", lock.Name())
+
+		return ctx.Err() // It ends when the lock is lost.
+	})
+
+	fmt.Println(err)
+	// Output:
+	// working under customer/7
+	// <nil>
+}
+
+func ExampleLocker_TryDo() {
+	ctx := context.Background()
+	_, locker := exampleLocker()
+
+	job := func(context.Context, *sqllock.Lock) error {
+		fmt.Println("the job runs")
+
+		return nil
+	}
+
+	for range 2 {
+		// With WithMinHold the name stays taken after a short job, so that
+		// machines whose clocks differ run it once.
+		err := locker.TryDo(ctx, "nightly", job, sqllock.WithMinHold(time.Minute))
+		if errors.Is(err, sqllock.ErrNotAcquired) {
+			fmt.Println("another has run it")
+		}
+	}
+	// Output:
+	// the job runs
+	// another has run it
+}
+
+func ExampleLocker_Holders() {
+	ctx := context.Background()
+	_, locker := exampleLocker()
+
+	for _, name := range []string{"customer/2", "customer/1", "nightly"} {
+		_, _ = locker.Acquire(ctx, name)
+	}
+
+	held, err := locker.Holders(ctx, sqllock.Filter{Prefix: "customer/"})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for _, lock := range held {
+		fmt.Println(lock.Name, lock.Remaining > 0)
+	}
+	// Output:
+	// customer/1 true
+	// customer/2 true
+}
+
+func ExampleLocker_Inspect() {
+	ctx := context.Background()
+	_, locker := exampleLocker()
+
+	_, err := locker.Inspect(ctx, "nightly")
+	fmt.Println(errors.Is(err, sqllock.ErrNotHeld))
+
+	_, _ = locker.Acquire(ctx, "nightly",
+		sqllock.WithLabel("cron"), sqllock.WithMetadata(map[string]string{"build": "1.2.3"}))
+
+	held, _ := locker.Inspect(ctx, "nightly")
+	fmt.Println(held.Holder.Label, held.Holder.Metadata)
+	// Output:
+	// true
+	// cron {"build":"1.2.3"}
+}
+
+func ExampleLocker_ForceRelease() {
+	ctx := context.Background()
+	_, locker := exampleLocker()
+
+	lock, _ := locker.Acquire(ctx, "nightly")
+
+	if err := locker.ForceRelease(ctx, "nightly", "the node is gone"); err != nil {
+		log.Fatal(err)
+	}
+
+	var lost *sqllock.LostError
+	if errors.As(lock.Check(ctx), &lost) {
+		fmt.Println(lost.Reason, "-", lost.Detail)
+	}
+	// Output: forced - the node is gone
+}
+
+func ExampleLocker_Reap() {
+	ctx := context.Background()
+	memory, locker := exampleLocker()
+
+	_, _ = locker.Acquire(ctx, "nightly")
+
+	memory.Age("nightly", time.Hour) // Its holder died an hour ago.
+
+	reaped, err := locker.Reap(ctx)
+	fmt.Println(reaped.Expired, reaped.Removed, err)
+	// Output: 1 0 <nil>
+}
+
+func ExampleLocker_RunReaper() {
+	_, locker := exampleLocker(sqllock.WithReaper(time.Minute, 30*24*time.Hour))
+
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+
+	go func() { ended <- locker.RunReaper(ctx) }()
+
+	cancel()
+	fmt.Println(<-ended)
+	// Output: <nil>
+}
+
+func ExampleLocker_Close() {
+	ctx := context.Background()
+	_, locker := exampleLocker()
+
+	lock, _ := locker.Acquire(ctx, "nightly")
+
+	fmt.Println(locker.Close(ctx))
+	fmt.Println(lock.Err())
+
+	_, err := locker.Acquire(ctx, "nightly")
+	fmt.Println(errors.Is(err, sqllock.ErrClosed))
+	// Output:
+	// <nil>
+	// lock already released
+	// true
+}
+
+func ExampleLock_Guard() {
+	ctx := context.Background()
+	memory, locker := exampleLocker()
+
+	lock, _ := locker.Acquire(ctx, "invoices/2026-11")
+
+	memory.Lose("invoices/2026-11") // While we were paused, another took over.
+
+	tx := memory.Begin() // postgres.Tx(tx) around a transaction of your own
+
+	if err := lock.Guard(ctx, tx); errors.Is(err, sqllock.ErrLost) {
+		fmt.Println("rolled back:", tx.Rollback())
+
+		return
+	}
+
+	fmt.Println("committed:", tx.Commit())
+	// Output: rolled back: <nil>
+}
+
+func ExampleLock_Check() {
+	ctx := context.Background()
+	_, locker := exampleLocker()
+
+	lock, _ := locker.Acquire(ctx, "nightly")
+
+	fmt.Println(lock.Check(ctx)) // asks the database
+	fmt.Println(lock.Err())      // asks the clocks
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+func ExampleLock_Extend() {
+	ctx := context.Background()
+	_, locker := exampleLocker(sqllock.WithoutRenewal())
+
+	lock, _ := locker.Acquire(ctx, "nightly")
+
+	if err := lock.Extend(ctx, 10*time.Minute); err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(lock.Remaining() > 9*time.Minute)
+	// Output: true
+}
+
+func ExampleLock_Release() {
+	ctx, cancel := context.WithCancel(context.Background())
+	_, locker := exampleLocker()
+
+	lock, _ := locker.Acquire(ctx, "nightly")
+
+	cancel()
+
+	fmt.Println(lock.Release(ctx)) // It works though ctx has ended,
+	fmt.Println(lock.Release(ctx)) // and a second time.
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+func ExampleLock_ReleaseTx() {
+	ctx := context.Background()
+	memory, locker := exampleLocker()
+
+	lock, _ := locker.Acquire(ctx, "invoices/2026-11")
+	tx := memory.Begin() // postgres.Tx(tx) around a transaction of your own
+
+	if err := lock.ReleaseTx(ctx, tx); err != nil {
+		log.Fatal(err)
+	}
+
+	// The next holder gets the lock with the commit, not before.
+	fmt.Println(tx.Commit())
+	fmt.Println(lock.Release(ctx))
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+func ExampleLock_Remaining() {
+	_, locker := exampleLocker(sqllock.WithLease(time.Minute))
+
+	lock, _ := locker.Acquire(context.Background(), "nightly")
+
+	if lock.Remaining() > 30*time.Second {
+		fmt.Println("time enough for one more")
+	}
+	// Output: time enough for one more
+}
+
+func ExampleLock_Token() {
+	ctx := context.Background()
+	_, locker := exampleLocker()
+
+	first, _ := locker.Acquire(ctx, "nightly")
+	_ = first.Release(ctx)
+	second, _ := locker.Acquire(ctx, "nightly")
+
+	fmt.Println(second.Token() > first.Token())
+	// Output: true
+}
+
+func ExampleLock_Context() {
+	ctx := context.Background()
+	_, locker := exampleLocker()
+
+	lock, _ := locker.Acquire(ctx, "nightly", sqllock.WithMaxHold(10*time.Millisecond))
+
+	<-lock.Done()
+	fmt.Println(errors.Is(context.Cause(lock.Context()), sqllock.ErrLost))
+	// Output: true
+}
+
+func ExampleWithMaxWait() {
+	ctx := context.Background()
+	memory, locker := exampleLocker(sqllock.WithMaxWait(50 * time.Millisecond))
+
+	elsewhere, _ := sqllock.New(memory.Peer())
+	_, _ = elsewhere.Acquire(ctx, "nightly")
+
+	_, err := locker.Acquire(ctx, "nightly")
+	fmt.Println(errors.Is(err, sqllock.ErrNotAcquired))
+	// Output: true
+}
+
+func ExampleWithReentrant() {
+	ctx := context.Background()
+	_, locker := exampleLocker(sqllock.WithReentrant())
+
+	inner := func(ctx context.Context, lock *sqllock.Lock) error {
+		fmt.Println("inside, under", lock.Name())
+
+		return nil
+	}
+
+	err := locker.Do(ctx, "customer/7", func(ctx context.Context, _ *sqllock.Lock) error {
+		return locker.Do(ctx, "customer/7", inner) // ctx carries the lock
+	})
+
+	fmt.Println(err)
+	// Output:
+	// inside, under customer/7
+	// <nil>
+}
+
+func ExampleWithHooks() {
+	ctx := context.Background()
+	_, locker := exampleLocker(sqllock.WithHooks(sqllock.Hooks{
+		Acquired: func(e sqllock.Event) { fmt.Println("acquired", e.Name, "at attempt", e.Attempts) },
+		Released: func(e sqllock.Event) { fmt.Println("released", e.Name, e.Err) },
+	}))
+
+	lock, _ := locker.Acquire(ctx, "nightly")
+	_ = lock.Release(ctx)
+	// Output:
+	// acquired nightly at attempt 1
+	// released nightly <nil>
+}
+
+func ExampleWithMinHold() {
+	ctx := context.Background()
+	_, locker := exampleLocker(sqllock.WithMinHold(time.Minute))
+
+	lock, _ := locker.Acquire(ctx, "nightly")
+	_ = lock.Release(ctx)
+
+	_, err := locker.TryAcquire(ctx, "nightly")
+	fmt.Println(errors.Is(err, sqllock.ErrNotAcquired))
+	// Output: true
+}
+
+func ExampleHeldError() {
+	err := error(&sqllock.HeldError{
+		Name:      "nightly",
+		Holder:    sqllock.Holder{Host: "node-3", PID: 4711, Label: "cron"},
+		Remaining: 12 * time.Second,
+	})
+
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, sqllock.ErrNotAcquired))
+	// Output:
+	// lock "nightly" is held by cron (node-3, pid 4711), lease ends in 12s unless renewed
+	// true
+}
+
+func ExampleLostError() {
+	ctx := context.Background()
+	memory, locker := exampleLocker()
+
+	err := locker.Do(ctx, "nightly", func(ctx context.Context, lock *sqllock.Lock) error {
+		memory.Lose("nightly") // another process takes over
+
+		return lock.Check(ctx)
+	})
+
+	var lost *sqllock.LostError
+	if errors.As(err, &lost) {
+		fmt.Println(lost.Name, "was lost:", lost.Reason)
+	}
+	// Output: nightly was lost: taken over
+}

@@ -1,0 +1,329 @@
+package sqllock
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+const (
+	// renewers is how many renewals of a locker run at a time.
+	renewers = 8
+	// lookout is how often the keeper looks at the clocks at least. While a
+	// machine sleeps its timers stand still with the monotonic clock; this is
+	// how soon after it woke a lease that ended meanwhile is noticed.
+	lookout = time.Second
+)
+
+// keeper renews the leases of a locker's locks at a third of their lease, and
+// ends their contexts when the trust window does. It is one goroutine, however
+// many locks there are, and none while there are none; renewals run on a few
+// more, so that a database that does not answer delays nobody's end.
+type keeper struct {
+	locker *Locker
+
+	mu      sync.Mutex
+	holds   holdHeap
+	ready   []*hold // due for renewal, waiting for a renewer
+	busy    int     // renewers at work
+	running bool
+	wake    chan struct{}
+	offset  time.Duration // of the wall clock to the monotonic one, last seen
+}
+
+// schedule is the keeper's part of a hold.
+type schedule struct {
+	index    int           // in the heap; -1: not in it
+	due      time.Duration // monotonic time of the next look
+	renewAt  time.Duration // monotonic time of the next renewal
+	renewing bool          // waiting for a renewer, or at it
+}
+
+// keep takes a new hold over.
+func (k *keeper) keep(h *hold) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	h.schedule.renewAt = h.acquired.mono + h.renewAfter()
+	h.schedule.due = h.due()
+	heap.Push(&k.holds, h)
+
+	switch {
+	case !k.running:
+		k.running = true
+		k.offset = h.acquired.wall - h.acquired.mono
+
+		go k.run()
+	case h.schedule.index == 0:
+		k.alarm()
+	}
+}
+
+// forget lets go of a hold that has ended.
+func (k *keeper) forget(h *hold) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	if h.schedule.index >= 0 {
+		heap.Remove(&k.holds, h.schedule.index)
+	}
+
+	if len(k.holds) == 0 {
+		k.alarm()
+	}
+}
+
+// reschedule sets the next renewal after one that was begun at start.
+func (k *keeper) reschedule(h *hold, start instant) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	h.schedule.renewAt = start.mono + h.renewAfter()
+	k.fix(h)
+}
+
+// fix moves a hold to its place after its times changed.
+func (k *keeper) fix(h *hold) {
+	if h.schedule.index < 0 {
+		return
+	}
+
+	h.schedule.due = h.due()
+	heap.Fix(&k.holds, h.schedule.index)
+
+	if h.schedule.index == 0 {
+		k.alarm()
+	}
+}
+
+func (k *keeper) alarm() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// all lists the holds there are.
+func (k *keeper) all() []*hold {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	return append([]*hold(nil), k.holds...)
+}
+
+// renewAfter is a third of the lease, a little less at random so that many
+// locks acquired together are not renewed together for ever.
+func (h *hold) renewAfter() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	third := h.extended / 3
+
+	return third - third/10 + jitter(third/10)
+}
+
+// due is when the keeper has to look at the hold next.
+func (h *hold) due() time.Duration {
+	n := now()
+	due := n.mono + h.left(n)
+
+	h.mu.Lock()
+	renews := h.settings.renew && !h.releasing
+	h.mu.Unlock()
+
+	if renews && !h.schedule.renewing {
+		due = min(due, h.schedule.renewAt)
+	}
+
+	return due
+}
+
+func (k *keeper) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+
+	for {
+		pause, ended, more := k.look()
+
+		// Not under the mutex: hooks run here.
+		for _, h := range ended {
+			_ = h.expire()
+		}
+
+		if !more {
+			return
+		}
+
+		timer.Reset(pause)
+
+		select {
+		case <-timer.C:
+		case <-k.wake:
+		}
+	}
+}
+
+// look starts the renewals that are due and returns the holds that have ended,
+// how long to pause, and whether there is more to keep.
+func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	n := now()
+
+	// The wall clock ran ahead of the monotonic one: the machine slept, or its
+	// clock was set. Every hold may have ended, not only those that are due.
+	if offset := n.wall - n.mono; offset > k.offset+time.Millisecond {
+		for _, h := range k.holds {
+			if h.left(n) <= 0 {
+				ended = append(ended, h)
+			}
+		}
+	}
+
+	k.offset = n.wall - n.mono
+
+	for len(k.holds) > 0 && k.holds[0].schedule.due <= n.mono && len(ended) == 0 {
+		h := k.holds[0]
+
+		if h.left(n) <= 0 {
+			ended = append(ended, h)
+
+			break
+		}
+
+		if h.schedule.renewAt <= n.mono && !h.schedule.renewing {
+			k.renew(h)
+		}
+
+		h.schedule.due = h.due()
+		heap.Fix(&k.holds, 0)
+	}
+
+	if len(k.holds) == 0 {
+		k.running = false
+
+		return 0, nil, false
+	}
+
+	if len(ended) > 0 {
+		return 0, ended, true
+	}
+
+	return max(0, min(k.holds[0].schedule.due-n.mono, lookout)), nil, true
+}
+
+// renew gives the hold to a renewer.
+func (k *keeper) renew(h *hold) {
+	h.mu.Lock()
+	renews := h.settings.renew && !h.releasing
+	h.mu.Unlock()
+
+	if !renews {
+		return
+	}
+
+	h.schedule.renewing = true
+	k.ready = append(k.ready, h)
+
+	if k.busy < renewers {
+		k.busy++
+
+		go k.renewReady()
+	}
+}
+
+// renewReady renews what is ready until nothing is.
+func (k *keeper) renewReady() {
+	for {
+		k.mu.Lock()
+
+		if len(k.ready) == 0 {
+			k.busy--
+			k.mu.Unlock()
+
+			return
+		}
+
+		h := k.ready[0]
+		k.ready = k.ready[1:]
+		k.mu.Unlock()
+
+		again := h.renewOnce()
+
+		k.mu.Lock()
+		h.schedule.renewing = false
+		h.schedule.renewAt = again
+		k.fix(h)
+		k.mu.Unlock()
+	}
+}
+
+// renewOnce makes one try to renew and returns the monotonic time of the next.
+func (h *hold) renewOnce() time.Duration {
+	if h.err() != nil {
+		return 0
+	}
+
+	h.mu.Lock()
+	lease := h.extended
+	h.mu.Unlock()
+
+	start := now()
+
+	// A fifth of the lease for each try and up to a twentieth between: three
+	// fit into the two thirds that are left when the first begins. The lock's context is not used: a
+	// release meanwhile must not break the connection that renews.
+	err := bounded(context.WithoutCancel(h.ctx), lease/5, func(ctx context.Context) error {
+		return h.grant.Renew(ctx, lease)
+	})
+
+	event := Event{
+		Name: h.request.Name, Token: h.grant.Token(), HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: err,
+	}
+
+	switch {
+	case err == nil:
+		h.confirm(start, lease)
+		h.locker.note(h.settings, eventRenewed, event)
+
+		return start.mono + h.renewAfter()
+	case errors.Is(err, ErrLost):
+		_ = h.lost(err)
+
+		return 0
+	default:
+		h.locker.note(h.settings, eventRenewalFailed, event)
+
+		return now().mono + jitter(max(lease/20, time.Millisecond))
+	}
+}
+
+// holdHeap orders holds by when the keeper has to look at them.
+type holdHeap []*hold
+
+func (q holdHeap) Len() int           { return len(q) }
+func (q holdHeap) Less(i, j int) bool { return q[i].schedule.due < q[j].schedule.due }
+
+func (q holdHeap) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].schedule.index, q[j].schedule.index = i, j
+}
+
+func (q *holdHeap) Push(x any) {
+	h, _ := x.(*hold)
+	h.schedule.index = len(*q)
+	*q = append(*q, h)
+}
+
+func (q *holdHeap) Pop() any {
+	last := len(*q) - 1
+	h := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	h.schedule.index = -1
+
+	return h
+}

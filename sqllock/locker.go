@@ -1,0 +1,502 @@
+package sqllock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Locker acquires locks with one strategy in one database. A process needs one
+// for each of those, made once. It is safe for concurrent use.
+type Locker struct {
+	strategy Strategy
+	features Features
+	defaults settings
+	queue    queue
+	keeper   keeper
+
+	life  context.Context //nolint:containedctx // ends with Close; waits and background work end with it
+	close context.CancelCauseFunc
+
+	mu      sync.Mutex
+	closed  bool
+	pending int           // settlements in the background
+	idle    chan struct{} // closed when pending falls to zero; nil if nobody waits for that
+}
+
+// New returns a locker. The options are the defaults of all its locks. It
+// sends nothing to the database: whether the server fits and the tables are
+// there shows at the first acquisition.
+//
+// Errors: ErrInvalidOption, ErrUnsupported for an option or a database that the
+// strategy can not serve.
+func New(strategy Strategy, options ...Option) (*Locker, error) {
+	if strategy == nil {
+		return nil, fmt.Errorf("sqllock: %w: the strategy is nil", ErrInvalidOption)
+	}
+
+	if v, ok := strategy.(Validator); ok {
+		if err := v.Validate(); err != nil {
+			return nil, fmt.Errorf("sqllock: %w", err)
+		}
+	}
+
+	features := strategy.Features()
+
+	set, err := defaults().with(options, features)
+	if err != nil {
+		return nil, fmt.Errorf("sqllock: %w", err)
+	}
+
+	l := &Locker{
+		strategy: strategy,
+		features: features,
+		defaults: set,
+		queue:    queue{lines: make(map[string]*line)},
+	}
+	l.keeper = keeper{locker: l, wake: make(chan struct{}, 1)}
+	l.life, l.close = context.WithCancelCause(context.Background()) //nolint:forbidigo // the locker's own life, which no call's context bounds
+
+	return l, nil
+}
+
+// Features says what the locker's strategy can do on its database.
+func (l *Locker) Features() Features { return l.features }
+
+// Acquire waits until it has the lock, ctx ends, or WithMaxWait has passed. ctx
+// bounds this call only: the lock outlives it.
+//
+// Errors: ErrNotAcquired, joined with ctx's error if that ended the wait;
+// ErrClosed, ErrInvalidName, ErrInvalidOption, ErrUnsupported, ErrNoSchema,
+// ErrReadOnly; the database's.
+func (l *Locker) Acquire(ctx context.Context, name string, options ...Option) (*Lock, error) {
+	return l.acquire(ctx, name, false, options)
+}
+
+// TryAcquire makes one attempt and does not wait for the holder. Errors are
+// those of Acquire.
+func (l *Locker) TryAcquire(ctx context.Context, name string, options ...Option) (*Lock, error) {
+	return l.acquire(ctx, name, true, options)
+}
+
+// Do acquires the lock as Acquire does, runs f, and releases the lock. The
+// context of f ends when the lock is lost or when ctx does; context.Cause says
+// which. Do returns the error of f joined with that of the release, so a loss
+// during f is an error (ErrLost) even if f had none.
+func (l *Locker) Do(
+	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...Option,
+) error {
+	return l.do(ctx, name, f, false, options)
+}
+
+// TryDo is Do with one attempt, as TryAcquire makes: the way to run a job once
+// in a cluster. ErrNotAcquired says that another process runs it.
+func (l *Locker) TryDo(
+	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...Option,
+) error {
+	return l.do(ctx, name, f, true, options)
+}
+
+func (l *Locker) do(
+	ctx context.Context, name string, f func(context.Context, *Lock) error, try bool, options []Option,
+) (err error) {
+	if f == nil {
+		return fmt.Errorf("%w: the function is nil", ErrInvalidOption)
+	}
+
+	lock, err := l.acquire(ctx, name, try, options)
+	if err != nil {
+		return err
+	}
+
+	work, cancel := context.WithCancelCause(context.WithValue(ctx, reentry{l, name}, lock.hold))
+	defer cancel(nil)
+
+	stop := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+	defer stop()
+
+	// Also when f panics or calls runtime.Goexit.
+	defer func() { err = errors.Join(err, lock.Release(ctx)) }()
+
+	return f(work, lock)
+}
+
+// Close releases all locks that are held, ends all waits with ErrClosed, and
+// waits for what goes on in the background, until ctx ends. It does not touch
+// the database pool. A closed locker answers ErrClosed.
+func (l *Locker) Close(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
+
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.close(ErrClosed)
+
+	var (
+		errs  []error
+		mu    sync.Mutex
+		group sync.WaitGroup
+		slots = make(chan struct{}, renewers)
+	)
+
+	for _, h := range l.keeper.all() {
+		slots <- struct{}{}
+
+		group.Go(func() {
+			defer func() { <-slots }()
+
+			if err := h.release(ctx); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+
+				errs = append(errs, err)
+			}
+		})
+	}
+
+	group.Wait()
+
+	select {
+	case <-l.settled():
+	case <-ctx.Done():
+		errs = append(errs, fmt.Errorf("close locker: %w", context.Cause(ctx)))
+	}
+
+	return errors.Join(errs...)
+}
+
+// settled returns a channel that is closed when no settlement is pending.
+func (l *Locker) settled() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.idle == nil {
+		l.idle = make(chan struct{})
+	}
+
+	idle := l.idle
+
+	if l.pending == 0 {
+		close(l.idle)
+		l.idle = nil
+	}
+
+	return idle
+}
+
+// reentry is the context key under which a lock's context carries its hold.
+type reentry struct {
+	locker *Locker
+	name   string
+}
+
+var errMaxWait = errors.New("the longest wait allowed is over")
+
+func (l *Locker) acquire(ctx context.Context, name string, try bool, options []Option) (*Lock, error) {
+	if l == nil {
+		return nil, fmt.Errorf("%w: the *Locker is nil", ErrClosed)
+	}
+
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+
+	set := &l.defaults
+
+	if len(options) > 0 {
+		own, err := l.defaults.with(options, l.features)
+		if err != nil {
+			return nil, fmt.Errorf("lock %q: %w", name, err)
+		}
+
+		set = &own
+	}
+
+	if l.life.Err() != nil {
+		return nil, fmt.Errorf("lock %q: %w", name, ErrClosed)
+	}
+
+	if outer, ok := ctx.Value(reentry{l, name}).(*hold); ok && (set.reentrant || outer.err() == nil) {
+		return l.reenter(outer, set)
+	}
+
+	started := now()
+	a := &acquisition{locker: l, set: set, try: try || set.waits && set.maxWait == 0, request: Request{
+		Name: name, Owner: newOwner(), Lease: set.lease, MinHold: set.minHold, LockDelay: set.lockDelay, Holder: set.holder,
+	}}
+
+	h, err := a.run(ctx)
+
+	event := Event{Name: name, Attempts: a.attempts, Waited: now().since(started), Err: err}
+	if err != nil {
+		l.note(set, eventNotAcquired, event)
+
+		return nil, err
+	}
+
+	event.Token, event.Remaining = h.grant.Token(), h.left(now())
+	l.note(set, eventAcquired, event)
+
+	return &Lock{hold: h}, nil
+}
+
+// reenter handles an Acquire under the lock that it asks for.
+func (l *Locker) reenter(outer *hold, set *settings) (*Lock, error) {
+	if !set.reentrant {
+		// Waiting would be waiting for oneself.
+		return nil, &HeldError{
+			Name: outer.request.Name, Holder: outer.request.Holder, Token: outer.grant.Token(),
+			Remaining: outer.left(now()), Detail: "by the very context that asks for it; WithReentrant allows that",
+		}
+	}
+
+	return outer.share()
+}
+
+// acquisition is one call of Acquire or TryAcquire under way.
+type acquisition struct {
+	locker   *Locker
+	set      *settings
+	try      bool
+	request  Request
+	attempts int
+	doubtful bool  // an attempt's outcome was unknown
+	last     error // of the last attempt that was answered; nil if none was
+}
+
+// run takes the turn in this process, then attempts until it has the lock.
+func (a *acquisition) run(ctx context.Context) (*hold, error) {
+	l, name := a.locker, a.request.Name
+
+	wait, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	stop := context.AfterFunc(l.life, func() { cancel(ErrClosed) })
+	defer stop()
+
+	if a.set.waits && !a.try {
+		bounded, free := context.WithTimeoutCause(wait, a.set.maxWait, errMaxWait)
+		defer free()
+
+		wait = bounded
+	}
+
+	if a.try {
+		if holder, ok := l.queue.tryEnter(name); !ok {
+			return nil, a.heldHere(holder)
+		}
+	} else if err := l.queue.enter(wait, name); err != nil {
+		return nil, a.ended(wait, ctx)
+	}
+
+	h, err := a.contend(wait, ctx)
+	if err != nil {
+		l.queue.leave(name)
+
+		if a.doubtful {
+			l.settle(ctx, a.request, nil)
+		}
+
+		return nil, err
+	}
+
+	return h, nil
+}
+
+// heldHere tells of the holder in this process.
+func (a *acquisition) heldHere(holder *hold) error {
+	held := &HeldError{Name: a.request.Name, Holder: a.request.Holder, Detail: "others of this process are waiting for it"}
+
+	if holder != nil {
+		held = &HeldError{
+			Name: a.request.Name, Holder: holder.request.Holder, Token: holder.grant.Token(),
+			Remaining: max(0, holder.left(now())), Detail: "in this process",
+		}
+	}
+
+	return held
+}
+
+// ended is the error of a wait that was ended.
+func (a *acquisition) ended(wait, ctx context.Context) error {
+	cause, last := context.Cause(wait), a.last
+
+	switch {
+	case errors.Is(cause, ErrClosed):
+		return fmt.Errorf("lock %q: %w", a.request.Name, ErrClosed)
+	case ctx.Err() != nil:
+		// The caller's context, whichever of its errors and causes.
+		if !errors.Is(cause, ctx.Err()) {
+			cause = errors.Join(ctx.Err(), cause)
+		}
+
+		return &waitError{name: a.request.Name, cause: cause, last: last}
+	default:
+		return &waitError{name: a.request.Name, cause: cause, last: last}
+	}
+}
+
+// maxDoubts is how many attempts in a row may end with an unknown outcome.
+const maxDoubts = 3
+
+// contend makes attempts until one has the lock.
+func (a *acquisition) contend(wait, ctx context.Context) (*hold, error) {
+	doubts := 0
+
+	for ; ; a.attempts++ {
+		h, err := a.attempt(wait, ctx)
+
+		var held *HeldError
+
+		switch {
+		case err == nil:
+			a.attempts++
+
+			return h, nil
+		case wait.Err() != nil && !final(err):
+			a.doubtful = true
+
+			return nil, a.ended(wait, ctx)
+		case errors.As(err, &held):
+			a.last, doubts = held, 0
+		case final(err):
+			return nil, fmt.Errorf("lock %q: %w", a.request.Name, err)
+		default:
+			// It may have been granted. The same owner asks again, and is told.
+			a.doubtful, a.last = true, err
+
+			if doubts++; doubts == maxDoubts {
+				return nil, fmt.Errorf("lock %q: %w", a.request.Name, err)
+			}
+		}
+
+		if a.try && held != nil {
+			return nil, err
+		}
+
+		pause := backoff(a.attempts, a.set.pollMin, a.set.pollMax)
+		if held != nil && held.Remaining > 0 {
+			// When the holder is dead its lease ends then.
+			pause = min(pause, held.Remaining+jitter(a.set.pollMin))
+		}
+
+		if !sleep(wait, pause) {
+			return nil, a.ended(wait, ctx)
+		}
+	}
+}
+
+// attempt asks the strategy once.
+func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
+	l := a.locker
+
+	// A grant that takes longer than its lease is worth nothing.
+	trusted := a.set.trust(a.set.lease)
+
+	bound, cancel := context.WithTimeoutCause(wait, trusted, errors.New("the database took longer than the lease to answer"))
+	defer cancel()
+
+	start := now()
+
+	grant, err := within(bound, func(ctx context.Context) (Grant, error) {
+		return l.strategy.TryAcquire(ctx, a.request)
+	}, func(late Grant, err error) {
+		if err == nil || !final(err) {
+			l.settle(ctx, a.request, late)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	if now().since(start) >= trusted {
+		l.settle(ctx, a.request, grant)
+
+		return nil, &HeldError{Name: a.request.Name, Detail: "it was granted, but its lease had ended before the answer came"}
+	}
+
+	// Close takes stock under the same mutex: a lock is either refused here or
+	// found there.
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.closed {
+		l.settleLocked(ctx, a.request, grant)
+
+		return nil, ErrClosed
+	}
+
+	h := &hold{
+		locker: l, settings: a.set, request: a.request, grant: grant, acquired: start, confirmed: start,
+		lease: a.set.lease, extended: a.set.lease, handles: 1, schedule: schedule{index: -1},
+	}
+	h.ctx, h.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), reentry{l, a.request.Name}, h))
+	l.queue.hold(a.request.Name, h)
+	l.keeper.keep(h)
+
+	return h, nil
+}
+
+// settle ends, in the background, what an acquisition may have left in the
+// database: its grant, if there is one here, and whatever is its owner's. It
+// tries until the database answers or the lease has ended by itself.
+func (l *Locker) settle(ctx context.Context, request Request, grant Grant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.settleLocked(ctx, request, grant)
+}
+
+func (l *Locker) settleLocked(ctx context.Context, request Request, grant Grant) {
+	settler, ok := l.strategy.(Settler)
+	if !ok && grant == nil {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(request.Lease, time.Second))
+	l.pending++
+
+	go func() {
+		defer l.settledOne()
+		defer cancel()
+
+		for try := 0; ; try++ {
+			err := bounded(ctx, time.Second, func(ctx context.Context) error {
+				if grant != nil {
+					return grant.Release(ctx)
+				}
+
+				return settler.Settle(ctx, request)
+			})
+			if err == nil || errors.Is(err, ErrLost) || !sleep(ctx, backoff(try, defaultPollMin, defaultPollMax)) {
+				return
+			}
+		}
+	}()
+}
+
+func (l *Locker) settledOne() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.pending--; l.pending == 0 && l.idle != nil {
+		close(l.idle)
+		l.idle = nil
+	}
+}
+
+// newOwner returns 128 random bits as 32 hexadecimal digits.
+func newOwner() string {
+	var random [16]byte
+
+	// Never fails: https://pkg.go.dev/crypto/rand#Read.
+	_, _ = rand.Read(random[:])
+
+	return hex.EncodeToString(random[:])
+}

@@ -1,0 +1,110 @@
+package sqllock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
+)
+
+// In a synctest bubble time passes when all goroutines wait, so that a test of
+// half an hour takes no time and is exact to the nanosecond.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+const (
+	name  = "the lock"
+	lease = 30 * time.Second
+	// window is how long a lease of 30 s is trusted.
+	window = 29690 * time.Millisecond
+)
+
+// setup returns a locker on a new in-memory strategy.
+func setup(t *testing.T, options ...sqllock.Option) (*sqllocktest.Memory, *sqllock.Locker) {
+	t.Helper()
+
+	memory := sqllocktest.NewMemory()
+
+	return memory, newLocker(t, memory, options...)
+}
+
+func newLocker(t *testing.T, s sqllock.Strategy, options ...sqllock.Option) *sqllock.Locker {
+	t.Helper()
+
+	locker, err := sqllock.New(s, options...)
+	if err != nil {
+		t.Fatalf("New() = %v", err)
+	}
+
+	t.Cleanup(func() { _ = locker.Close(context.WithoutCancel(t.Context())) })
+
+	return locker
+}
+
+func acquire(t *testing.T, l *sqllock.Locker, options ...sqllock.Option) *sqllock.Lock {
+	t.Helper()
+
+	lock, err := l.Acquire(t.Context(), name, options...)
+	if err != nil {
+		t.Fatalf("Acquire() = %v, want the lock", err)
+	}
+
+	return lock
+}
+
+// wantLost fails unless err is a loss for the reason.
+func wantLost(t *testing.T, what string, err error, reason sqllock.Reason) *sqllock.LostError {
+	t.Helper()
+
+	var lost *sqllock.LostError
+	if !errors.As(err, &lost) || !errors.Is(err, sqllock.ErrLost) || lost.Reason != reason {
+		t.Fatalf("%s = %v, want a *LostError, %s", what, err, reason)
+	}
+
+	return lost
+}
+
+func wantIs(t *testing.T, what string, err error, targets ...error) {
+	t.Helper()
+
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			t.Errorf("%s = %v, want that it matches %q", what, err, target)
+		}
+	}
+}
+
+// wantHeld fails unless the database has the name taken.
+func wantHeld(t *testing.T, m *sqllocktest.Memory, when string) {
+	t.Helper()
+
+	if n := held(t, m); n != 1 {
+		t.Errorf("%d locks are held %s, want 1", n, when)
+	}
+}
+
+func wantFree(t *testing.T, m *sqllocktest.Memory, when string) {
+	t.Helper()
+
+	if n := held(t, m); n != 0 {
+		t.Errorf("%d locks are held %s, want none", n, when)
+	}
+}
+
+func held(t *testing.T, m *sqllocktest.Memory) int {
+	t.Helper()
+
+	locks, err := m.Peer().Holders(t.Context(), sqllock.Filter{})
+	if err != nil {
+		t.Fatalf("Holders() = %v", err)
+	}
+
+	return len(locks)
+}
