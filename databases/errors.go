@@ -1,0 +1,30 @@
+package databases
+
+import "errors"
+
+var (
+	// ErrWrongServer is wrapped by [DB.Verify] when the server is of another
+	// kind than the constructor says.
+	ErrWrongServer = errors.New("wrong kind of server")
+	// ErrReadOnly is wrapped by [DB.Verify] when the server takes no writes: a
+	// replica, a standby, a server in read-only mode.
+	ErrReadOnly = errors.New("server is read-only")
+)
+
+// Class says what an error of a driver means for a statement that had one.
+type Class int
+
+const (
+	// Unknown: the statement may or may not have run. The connection is in
+	// doubt.
+	Unknown Class = iota
+	// Busy: the server refused the statement because of somebody else's lock
+	// or transaction (deadlock victim, serialization failure, lock wait). It
+	// did not run, and may be tried again.
+	Busy
+	// NoSchema: a table or a column is missing.
+	NoSchema
+	// ReadOnly: the server takes no writes. The connection is useless: after a
+	// fail-over a pool keeps connections to the server that was the primary.
+	ReadOnly
+)

@@ -1,0 +1,215 @@
+// Package postgres keeps locks in PostgreSQL 13 or later, through pgx's pool
+// or through database/sql with any driver.
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sqllock/sqllock/databases"
+)
+
+// New returns the database behind a pgx pool. All of pgx's query modes work,
+// so a pool that talks to a transaction-pooling proxy may use
+// pgx.QueryExecModeExec or pgx.QueryExecModeSimpleProtocol. The pool stays the
+// caller's: nothing here closes it.
+func New(pool *pgxpool.Pool) *DB { return &DB{pool: pool} }
+
+// NewStd returns the database behind a database/sql pool, which is pgx's
+// stdlib driver or any other. The pool stays the caller's.
+func NewStd(db *sql.DB) *DB { return &DB{std: db} }
+
+// Tx wraps the caller's transaction for Guard and ReleaseTx.
+func Tx(tx pgx.Tx) databases.Tx { return pgxTx{pgxSession{tx}} }
+
+// StdTx wraps the caller's database/sql transaction for Guard and ReleaseTx.
+func StdTx(tx *sql.Tx) databases.Tx { return databases.StdTx(tx, databases.Postgres) }
+
+// DB is a PostgreSQL database. It is safe for concurrent use.
+type DB struct {
+	pool *pgxpool.Pool
+	std  *sql.DB
+}
+
+// Dialect is databases.Postgres.
+func (*DB) Dialect() databases.Dialect { return databases.Postgres }
+
+// Conn checks out a connection.
+func (d *DB) Conn(ctx context.Context) (databases.Conn, error) {
+	switch {
+	case d != nil && d.pool != nil:
+		conn, err := d.pool.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+
+		return &pgxConn{pgxSession{conn}, conn}, nil
+	case d != nil && d.std != nil:
+		return databases.StdConn(ctx, d.std)
+	default:
+		return nil, errors.New("postgres: the pool is nil")
+	}
+}
+
+// Validate reports a nil pool.
+func (d *DB) Validate() error {
+	if d == nil || d.pool == nil && d.std == nil {
+		return errors.New("postgres: the pool is nil")
+	}
+
+	return nil
+}
+
+// MaxConns is the pool's limit.
+func (d *DB) MaxConns() int {
+	if d.pool != nil {
+		return int(d.pool.Config().MaxConns)
+	}
+
+	return d.std.Stats().MaxOpenConnections
+}
+
+var verify = databases.Statement{
+	Name: "postgres.verify",
+	SQL:  `SELECT version(), pg_is_in_recovery()`,
+}
+
+// Verify reports a server that is no PostgreSQL or a standby.
+func (*DB) Verify(ctx context.Context, s databases.Session) error {
+	var (
+		version string
+		standby bool
+	)
+
+	err := s.Query(ctx, verify, nil, func(row databases.Row) error { return row(&version, &standby) })
+
+	switch {
+	case err != nil && sqlState(err) == "" && foreign(err):
+		return fmt.Errorf("%w: it does not know PostgreSQL's version() and pg_is_in_recovery(): %w",
+			databases.ErrWrongServer, err)
+	case err != nil:
+		return err
+	case !strings.HasPrefix(version, "PostgreSQL"):
+		return fmt.Errorf("%w: it calls itself %q, not PostgreSQL", databases.ErrWrongServer, version)
+	case standby:
+		return fmt.Errorf("%w: it is a standby; connect to the primary (target_session_attrs=read-write)",
+			databases.ErrReadOnly)
+	default:
+		return nil
+	}
+}
+
+// foreign says whether an error without SQLSTATE is a statement's error of
+// another database rather than a broken connection.
+func foreign(err error) bool {
+	text := strings.ToLower(err.Error())
+
+	return strings.Contains(text, "no such function") || strings.Contains(text, "does not exist")
+}
+
+// Classify sorts by SQLSTATE
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+func (*DB) Classify(err error) databases.Class {
+	switch sqlState(err) {
+	case "40001", // serialization_failure: the session's default isolation is stricter than READ COMMITTED
+		"40P01", // deadlock_detected
+		"55P03": // lock_not_available
+		return databases.Busy
+	case "42P01", "42703", "3F000", // undefined table, column, schema
+		"42883": // undefined function: an old schema's
+		return databases.NoSchema
+	case "25006": // read_only_sql_transaction
+		return databases.ReadOnly
+	default:
+		return databases.Unknown
+	}
+}
+
+// sqlState reads the code of pgx's and of lib/pq's errors, which both have
+// this method; empty where there is none.
+func sqlState(err error) string {
+	var coded interface{ SQLState() string }
+	if errors.As(err, &coded) {
+		return coded.SQLState()
+	}
+
+	return ""
+}
+
+type pgxExecutor interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+type pgxSession struct{ on pgxExecutor }
+
+func (s pgxSession) Exec(
+	ctx context.Context, stmt databases.Statement, v databases.Values,
+) (databases.Result, error) {
+	affected, err := s.run(ctx, stmt, v, func(databases.Row) error { return nil })
+
+	return databases.Result{RowsAffected: affected}, err
+}
+
+func (s pgxSession) Query(
+	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
+) error {
+	_, err := s.run(ctx, stmt, v, each)
+
+	return err
+}
+
+func (s pgxSession) run(
+	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
+) (int64, error) {
+	args, err := stmt.Bind(v)
+	if err != nil {
+		return 0, err
+	}
+
+	rows, err := s.on.Query(ctx, stmt.SQL, args...)
+	if err != nil {
+		return 0, err
+	}
+
+	defer rows.Close()
+
+	for rows.Next() {
+		if err := each(rows.Scan); err != nil {
+			return 0, err
+		}
+	}
+
+	rows.Close()
+
+	return rows.CommandTag().RowsAffected(), rows.Err()
+}
+
+type pgxConn struct {
+	pgxSession
+	conn *pgxpool.Conn
+}
+
+// Release returns the connection; pgx's pool destroys one that is closed or in
+// a transaction.
+func (c *pgxConn) Release() { c.conn.Release() }
+
+// discardTimeout bounds the farewell to a server that may not answer.
+const discardTimeout = time.Second
+
+func (c *pgxConn) Discard() {
+	ctx, cancel := context.WithTimeout(context.Background(), discardTimeout) //nolint:forbidigo // Discard has no caller's context: it must work after that ended
+	defer cancel()
+
+	_ = c.conn.Hijack().Close(ctx)
+}
+
+type pgxTx struct{ pgxSession }
+
+func (pgxTx) Database() string { return string(databases.Postgres) }

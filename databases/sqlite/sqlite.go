@@ -1,0 +1,151 @@
+// Package sqlite keeps locks in an SQLite file, for processes of one machine
+// and for trying sqllock without a server. It works with any driver of
+// database/sql and imports none.
+//
+// The file must lie on a local file system, and every process must open it
+// with a busy timeout, so that a writer waits for the other's commit:
+// _pragma=busy_timeout(2000) in the DSN of modernc.org/sqlite, _busy_timeout
+// in that of github.com/mattn/go-sqlite3. SQLite 3.42 or later is needed.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/sqllock/sqllock/databases"
+)
+
+// New returns the database behind a pool of any SQLite driver. The pool stays
+// the caller's: nothing here closes it.
+func New(db *sql.DB) *DB { return &DB{std: db} }
+
+// Tx wraps the caller's transaction for Guard and ReleaseTx.
+func Tx(tx *sql.Tx) databases.Tx { return databases.StdTx(tx, databases.SQLite) }
+
+// DB is an SQLite database. It is safe for concurrent use.
+type DB struct{ std *sql.DB }
+
+// Dialect is databases.SQLite.
+func (*DB) Dialect() databases.Dialect { return databases.SQLite }
+
+// Conn checks out a connection.
+func (d *DB) Conn(ctx context.Context) (databases.Conn, error) {
+	if err := d.Validate(); err != nil {
+		return nil, err
+	}
+
+	return databases.StdConn(ctx, d.std)
+}
+
+// Validate reports a nil pool.
+func (d *DB) Validate() error {
+	if d == nil || d.std == nil {
+		return errors.New("sqlite: the pool is nil")
+	}
+
+	return nil
+}
+
+// MaxConns is the pool's limit.
+func (d *DB) MaxConns() int { return d.std.Stats().MaxOpenConnections }
+
+var verify = databases.Statement{
+	Name: "sqlite.verify",
+	SQL:  `SELECT sqlite_version(), unixepoch('subsec') IS NOT NULL`,
+}
+
+// Verify reports a server that is no SQLite, or one before 3.42, which has no
+// clock finer than a second.
+func (*DB) Verify(ctx context.Context, s databases.Session) error {
+	var (
+		version string
+		subsec  bool
+	)
+
+	err := s.Query(ctx, verify, nil, func(row databases.Row) error { return row(&version, &subsec) })
+	if err != nil {
+		// Another server answers with an error about the function.
+		if text := strings.ToLower(err.Error()); strings.Contains(text, "sqlite_version") {
+			return fmt.Errorf("%w: it has no sqlite_version(): %w", databases.ErrWrongServer, err)
+		}
+
+		return err
+	}
+
+	if !subsec {
+		return fmt.Errorf("%w: SQLite %s is before 3.42, which unixepoch('subsec') needs",
+			databases.ErrWrongServer, version)
+	}
+
+	return nil
+}
+
+// Result codes, https://www.sqlite.org/rescode.html. The low byte of an
+// extended code is the primary one.
+const (
+	codeBusy     = 5
+	codeLocked   = 6
+	codeReadOnly = 8
+	primary      = 0xff
+)
+
+// Classify sorts by result code where the driver tells it, and by the text of
+// the message where SQLite has no code of its own (a missing table).
+func (*DB) Classify(err error) databases.Class {
+	if err == nil {
+		return databases.Unknown
+	}
+
+	switch code(err) & primary {
+	case codeBusy, codeLocked:
+		return databases.Busy
+	case codeReadOnly:
+		return databases.ReadOnly
+	}
+
+	text := err.Error()
+
+	switch {
+	case strings.Contains(text, "no such table"), strings.Contains(text, "no such column"),
+		strings.Contains(text, "has no column named"):
+		return databases.NoSchema
+	default:
+		return databases.Unknown
+	}
+}
+
+// code reads the result code: modernc.org/sqlite and ncruces/go-sqlite3 have a
+// method Code, mattn/go-sqlite3 an error struct with a field Code. Zero where
+// there is none.
+func code(err error) int64 {
+	for ; err != nil; err = errors.Unwrap(err) {
+		v := reflect.Indirect(reflect.ValueOf(err))
+
+		if m := reflect.ValueOf(err).MethodByName("Code"); m.IsValid() && m.Type().NumIn() == 0 && m.Type().NumOut() == 1 {
+			return integer(m.Call(nil)[0])
+		}
+
+		if v.Kind() == reflect.Struct {
+			if f := v.FieldByName("Code"); f.IsValid() {
+				return integer(f)
+			}
+		}
+	}
+
+	return 0
+}
+
+func integer(v reflect.Value) int64 {
+	switch {
+	case v.CanInt():
+		return v.Int()
+	case v.CanUint():
+		return int64(v.Uint()) //nolint:gosec // result codes are small
+	default:
+		return 0
+	}
+}

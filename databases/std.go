@@ -1,0 +1,111 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+)
+
+// StdConn checks out a connection of a database/sql pool. Databases that work
+// through database/sql build their Conn method on it.
+func StdConn(ctx context.Context, db *sql.DB) (Conn, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	return &stdConn{stdSession{conn}, conn}, nil
+}
+
+// StdTx wraps the caller's transaction of database/sql.
+func StdTx(tx *sql.Tx, dialect Dialect) Tx {
+	return stdTx{stdSession{tx}, dialect}
+}
+
+// stdExecutor is what *sql.Conn and *sql.Tx share.
+type stdExecutor interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+type stdSession struct{ on stdExecutor }
+
+func (s stdSession) Exec(ctx context.Context, stmt Statement, v Values) (Result, error) {
+	args, err := stmt.Bind(v)
+	if err != nil {
+		return Result{}, err
+	}
+
+	res, err := s.on.ExecContext(ctx, stmt.SQL, args...)
+	if err != nil {
+		return Result{}, err
+	}
+
+	// Drivers that can not tell one of the two return an error for it alone
+	// (pgx and lib/pq know no insert id). Statements read only what their
+	// dialect has.
+	affected, err := res.RowsAffected()
+	if err != nil {
+		affected = 0
+	}
+
+	id, err := res.LastInsertId()
+	if err != nil {
+		id = 0
+	}
+
+	return Result{RowsAffected: affected, LastInsertID: id}, nil
+}
+
+func (s stdSession) Query(
+	ctx context.Context, stmt Statement, v Values, each func(Row) error,
+) (err error) {
+	args, err := stmt.Bind(v)
+	if err != nil {
+		return err
+	}
+
+	rows, err := s.on.QueryContext(ctx, stmt.SQL, args...)
+	if err != nil {
+		return err
+	}
+
+	defer func() {
+		if closeErr := rows.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+
+	for rows.Next() {
+		if err := each(rows.Scan); err != nil {
+			return err
+		}
+	}
+
+	return rows.Err()
+}
+
+type stdConn struct {
+	stdSession
+	conn *sql.Conn
+}
+
+func (c *stdConn) Release() {
+	// Close fails only where the connection is gone already; the pool drops
+	// such a one by itself.
+	_ = c.conn.Close()
+}
+
+func (c *stdConn) Discard() {
+	// Raw takes the connection out of the pool when its function returns
+	// driver.ErrBadConn (https://pkg.go.dev/database/sql#Conn.Raw).
+	_ = c.conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = c.conn.Close()
+}
+
+type stdTx struct {
+	stdSession
+	dialect Dialect
+}
+
+func (t stdTx) Database() string { return string(t.dialect) }
