@@ -1,0 +1,33 @@
+// Package migrations holds sqllock's tables as SQL files in goose's format,
+// one folder for each dialect, with the same numbers and names in each.
+//
+// Apply them with "sqllock migrate up", or give [For] to your own goose with
+// [TableName] as its version table, so that sqllock's versions and your
+// application's never meet. The package imports nothing but the standard
+// library; goose stays your choice.
+package migrations
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+)
+
+// TableName is the version table that "sqllock migrate" uses. Give it to goose
+// (database.NewStore, or goose.SetTableName) when you run goose yourself.
+const TableName = "sqllock_goose_version"
+
+// FS holds the folders postgres, mysql (MariaDB too) and sqlite.
+//
+//go:embed postgres/*.sql mysql/*.sql sqlite/*.sql
+var FS embed.FS
+
+// For returns the migrations of one dialect: "postgres", "mysql" or "sqlite".
+func For(dialect string) (fs.FS, error) {
+	switch dialect {
+	case "postgres", "mysql", "sqlite":
+		return fs.Sub(FS, dialect)
+	default:
+		return nil, fmt.Errorf("migrations: no dialect %q; there are postgres, mysql (MariaDB too) and sqlite", dialect)
+	}
+}

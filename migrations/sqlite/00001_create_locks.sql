@@ -1,0 +1,51 @@
+-- +goose Up
+
+-- One row for each name, kept after release: the token must go on growing.
+-- Names compare byte for byte (SQLite's BINARY collation, its default). Times
+-- are microseconds since 1970; SQLite's clock has milliseconds.
+CREATE TABLE sqllock_locks (
+    name          TEXT    NOT NULL PRIMARY KEY,
+    token         INTEGER NOT NULL DEFAULT 0,  -- fencing token of the last grant
+    owner         TEXT    NOT NULL DEFAULT '', -- random, one per acquisition; '' = free
+    strategy      TEXT    NOT NULL DEFAULT '',
+    expires_at    INTEGER NOT NULL DEFAULT 0,  -- free from here on, plus the delay
+    lock_delay_us INTEGER NOT NULL DEFAULT 0,
+    acquired_at   INTEGER NOT NULL DEFAULT 0,
+    host          TEXT    NOT NULL DEFAULT '',
+    pid           INTEGER NOT NULL DEFAULT 0,
+    label         TEXT    NOT NULL DEFAULT '',
+    metadata      TEXT    NOT NULL DEFAULT '',
+    ended         TEXT    NOT NULL DEFAULT ''  -- why the last grant ended, if not by its own release
+) WITHOUT ROWID;
+
+-- Strategy insert: a row is there = the name is held.
+CREATE TABLE sqllock_inserts (
+    name          TEXT    NOT NULL PRIMARY KEY,
+    owner         TEXT    NOT NULL,
+    expires_at    INTEGER NOT NULL,
+    lock_delay_us INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+CREATE VIEW sqllock_holders AS
+SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata,
+       strftime('%Y-%m-%d %H:%M:%f', l.acquired_at / 1000000.0, 'unixepoch') AS acquired_at,
+       unixepoch('subsec') - l.acquired_at / 1000000.0                       AS held_seconds,
+       l.expires_at / 1000000.0 - unixepoch('subsec')                        AS remaining_seconds,
+       l.owner
+  FROM sqllock_locks l
+ WHERE l.owner <> '' AND l.strategy <> 'insert' AND l.expires_at > unixepoch('subsec') * 1000000
+UNION ALL
+SELECT i.name, 'insert', coalesce(l.token, 0), coalesce(l.host, ''), coalesce(l.pid, 0), coalesce(l.label, ''),
+       coalesce(l.metadata, ''),
+       strftime('%Y-%m-%d %H:%M:%f', l.acquired_at / 1000000.0, 'unixepoch'),
+       coalesce(unixepoch('subsec') - l.acquired_at / 1000000.0, 0),
+       i.expires_at / 1000000.0 - unixepoch('subsec'),
+       i.owner
+  FROM sqllock_inserts i LEFT JOIN sqllock_locks l ON l.name = i.name AND l.owner = i.owner
+ WHERE i.owner <> '' AND i.expires_at > unixepoch('subsec') * 1000000;
+
+-- +goose Down
+
+DROP VIEW sqllock_holders;
+DROP TABLE sqllock_inserts;
+DROP TABLE sqllock_locks;
