@@ -1,0 +1,239 @@
+package advisory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+// session is the database session that holds the locks of a strategy.
+type session struct {
+	strategy *Strategy
+
+	// gate is the right to use what follows; a channel, so that waiting for it
+	// can end with a context.
+	gate      chan struct{}
+	conn      databases.Conn // nil before open and after the end
+	namespace string
+	limit     time.Duration  // after which the server ends the session
+	grants    map[any]*grant // by key; a session gets a lock that it has again
+	ended     bool
+	gone      error // why it ended, if it did not just have no locks any more
+}
+
+func (c *session) enter(ctx context.Context) error {
+	select {
+	case c.gate <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *session) leave() { <-c.gate }
+
+// open checks out the connection, if there is none yet.
+func (c *session) open(ctx context.Context, lease time.Duration) error {
+	if c.conn != nil {
+		return nil
+	}
+
+	s := c.strategy
+
+	conn, err := s.store.Conn(ctx)
+	if err != nil {
+		return err
+	}
+
+	c.conn = conn
+
+	err = s.check(ctx, conn)
+
+	if err == nil {
+		err = conn.Query(ctx, s.sql.namespace, nil, func(row databases.Row) error { return row(&c.namespace) })
+	}
+
+	if err == nil {
+		err = c.beat(ctx, lease)
+	}
+
+	if err != nil {
+		c.breakDown(err)
+
+		return s.store.Explain(err)
+	}
+
+	return nil
+}
+
+// beat is the heartbeat, and raises the idle limit if need be.
+func (c *session) beat(ctx context.Context, lease time.Duration) error {
+	limit := max(c.limit, lease)
+
+	_, err := c.conn.Exec(ctx, c.strategy.sql.limit, databases.Values{"limit": idleLimit(c.strategy.store.Dialect(), limit)})
+	if err == nil {
+		c.limit = limit
+	}
+
+	return err
+}
+
+// acquire takes a lock on the open session.
+func (c *session) acquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+	s := c.strategy
+	started := time.Now()
+
+	if r.Lease > c.limit {
+		if err := c.beat(ctx, r.Lease); err != nil {
+			return nil, c.explain(err)
+		}
+	}
+
+	if err := c.sweep(ctx); err != nil {
+		return nil, c.explain(err)
+	}
+
+	key := s.key(c.namespace, r.Name)
+
+	if other, ok := c.grants[key]; ok {
+		request := other.Request()
+
+		return nil, &sqllock.HeldError{
+			Name: r.Name, Holder: request.Holder, Token: other.Token(), Remaining: time.Until(other.until),
+			Detail: "in this process",
+		}
+	}
+
+	var locked, readOnly bool
+
+	err := c.conn.Query(ctx, s.sql.try, databases.Values{"key": key}, func(row databases.Row) error {
+		return row(&locked, &readOnly)
+	})
+
+	switch {
+	case err != nil:
+		return nil, c.explain(err)
+	case readOnly:
+		err := fmt.Errorf("%w: advisory locks of a replica exclude nobody", databases.ErrReadOnly)
+		c.breakDown(err)
+
+		return nil, s.store.Explain(err)
+	case !locked:
+		return nil, c.held(ctx, r.Name)
+	}
+
+	token, err := s.store.Acquire(ctx, c.conn, r, name)
+	if err != nil {
+		return nil, c.giveUp(ctx, key, err)
+	}
+
+	g := &grant{Grant: s.store.Grant(r, token), session: c, key: key, until: started.Add(r.Lease)}
+	c.grants[key] = g
+
+	return g, nil
+}
+
+// held tells who has a name that another session has locked.
+func (c *session) held(ctx context.Context, name string) error {
+	st, _, err := c.strategy.store.State(ctx, c.conn, name)
+	if err != nil {
+		return c.explain(err)
+	}
+
+	held := st.Held(name)
+	if st.Left <= 0 {
+		held.Detail = "a session holds it, and has not written down whose"
+	}
+
+	return held
+}
+
+// giveUp unlocks what was locked, after an error that came later.
+func (c *session) giveUp(ctx context.Context, key any, cause error) error {
+	if !errors.Is(cause, sqllock.ErrNotAcquired) {
+		return c.explain(cause)
+	}
+
+	if err := c.unlock(ctx, key); err != nil {
+		return c.explain(err)
+	}
+
+	return cause
+}
+
+var errNotLocked = errors.New("the server says that the session did not have the lock")
+
+// unlock frees a key. That it was not locked puts the whole session in doubt.
+func (c *session) unlock(ctx context.Context, key any) error {
+	delete(c.grants, key)
+
+	unlocked := false
+
+	err := c.conn.Query(ctx, c.strategy.sql.unlock, databases.Values{"key": key}, func(row databases.Row) error {
+		return row(&unlocked)
+	})
+	if err == nil && !unlocked {
+		err = errNotLocked
+	}
+
+	return err
+}
+
+// sweep frees locks whose lease ran out with nobody to renew or release them,
+// while other locks keep the session alive.
+func (c *session) sweep(ctx context.Context) error {
+	for key, g := range c.grants {
+		if time.Until(g.until) > 0 {
+			continue
+		}
+
+		g.expired = true
+
+		if err := c.unlock(ctx, key); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// explain is for an error on the session: unless the server has just refused
+// something, the session is in doubt and all its locks are given up.
+func (c *session) explain(err error) error {
+	if !c.strategy.store.Clean(err) {
+		c.breakDown(err)
+	}
+
+	return c.strategy.store.Explain(err)
+}
+
+// breakDown ends the session and its locks.
+func (c *session) breakDown(cause error) {
+	if c.conn != nil {
+		c.conn.Discard()
+	}
+
+	c.conn, c.ended, c.gone = nil, true, cause
+	c.strategy.forget(c)
+}
+
+// closeIfIdle gives the connection back when there are no locks on it.
+func (c *session) closeIfIdle(ctx context.Context) {
+	if c.conn == nil || len(c.grants) > 0 {
+		return
+	}
+
+	if err := c.conn.Query(ctx, c.strategy.sql.reset, nil, func(databases.Row) error { return nil }); err != nil {
+		c.breakDown(err)
+
+		return
+	}
+
+	c.conn.Release()
+	c.conn, c.ended = nil, true
+	c.strategy.forget(c)
+}
