@@ -1,0 +1,295 @@
+package sqllocktest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/sqllock/sqllock/databases"
+)
+
+// Faulty is a database beneath a strategy whose statements fail, stop or
+// repeat as its Script says. It also counts connections: those that were not
+// given back, and those that were given back although they should not have
+// been.
+type Faulty struct {
+	*Script
+
+	db databases.DB
+
+	mu        sync.Mutex
+	out       int
+	discarded int
+	misuse    []string
+}
+
+// NewFaulty wraps a database.
+func NewFaulty(db databases.DB) *Faulty { return &Faulty{Script: &Script{}, db: db} }
+
+// Dialect is the database's.
+func (f *Faulty) Dialect() databases.Dialect { return f.db.Dialect() }
+
+// Conn checks out a connection that is counted.
+func (f *Faulty) Conn(ctx context.Context) (databases.Conn, error) {
+	conn, err := f.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.out++
+
+	return &faultyConn{faulty: f, Conn: conn}, nil
+}
+
+// Verify is the database's; its statements are under the script.
+func (f *Faulty) Verify(ctx context.Context, s databases.Session) error { return f.db.Verify(ctx, s) }
+
+// Classify is the database's.
+func (f *Faulty) Classify(err error) databases.Class { return f.db.Classify(err) }
+
+// MaxConns is the database's.
+func (f *Faulty) MaxConns() int { return f.db.MaxConns() }
+
+// Validate is the database's, if it has one.
+func (f *Faulty) Validate() error {
+	if v, ok := f.db.(interface{ Validate() error }); ok {
+		return v.Validate()
+	}
+
+	return nil
+}
+
+// Tx puts a caller's transaction under the script, for Guard and ReleaseTx.
+func (f *Faulty) Tx(tx databases.Tx) databases.Tx { return faultyTx{f, tx} }
+
+// Leaks is how many connections are checked out at this moment. A strategy
+// that is at rest and holds no connection-held lock has none.
+func (f *Faulty) Leaks() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return f.out
+}
+
+// Discarded is how many connections were discarded.
+func (f *Faulty) Discarded() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return f.discarded
+}
+
+// Misuse lists breaches of the contract of databases.Conn: a connection in
+// doubt that was returned to its pool, one that was ended twice or used after
+// its end.
+func (f *Faulty) Misuse() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return slices.Clone(f.misuse)
+}
+
+func (f *Faulty) blame(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.misuse = append(f.misuse, fmt.Sprintf(format, args...))
+}
+
+// run makes a statement under the script and says whether a fault struck.
+func (f *Faulty) run(
+	ctx context.Context, s databases.Statement, call func(answered bool) error,
+) (struck bool, err error) {
+	ran, runs := error(nil), 0
+
+	err = f.play(ctx, s.Name, func() error {
+		runs++
+		// A lost answer has no rows, and of two only the first is seen.
+		callErr := call(runs == 1 && !f.losesReply(s.Name))
+		if runs == 1 {
+			ran = callErr
+		}
+
+		return callErr
+	})
+
+	return err != nil && (runs == 0 || ran == nil), err
+}
+
+// faultyConn is a connection under the script.
+type faultyConn struct {
+	databases.Conn
+
+	faulty *Faulty
+
+	mu     sync.Mutex
+	broken error  // what every later statement returns
+	doubt  string // the statement that left the connection in doubt
+	ended  bool
+}
+
+func (c *faultyConn) Exec(
+	ctx context.Context, s databases.Statement, v databases.Values,
+) (databases.Result, error) {
+	var first databases.Result
+
+	err := c.run(ctx, s, func(answered bool) error {
+		result, err := c.Conn.Exec(ctx, s, v)
+		if answered {
+			first = result
+		}
+
+		return err
+	})
+	if err != nil {
+		return databases.Result{}, err
+	}
+
+	return first, nil
+}
+
+func (c *faultyConn) Query(
+	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
+) error {
+	var own error // what the caller's function said, which puts no connection in doubt
+
+	err := c.run(ctx, s, func(answered bool) error {
+		if !answered {
+			return c.Conn.Query(ctx, s, v, func(databases.Row) error { return nil })
+		}
+
+		err := c.Conn.Query(ctx, s, v, func(row databases.Row) error {
+			own = each(row)
+
+			return own
+		})
+		if own != nil {
+			return nil
+		}
+
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	return own
+}
+
+func (c *faultyConn) run(ctx context.Context, s databases.Statement, call func(answered bool) error) error {
+	c.mu.Lock()
+	broken, ended := c.broken, c.ended
+	c.mu.Unlock()
+
+	if ended {
+		c.faulty.blame("%s on a connection that was given back", s.Name)
+	}
+
+	if broken != nil {
+		return broken
+	}
+
+	struck, err := c.faulty.run(ctx, s, call)
+	if err == nil || c.faulty.Classify(err) != databases.Unknown {
+		return err
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.doubt = fmt.Sprintf("%s returned %q", s.Name, err)
+
+	if struck {
+		c.broken = ErrBroken
+	}
+
+	return err
+}
+
+func (c *faultyConn) Release() {
+	doubt, first := c.end()
+
+	switch {
+	case !first:
+		return
+	case doubt != "":
+		c.faulty.blame("a connection in doubt was returned to the pool: %s", doubt)
+		// As it would be with a connection that is broken in truth.
+		c.Conn.Discard()
+	default:
+		c.Conn.Release()
+	}
+}
+
+func (c *faultyConn) Discard() {
+	if _, first := c.end(); !first {
+		return
+	}
+
+	c.Conn.Discard()
+
+	c.faulty.mu.Lock()
+	defer c.faulty.mu.Unlock()
+
+	c.faulty.discarded++
+}
+
+func (c *faultyConn) end() (doubt string, first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.ended {
+		c.faulty.blame("a connection was given back twice")
+
+		return c.doubt, false
+	}
+
+	c.ended = true
+
+	c.faulty.mu.Lock()
+	defer c.faulty.mu.Unlock()
+
+	c.faulty.out--
+
+	return c.doubt, true
+}
+
+// faultyTx is a caller's transaction under the script.
+type faultyTx struct {
+	faulty *Faulty
+
+	databases.Tx
+}
+
+func (t faultyTx) Exec(
+	ctx context.Context, s databases.Statement, v databases.Values,
+) (result databases.Result, err error) {
+	_, err = t.faulty.run(ctx, s, func(answered bool) error {
+		r, err := t.Tx.Exec(ctx, s, v)
+		if answered {
+			result = r
+		}
+
+		return err
+	})
+
+	return result, err
+}
+
+func (t faultyTx) Query(
+	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
+) error {
+	_, err := t.faulty.run(ctx, s, func(answered bool) error {
+		if !answered {
+			return t.Tx.Query(ctx, s, v, func(databases.Row) error { return nil })
+		}
+
+		return t.Tx.Query(ctx, s, v, each)
+	})
+
+	return err
+}

@@ -1,0 +1,119 @@
+package sqllocktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+// MemoryTx is a transaction of a Memory, for Lock.Guard and Lock.ReleaseTx. It
+// keeps no data; what was guarded in it nobody else is granted until Commit or
+// Rollback.
+type MemoryTx struct {
+	store  *memoryStore
+	ended  bool
+	pinned []*memoryRow
+	commit []func()
+}
+
+// Begin opens a transaction.
+func (m *Memory) Begin() *MemoryTx { return &MemoryTx{store: m.store} }
+
+// Database is "memory".
+func (*MemoryTx) Database() string { return memoryName }
+
+var errTxEnded = errors.New("sqllocktest: the transaction has ended")
+
+// Commit ends the transaction. What was released in it is free now.
+func (tx *MemoryTx) Commit() error { return tx.end(true) }
+
+// Rollback ends the transaction.
+func (tx *MemoryTx) Rollback() error { return tx.end(false) }
+
+func (tx *MemoryTx) end(commit bool) error {
+	tx.store.mu.Lock()
+	defer tx.store.mu.Unlock()
+
+	if tx.ended {
+		return errTxEnded
+	}
+
+	tx.ended = true
+
+	for _, row := range tx.pinned {
+		delete(row.pins, tx)
+	}
+
+	if commit {
+		for _, effect := range tx.commit {
+			effect()
+		}
+	}
+
+	return nil
+}
+
+// Lock locks the name's row, as a transaction of whatever other purpose may do.
+func (tx *MemoryTx) Lock(name string) {
+	tx.store.mu.Lock()
+	defer tx.store.mu.Unlock()
+
+	tx.pin(tx.store.row(name))
+}
+
+func (tx *MemoryTx) pin(row *memoryRow) {
+	row.pins[tx] = struct{}{}
+	tx.pinned = append(tx.pinned, row)
+}
+
+// Guard pins the grant until the transaction ends.
+func (g *memoryGrant) Guard(ctx context.Context, tx sqllock.Tx) error {
+	return g.memory.do(ctx, "guard", func(time.Time) error {
+		mtx, row, err := g.in(tx)
+		if err != nil {
+			return err
+		}
+
+		mtx.pin(row)
+
+		return nil
+	})
+}
+
+// ReleaseTx releases the grant when the transaction commits.
+func (g *memoryGrant) ReleaseTx(ctx context.Context, tx sqllock.Tx) error {
+	return g.memory.do(ctx, "releasetx", func(time.Time) error {
+		mtx, row, err := g.in(tx)
+		if err != nil {
+			return err
+		}
+
+		mtx.pin(row)
+		mtx.commit = append(mtx.commit, func() {
+			if row, err := g.mine(); err == nil {
+				row.free("", "")
+			}
+		})
+
+		return nil
+	})
+}
+
+// in returns the transaction, if it can guard the grant, and the grant's row.
+func (g *memoryGrant) in(tx sqllock.Tx) (*MemoryTx, *memoryRow, error) {
+	mtx, ok := tx.(*MemoryTx)
+
+	switch {
+	case !ok || mtx.store != g.memory.store:
+		return nil, nil, fmt.Errorf("%w: the transaction is of another database", sqllock.ErrUnsupported)
+	case mtx.ended:
+		return nil, nil, errTxEnded
+	}
+
+	row, err := g.mine()
+
+	return mtx, row, err
+}

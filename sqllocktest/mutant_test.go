@@ -1,0 +1,199 @@
+package sqllocktest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
+)
+
+// mutants are strategies with one fault each, and a case of the suite that has
+// to fail for it. The same case passes in TestMemory.
+//
+//nolint:gochecknoglobals // a table
+var mutants = []struct {
+	name   string
+	caught string
+	wrap   func(*sqllocktest.Memory) sqllock.Strategy
+}{
+	{"token starts again after release", "token/grows over releases", changed(mutation{
+		token: func(int64) int64 { return 1 },
+	})},
+	{"token of the earlier grant after a take-over", "token/grows over a take-over", changed(mutation{
+		token: func(token int64) int64 { return -token },
+	})},
+	{"no exclusion", "exclusion/two processes", changed(mutation{held: takeAnyway})},
+	{"no exclusion", "exclusion/hammer", changed(mutation{held: takeAnyway})},
+	{"no HeldError", "exclusion/two processes", changed(mutation{
+		held: func(context.Context, *sqllocktest.Memory, sqllock.Request, error) (sqllock.Grant, error) {
+			return nil, sqllock.ErrNotAcquired
+		},
+	})},
+	{"release without regard to the owner", "owner/a stale grant touches no successor", changed(mutation{
+		release: func(ctx context.Context, g *changedGrant) error {
+			err := g.Grant.Release(ctx)
+			g.memory.Lose(g.request.Name)
+
+			return err
+		},
+	})},
+	{"release frees nothing", "exclusion/two processes", changed(mutation{
+		release: func(context.Context, *changedGrant) error { return nil },
+	})},
+	{"release hides a loss", "owner/a stale grant touches no successor", changed(mutation{
+		release: func(ctx context.Context, g *changedGrant) error {
+			_ = g.Grant.Release(ctx)
+
+			return nil
+		},
+	})},
+	{"a second release is a loss", "owner/a released grant touches no successor", changed(mutation{
+		release: func(ctx context.Context, g *changedGrant) error {
+			if g.Grant.Check(ctx) != nil {
+				return sqllock.ErrLost
+			}
+
+			return g.Grant.Release(ctx)
+		},
+	})},
+	{"renewal without regard to the owner", "owner/a stale grant touches no successor", changed(mutation{
+		renew: func(context.Context, *changedGrant, time.Duration) error { return nil },
+	})},
+	{"renewal does nothing", "extend/longer", changed(mutation{
+		renew: func(ctx context.Context, g *changedGrant, _ time.Duration) error { return g.Grant.Check(ctx) },
+	})},
+	{"renewal takes any error for a loss", "ambiguity/renewal without an answer", changed(mutation{
+		renew: func(ctx context.Context, g *changedGrant, lease time.Duration) error {
+			if g.Grant.Renew(ctx, lease) != nil {
+				return sqllock.ErrLost
+			}
+
+			return nil
+		},
+	})},
+	{"check asks nobody", "lease/the database's clock decides", changed(mutation{
+		check: func(context.Context, *changedGrant) error { return nil },
+	})},
+	{"guard does not pin", "guard/pins until the transaction ends", changed(mutation{
+		guard: func(ctx context.Context, g *changedGrant, _ sqllock.Tx) error { return g.Grant.Check(ctx) },
+	})},
+	{"guard does not look", "guard/after a take-over", changed(mutation{
+		guard: func(context.Context, *changedGrant, sqllock.Tx) error { return nil },
+	})},
+	{"guard asks for a running lease", "guard/after the lease ran out", changed(mutation{
+		guard: func(ctx context.Context, g *changedGrant, tx sqllock.Tx) error {
+			if err := g.Grant.Check(ctx); err != nil {
+				return err
+			}
+
+			return guard(ctx, g.Grant, tx)
+		},
+	})},
+	{"settling does nothing", "ambiguity/acquire without an answer is given back", changed(mutation{
+		settle: func(context.Context, *sqllocktest.Memory, sqllock.Request) error { return nil },
+	})},
+	{"settling ends anybody's", "owner/settling touches no successor", changed(mutation{
+		settle: func(_ context.Context, m *sqllocktest.Memory, r sqllock.Request) error {
+			m.Lose(r.Name)
+
+			return nil
+		},
+	})},
+	{"names without case", "names/are compared byte for byte", changed(mutation{name: strings.ToLower})},
+	{"names without trailing spaces", "names/are compared byte for byte", changed(mutation{
+		name: func(name string) string { return strings.TrimRight(name, " ") },
+	})},
+	{"names cut off", "names/are compared byte for byte", changed(mutation{
+		name: func(name string) string { return name[:min(len(name), 254)] },
+	})},
+	{"try waits", "try/does not wait for a guard", changed(mutation{held: waitForIt})},
+	{"another owner each time", "ambiguity/acquire without an answer is asked for again", changed(mutation{
+		owner: func(owner string) string { return owner + time.Now().String() },
+	})},
+	{"claims what it can not", "min hold/keeps the name taken", changed(mutation{
+		owner: func(owner string) string { return owner }, minHold: true,
+	})},
+}
+
+// takeAnyway is an attempt that pushes the holder aside.
+func takeAnyway(ctx context.Context, m *sqllocktest.Memory, r sqllock.Request, _ error) (sqllock.Grant, error) {
+	m.Lose(r.Name)
+
+	return m.TryAcquire(ctx, r)
+}
+
+// waitForIt is an attempt that waits until the name is free.
+func waitForIt(ctx context.Context, m *sqllocktest.Memory, r sqllock.Request, err error) (sqllock.Grant, error) {
+	for tick := time.Tick(10 * time.Millisecond); errors.Is(err, sqllock.ErrNotAcquired); {
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			return nil, err
+		}
+
+		var grant sqllock.Grant
+		if grant, err = m.TryAcquire(ctx, r); err == nil {
+			return grant, nil
+		}
+	}
+
+	return nil, err
+}
+
+// TestMutants runs this test binary again for each mutant: a test can not
+// expect that another fails.
+func TestMutants(t *testing.T) {
+	t.Parallel()
+
+	for _, m := range mutants {
+		t.Run(m.name+"/"+m.caught, func(t *testing.T) {
+			t.Parallel()
+
+			pattern := "^TestMutant$/^locks$"
+			for _, part := range strings.Split(m.caught, "/") {
+				pattern += "/^" + strings.ReplaceAll(part, " ", "_") + "$"
+			}
+
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+pattern, "-test.v", "-test.timeout=2m")
+			cmd.Env = append(os.Environ(), mutantVariable+"="+m.name)
+			output, err := cmd.CombinedOutput()
+
+			failed := "--- FAIL: TestMutant/locks/" + strings.ReplaceAll(m.caught, " ", "_") + " "
+
+			switch {
+			case err == nil:
+				t.Errorf("the case %q passes for the mutant %q, want that it fails:\n%s", m.caught, m.name, output)
+			case !strings.Contains(string(output), failed) || strings.Contains(string(output), "panic:"):
+				t.Errorf("the run for the mutant %q failed otherwise than by the case %q: %v\n%s", m.name, m.caught, err, output)
+			}
+		})
+	}
+}
+
+const mutantVariable = "SQLLOCK_TEST_MUTANT"
+
+// TestMutant runs the suite over the mutant that TestMutants names.
+func TestMutant(t *testing.T) {
+	t.Parallel()
+
+	name := os.Getenv(mutantVariable)
+	if name == "" {
+		t.Skip("TestMutants runs it")
+	}
+
+	for _, m := range mutants {
+		if m.name == name {
+			sqllocktest.Run(t, memoryHarness(m.wrap))
+
+			return
+		}
+	}
+
+	t.Fatalf("no mutant is called %q", name)
+}

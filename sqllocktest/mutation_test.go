@@ -1,0 +1,139 @@
+package sqllocktest_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
+)
+
+// mutation replaces what is not nil of a strategy.
+type mutation struct {
+	token   func(int64) int64
+	name    func(string) string
+	owner   func(string) string
+	held    func(context.Context, *sqllocktest.Memory, sqllock.Request, error) (sqllock.Grant, error)
+	settle  func(context.Context, *sqllocktest.Memory, sqllock.Request) error
+	renew   func(context.Context, *changedGrant, time.Duration) error
+	check   func(context.Context, *changedGrant) error
+	release func(context.Context, *changedGrant) error
+	guard   func(context.Context, *changedGrant, sqllock.Tx) error
+	minHold bool // ignore it
+}
+
+func changed(m mutation) func(*sqllocktest.Memory) sqllock.Strategy {
+	return func(memory *sqllocktest.Memory) sqllock.Strategy { return &changedStrategy{memory, m} }
+}
+
+// changedStrategy is a Memory with a mutation. Embedded, Memory still is what
+// the mutation does not replace.
+type changedStrategy struct {
+	*sqllocktest.Memory
+
+	mutation mutation
+}
+
+func (s *changedStrategy) request(r sqllock.Request) sqllock.Request {
+	if s.mutation.name != nil {
+		r.Name = s.mutation.name(r.Name)
+	}
+
+	if s.mutation.owner != nil {
+		r.Owner = s.mutation.owner(r.Owner)
+	}
+
+	if s.mutation.minHold {
+		r.MinHold = 0
+	}
+
+	return r
+}
+
+func (s *changedStrategy) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+	changed := s.request(r)
+	grant, err := s.Memory.TryAcquire(ctx, changed)
+
+	if errors.Is(err, sqllock.ErrNotAcquired) && s.mutation.held != nil {
+		grant, err = s.mutation.held(ctx, s.Memory, changed, err)
+	}
+
+	if held := new(sqllock.HeldError); errors.As(err, &held) {
+		held.Name = r.Name
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	return &changedGrant{grant, s.Memory, changed, s.mutation}, nil
+}
+
+func (s *changedStrategy) Settle(ctx context.Context, r sqllock.Request) error {
+	if s.mutation.settle != nil {
+		return s.mutation.settle(ctx, s.Memory, r)
+	}
+
+	return s.Memory.Settle(ctx, s.request(r))
+}
+
+type changedGrant struct {
+	sqllock.Grant
+
+	memory   *sqllocktest.Memory
+	request  sqllock.Request
+	mutation mutation
+}
+
+func (g *changedGrant) Token() int64 {
+	if g.mutation.token != nil {
+		return g.mutation.token(g.Grant.Token())
+	}
+
+	return g.Grant.Token()
+}
+
+func (g *changedGrant) Renew(ctx context.Context, lease time.Duration) error {
+	if g.mutation.renew != nil {
+		return g.mutation.renew(ctx, g, lease)
+	}
+
+	return g.Grant.Renew(ctx, lease)
+}
+
+func (g *changedGrant) Check(ctx context.Context) error {
+	if g.mutation.check != nil {
+		return g.mutation.check(ctx, g)
+	}
+
+	return g.Grant.Check(ctx)
+}
+
+func (g *changedGrant) Release(ctx context.Context) error {
+	if g.mutation.release != nil {
+		return g.mutation.release(ctx, g)
+	}
+
+	return g.Grant.Release(ctx)
+}
+
+func (g *changedGrant) Guard(ctx context.Context, tx sqllock.Tx) error {
+	if g.mutation.guard != nil {
+		return g.mutation.guard(ctx, g, tx)
+	}
+
+	return guard(ctx, g.Grant, tx)
+}
+
+func (g *changedGrant) ReleaseTx(ctx context.Context, tx sqllock.Tx) error {
+	guarder, _ := g.Grant.(sqllock.Guarder)
+
+	return guarder.ReleaseTx(ctx, tx)
+}
+
+func guard(ctx context.Context, g sqllock.Grant, tx sqllock.Tx) error {
+	guarder, _ := g.(sqllock.Guarder)
+
+	return guarder.Guard(ctx, tx)
+}

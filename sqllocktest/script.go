@@ -1,0 +1,232 @@
+package sqllocktest
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// When says whether a fault strikes before a call takes effect or after that.
+type When int
+
+// The two moments.
+const (
+	// Before: the call has no effect.
+	Before When = iota
+	// After: the call has its effect and the answer is lost.
+	After
+)
+
+// ErrBroken is the error of a fault that was given no other. It says nothing
+// of whether the call took effect, as that of a broken connection.
+var ErrBroken = fmt.Errorf("sqllocktest: the connection broke: %w", driver.ErrBadConn)
+
+// Script makes calls fail, stop or repeat, by their names, and keeps a log of
+// them. Of a [Memory] the names are those of its operations ("acquire",
+// "renew", "check", "release", "settle", "guard", "releasetx", "holders",
+// "force", "reap"), of a [Faulty] those of the statements ("cas.renew").
+// Everywhere a name stands the part after the last dot is enough: "renew" is
+// the renewal of any strategy. "*" is every call.
+//
+// It is safe for concurrent use. Faults that were asked for first strike first.
+type Script struct {
+	mu     sync.Mutex
+	log    []string
+	fails  []*failure
+	pauses []*pause
+	twice  []string
+}
+
+type failure struct {
+	name string
+	left int
+	when When
+	err  error
+}
+
+type pause struct {
+	name    string
+	when    When
+	hang    bool
+	reached chan struct{}
+	resumed chan struct{}
+	arrive  sync.Once
+	leave   sync.Once
+}
+
+func (p *pause) resume() { p.leave.Do(func() { close(p.resumed) }) }
+
+// Fail makes the next n calls of the name return err, before they take effect
+// or after. If err is nil it is ErrBroken.
+func (s *Script) Fail(name string, n int, when When, err error) {
+	if err == nil {
+		err = ErrBroken
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.fails = append(s.fails, &failure{name, n, when, err})
+}
+
+// Pause stops calls of the name, before they take effect or after, until
+// resume is called or their context ends. reached is closed when the first
+// such call is there.
+func (s *Script) Pause(name string, when When) (reached <-chan struct{}, resume func()) {
+	return s.stop(name, when, false)
+}
+
+// Hang is Pause for calls that do not even return when their context ends, as
+// some drivers do not from a connection that was cut off.
+func (s *Script) Hang(name string, when When) (reached <-chan struct{}, resume func()) {
+	return s.stop(name, when, true)
+}
+
+func (s *Script) stop(name string, when When, hang bool) (<-chan struct{}, func()) {
+	p := &pause{name: name, when: when, hang: hang, reached: make(chan struct{}), resumed: make(chan struct{})}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.pauses = append(s.pauses, p)
+
+	return p.reached, func() {
+		s.mu.Lock()
+		s.pauses = slices.DeleteFunc(s.pauses, func(other *pause) bool { return other == p })
+		s.mu.Unlock()
+
+		p.resume()
+	}
+}
+
+// Twice makes every call of the name take effect twice from now on and return
+// the first result, as a driver does that repeats what it took for lost.
+func (s *Script) Twice(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.twice = append(s.twice, name)
+}
+
+// Statements is the log: the names of the calls in the order they were begun.
+func (s *Script) Statements() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return slices.Clone(s.log)
+}
+
+// Count is how often the name stands in the log.
+func (s *Script) Count(name string) int {
+	n := 0
+
+	for _, logged := range s.Statements() {
+		if matches(name, logged) {
+			n++
+		}
+	}
+
+	return n
+}
+
+// Reset empties the log, forgets faults to come and resumes what is stopped.
+func (s *Script) Reset() {
+	s.mu.Lock()
+	pauses := s.pauses
+	s.log, s.fails, s.twice, s.pauses = nil, nil, nil, nil
+	s.mu.Unlock()
+
+	for _, p := range pauses {
+		p.resume()
+	}
+}
+
+// matches says whether a pattern given to a script stands for a call's name.
+func matches(pattern, name string) bool {
+	return pattern == "*" || pattern == name || name[strings.LastIndex(name, ".")+1:] == pattern
+}
+
+// play makes a call under the script.
+func (s *Script) play(ctx context.Context, name string, call func() error) error {
+	s.mu.Lock()
+	s.log = append(s.log, name)
+	twice := slices.ContainsFunc(s.twice, func(pattern string) bool { return matches(pattern, name) })
+	s.mu.Unlock()
+
+	if err := s.strike(ctx, name, Before); err != nil {
+		return err
+	}
+
+	err := call()
+
+	if twice {
+		_ = call()
+	}
+
+	if fault := s.strike(ctx, name, After); fault != nil {
+		return fault
+	}
+
+	return err
+}
+
+// strike stops the call or returns the error it has to fail with.
+func (s *Script) strike(ctx context.Context, name string, when When) error {
+	if err := s.wait(ctx, name, when); err != nil {
+		return err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for _, f := range s.fails {
+		if f.left > 0 && f.when == when && matches(f.name, name) {
+			f.left--
+
+			return f.err
+		}
+	}
+
+	return nil
+}
+
+func (s *Script) wait(ctx context.Context, name string, when When) error {
+	s.mu.Lock()
+	i := slices.IndexFunc(s.pauses, func(p *pause) bool { return p.when == when && matches(p.name, name) })
+
+	if i < 0 {
+		s.mu.Unlock()
+
+		return nil
+	}
+
+	p := s.pauses[i]
+	s.mu.Unlock()
+	p.arrive.Do(func() { close(p.reached) })
+
+	if p.hang {
+		<-p.resumed
+
+		return nil
+	}
+
+	select {
+	case <-p.resumed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// losesReply says whether the answer to the name's next call will be lost.
+func (s *Script) losesReply(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return slices.ContainsFunc(s.fails, func(f *failure) bool {
+		return f.left > 0 && f.when == After && matches(f.name, name)
+	})
+}

@@ -1,0 +1,46 @@
+package sqllocktest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
+)
+
+// memoryHarness runs the suite over the in-memory strategy, as wrap changes it.
+func memoryHarness(wrap func(*sqllocktest.Memory) sqllock.Strategy) sqllocktest.Harness {
+	return sqllocktest.Harness{
+		Patience:   5 * time.Second,
+		Isolations: []string{"read committed", "serializable"},
+		New: func(*testing.T) sqllocktest.Fixture {
+			memory := sqllocktest.NewMemory()
+			peer := memory.Peer()
+
+			return sqllocktest.Fixture{
+				Strategy: wrap(memory),
+				Other:    wrap(peer),
+				Script:   memory.Script,
+				Begin: func(*testing.T, string) sqllocktest.Transaction {
+					tx := memory.Begin()
+
+					return sqllocktest.Transaction{Tx: tx, Commit: tx.Commit, Rollback: tx.Rollback}
+				},
+				Age:       func(_ *testing.T, name string, d time.Duration) { memory.Age(name, d) },
+				RemoveRow: func(_ *testing.T, name string) { memory.Remove(name) },
+				LockRow: func(_ *testing.T, name string) func() {
+					tx := memory.Begin()
+					tx.Lock(name)
+
+					return func() { _ = tx.Rollback() }
+				},
+			}
+		},
+	}
+}
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+
+	sqllocktest.Run(t, memoryHarness(func(m *sqllocktest.Memory) sqllock.Strategy { return m }))
+}

@@ -1,0 +1,249 @@
+package sqllocktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+func waitingCases() []testCase {
+	return []testCase{
+		{"waiting/until released", nil, waitUntilReleased},
+		{"waiting/of many ends for all", nil, waitMany},
+		{"waiting/one contender of a process asks", nil, waitOneContender},
+		{"waiting/holds no connection", leaseOnly, waitNoConnection},
+		{"waiting/for at most so long", nil, waitMaxWait},
+		{"waiting/max wait zero is one attempt", nil, waitZero},
+		{"waiting/until the deadline", nil, waitDeadline},
+		{"waiting/until cancelled", nil, waitCancelled},
+		{"waiting/does not starve the holder", nil, waitHolder},
+	}
+}
+
+func waitUntilReleased(e *env) {
+	first := e.acquire(e.a)
+	locks := e.waiting(e.b)
+	e.stillWaiting(locks, "another holds it")
+	e.release(first)
+
+	second := e.get(locks)
+	e.grow("a release", first.Token(), second.Token())
+	e.release(second)
+}
+
+func waitMany(e *env) {
+	const waiters = 6
+
+	first := e.acquire(e.a)
+	served := make(chan *sqllock.Lock, waiters)
+
+	for i := range waiters {
+		locks := e.waiting([]*sqllock.Locker{e.a, e.b}[i%2])
+
+		go func() { served <- <-locks }()
+	}
+
+	e.release(first)
+
+	last := first.Token()
+
+	for range waiters {
+		lock := <-served
+		if lock == nil {
+			e.FailNow()
+		}
+
+		e.grow("a release", last, lock.Token())
+		last = lock.Token()
+		e.release(lock)
+	}
+}
+
+func waitOneContender(e *env) {
+	const (
+		waiters = 8
+		pause   = 60 * time.Millisecond // jitter makes it half of that at least
+		watched = 600 * time.Millisecond
+	)
+
+	first := e.acquire(e.b)
+	ctx, cancel := context.WithTimeout(e.ctx(), watched)
+
+	defer cancel()
+
+	started := time.Now()
+	ended := make(chan error, waiters)
+
+	for range waiters {
+		go func() {
+			_, err := e.a.Acquire(ctx, e.name, sqllock.WithPoll(pause, pause))
+			ended <- err
+		}()
+	}
+
+	for range waiters {
+		if err := <-ended; !errors.Is(err, sqllock.ErrNotAcquired) {
+			e.Errorf("Acquire() of a held lock = %v, want ErrNotAcquired", err)
+		}
+	}
+
+	most := int(time.Since(started)/(pause/2)) + 2
+
+	if n := e.script.Count(e.op("attempt")); n > most {
+		e.Errorf("%d waiters sent %d statements %q in %s, want those of one, at most %d",
+			waiters, n, e.op("attempt"), time.Since(started), most)
+	}
+
+	e.struck("attempt", 1)
+	e.release(first)
+}
+
+func waitNoConnection(e *env) {
+	if e.Faulty == nil {
+		e.Skip("the strategy has no database")
+	}
+
+	first := e.acquire(e.b)
+	locks := e.waiting(e.a, sqllock.WithPoll(time.Second, time.Second))
+
+	e.poll("an attempt was made", func() error {
+		if n := e.script.Count(e.op("attempt")); n == 0 {
+			return fmt.Errorf("Count(%q) = 0", e.op("attempt"))
+		}
+
+		return nil
+	})
+
+	e.poll("a waiting Acquire holds no connection", func() error {
+		if n := e.Faulty.Leaks(); n != 0 {
+			return fmt.Errorf("Leaks() = %d, want 0", n)
+		}
+
+		return nil
+	})
+
+	e.release(first)
+	e.release(e.get(locks))
+}
+
+func waitMaxWait(e *env) {
+	const most = 200 * time.Millisecond
+
+	lock := e.acquire(e.a)
+	started := time.Now()
+	_, err := e.b.Acquire(e.ctx(), e.name, sqllock.WithMaxWait(most))
+
+	var held *sqllock.HeldError
+	if !errors.Is(err, sqllock.ErrNotAcquired) || !errors.As(err, &held) {
+		e.Errorf("Acquire() after WithMaxWait = %v, want ErrNotAcquired and the *HeldError of the last attempt", err)
+	}
+
+	if took := time.Since(started); took < most/2 || took > most+e.harness.TryWithin {
+		e.Errorf("Acquire() with WithMaxWait(%s) returned after %s", most, took)
+	}
+
+	e.alive(lock)
+	e.release(lock)
+}
+
+func waitZero(e *env) {
+	lock := e.acquire(e.a)
+
+	e.within(e.harness.TryWithin, "Acquire(WithMaxWait(0))", func() {
+		if _, err := e.b.Acquire(e.ctx(), e.name, sqllock.WithMaxWait(0)); !errors.Is(err, sqllock.ErrNotAcquired) {
+			e.Errorf("Acquire(WithMaxWait(0)) = %v, want ErrNotAcquired", err)
+		}
+	})
+
+	e.release(lock)
+	e.release(e.acquire(e.b, sqllock.WithMaxWait(0)))
+}
+
+func waitDeadline(e *env) {
+	lock := e.acquire(e.a)
+
+	ctx, cancel := context.WithTimeout(e.ctx(), 200*time.Millisecond)
+	defer cancel()
+
+	started := time.Now()
+	_, err := e.b.Acquire(ctx, e.name)
+
+	if !errors.Is(err, sqllock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+		e.Errorf("Acquire() after the deadline = %v, want ErrNotAcquired and context.DeadlineExceeded", err)
+	}
+
+	if took := time.Since(started); took > e.harness.TryWithin {
+		e.Errorf("Acquire() with a deadline of 200ms returned after %s", took)
+	}
+
+	e.alive(lock)
+	e.release(lock)
+	e.release(e.acquire(e.b))
+}
+
+func waitCancelled(e *env) {
+	lock := e.acquire(e.a)
+	ctx, cancel := context.WithCancelCause(e.ctx())
+	reason := errors.New("the caller's reason")
+	ended := make(chan error, 1)
+
+	go func() {
+		_, err := e.b.Acquire(ctx, e.name)
+		ended <- err
+	}()
+
+	e.elapse(50 * time.Millisecond)
+	cancel(reason)
+
+	err := <-ended
+	for _, target := range []error{sqllock.ErrNotAcquired, context.Canceled, reason} {
+		if !errors.Is(err, target) {
+			e.Errorf("Acquire() that was cancelled = %v, want that it matches %q", err, target)
+		}
+	}
+
+	e.alive(lock)
+	e.release(lock)
+	e.release(e.acquire(e.b))
+}
+
+// Waiters of the holder's own process and pool leave it the connection that it
+// needs to renew and release.
+func waitHolder(e *env) {
+	const waiters = 12
+
+	lock := e.acquire(e.a)
+
+	var all []<-chan *sqllock.Lock
+	for range waiters {
+		all = append(all, e.waiting(e.locker(e.Strategy)))
+	}
+
+	e.elapse(100 * time.Millisecond)
+
+	for range 3 {
+		if err := lock.Extend(e.ctx(), lease); err != nil {
+			e.Errorf("Extend() beside %d waiters = %v, want nil", waiters, err)
+		}
+	}
+
+	e.release(lock)
+
+	served := make(chan *sqllock.Lock, waiters)
+
+	for _, locks := range all {
+		go func() { served <- <-locks }()
+	}
+
+	for range waiters {
+		next := <-served
+		if next == nil {
+			e.FailNow()
+		}
+
+		e.release(next)
+	}
+}
