@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/demo"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+// demoFlags are the flags of "sqllock demo" and of its workers.
+type demoFlags struct {
+	database
+
+	name     string
+	lease    time.Duration
+	strategy string
+}
+
+func (f *demoFlags) register(cmd *cobra.Command) {
+	f.database.register(cmd)
+	cmd.Flags().DurationVar(&f.lease, "lease", 2*time.Second, "the lock's lease; the demo takes about seven of it")
+	cmd.Flags().StringVar(&f.strategy, "strategy", "cas", strategyUsage)
+}
+
+func newDemo() *cobra.Command {
+	f := &demoFlags{}
+
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Watch three processes share a lock, and one of them die with it",
+		Long: `Three processes contend for one lock. One is killed while it holds the lock,
+and another takes over when its lease has run out. The demo checks what it saw:
+never two holders, growing tokens, and a take-over; it exits with 1 if not.
+
+It uses the database of --dsn or DATABASE_URL, else a temporary SQLite file.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+
+			return f.demo(ctx, cmd)
+		},
+	}
+
+	f.register(cmd)
+
+	return cmd
+}
+
+func (f *demoFlags) demo(ctx context.Context, cmd *cobra.Command) error {
+	remove, err := f.temporary()
+	if err != nil {
+		return exitError{exitInternal, err}
+	}
+	defer remove()
+
+	target, err := f.target()
+	if err != nil {
+		return err
+	}
+
+	f.name = "demo/" + rand.Text()[:8]
+
+	if err := f.prepare(ctx, cmd, target); err != nil {
+		return err
+	}
+
+	cmd.Printf("%d processes, one lock %q\n%s, strategy %s, lease %s\n\n",
+		demo.Workers, f.name, target, f.strategy, f.lease)
+
+	self, err := os.Executable()
+	if err != nil {
+		return exitError{exitInternal, err}
+	}
+
+	d := demo.Demo{Lease: f.lease, Out: cmd.OutOrStdout(), Worker: func() *exec.Cmd { return f.worker(ctx, self) }}
+
+	if err := d.Run(ctx); err != nil {
+		return exitError{exitFailed, err}
+	}
+
+	return nil
+}
+
+// temporary names a fresh file unless the user named a database.
+func (f *demoFlags) temporary() (remove func(), err error) {
+	if f.url != "" || os.Getenv(dsn.Variable) != "" {
+		return func() {}, nil
+	}
+
+	folder, err := os.MkdirTemp("", "sqllock-demo-")
+	if err != nil {
+		return nil, err
+	}
+
+	f.url = "sqlite:" + filepath.Join(folder, "locks.db")
+
+	return func() { _ = os.RemoveAll(folder) }, nil
+}
+
+// prepare acquires the lock once, so that whatever is wrong shows before there
+// are three processes to say it, and makes the tables if they are missing.
+func (f *demoFlags) prepare(ctx context.Context, cmd *cobra.Command, target dsn.Target) error {
+	db, err := target.Open(ctx, true)
+	if err != nil {
+		return exitError{exitUnavailable, err}
+	}
+	defer db.Close()
+
+	locker, err := f.locker(db)
+	if err != nil {
+		return refused(err, target, exitNotAcquired)
+	}
+	defer closeLocker(ctx, locker)
+
+	once := func() error {
+		return locker.TryDo(ctx, f.name, func(context.Context, *sqllock.Lock) error { return nil })
+	}
+
+	err = once()
+
+	if errors.Is(err, sqllock.ErrNoSchema) {
+		cmd.Println("the database has no tables of sqllock yet; making them (sqllock migrate up)")
+
+		if _, err := migrate.Up(ctx, db); err != nil {
+			return exitError{exitUnavailable, fmt.Errorf("migrate %s: %w", target, err)}
+		}
+
+		err = once()
+	}
+
+	return refused(err, target, exitNotAcquired)
+}
+
+func (f *demoFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
+	s, err := strategy(f.strategy, db.Locks)
+	if err != nil {
+		return nil, err
+	}
+
+	return sqllock.New(s, sqllock.WithLease(f.lease), sqllock.WithPoll(10*time.Millisecond, 100*time.Millisecond))
+}
+
+// worker is the command of a worker's process. The database goes through the
+// environment, which only the user can read.
+func (f *demoFlags) worker(ctx context.Context, self string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, self, demoWorkerCommand,
+		"--name", f.name, "--lease", f.lease.String(), "--strategy", f.strategy)
+
+	cmd.Env = os.Environ()
+	if f.url != "" {
+		cmd.Env = append(cmd.Env, dsn.Variable+"="+f.url)
+	}
+
+	return cmd
+}
+
+const demoWorkerCommand = "demo-worker"
+
+func newDemoWorker() *cobra.Command {
+	f := &demoFlags{}
+
+	cmd := &cobra.Command{
+		Use: demoWorkerCommand, Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.work(cmd.Context()) },
+	}
+
+	f.register(cmd)
+	cmd.Flags().StringVar(&f.name, "name", "", "name of the lock")
+
+	return cmd
+}
+
+func (f *demoFlags) work(ctx context.Context) error {
+	target, err := f.target()
+	if err != nil {
+		return err
+	}
+
+	db, err := target.Open(ctx, false)
+	if err != nil {
+		return exitError{exitUnavailable, err}
+	}
+	defer db.Close()
+
+	locker, err := f.locker(db)
+	if err != nil {
+		return refused(err, target, exitNotAcquired)
+	}
+	defer closeLocker(ctx, locker)
+
+	if err := demo.Work(ctx, locker, f.name, f.lease, os.Stdin, os.Stdout); err != nil {
+		return exitError{code: exitFailed} // it was reported
+	}
+
+	return nil
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+
+	i := run(t, "", "demo", "--lease", "800ms")
+	i.want(0)
+
+	out := i.stdout.String()
+
+	for _, want := range []string{"SIGKILL", "took over", "hand-overs", "never two at once"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the demo printed:\n%s\nwant %q in it", out, want)
+		}
+	}
+
+	for line := range strings.Lines(out) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 && !strings.Contains(line, "sqlite:") {
+			t.Errorf("a line has %d columns, want at most 80: %s", n, line)
+		}
+	}
+}
+
+func TestDemoUnsupported(t *testing.T) {
+	t.Parallel()
+
+	run(t, "", "demo", "--strategy", "advisory").want(exitUsage, "not supported")
+}

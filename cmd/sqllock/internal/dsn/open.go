@@ -1,0 +1,57 @@
+package dsn
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+)
+
+// Database is an open one.
+type Database struct {
+	// Target is what was opened.
+	Target Target
+	// Locks is the database as strategies see it.
+	Locks databases.DB
+	// SQL is the same database for goose.
+	SQL *sql.DB
+
+	close func() error
+}
+
+// Open opens a database. Nothing is sent to a server yet: whether it is there
+// shows at the first statement. An SQLite file that does not exist is made if
+// create says so, and is an error otherwise, except for the embedded one.
+func (t Target) Open(ctx context.Context, create bool) (*Database, error) {
+	switch t.Dialect {
+	case databases.Postgres:
+		return openPostgres(ctx, t)
+	case databases.MySQL:
+		return openMySQL(t)
+	case databases.SQLite:
+		return openSQLite(ctx, t, create)
+	default:
+		return nil, fmt.Errorf("no database is named: %s", Forms)
+	}
+}
+
+// closeTime bounds Close.
+const closeTime = 2 * time.Second
+
+// Close closes all connections. It does not wait for ever for those that are
+// in use, as pgx's pool does: a server that does not answer must not keep the
+// command from ending.
+func (d *Database) Close() error {
+	closed := make(chan error, 1)
+
+	go func() { closed <- d.close() }()
+
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(closeTime):
+		return nil
+	}
+}

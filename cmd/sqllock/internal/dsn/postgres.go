@@ -1,0 +1,66 @@
+package dsn
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/databases/postgres"
+)
+
+// connectTimeout bounds how long a server may take to greet, unless the URL
+// says otherwise. The drivers' own default is to wait for the kernel, which
+// gives up after two minutes.
+const connectTimeout = 10 * time.Second
+
+func parsePostgres(u *url.URL) (Target, error) {
+	t := Target{Dialect: databases.Postgres, shown: shown(u), driver: u.String(), secrets: secretsOf(u)}
+
+	// Tell of a wrong parameter now rather than after waiting for something.
+	_, err := t.postgresConfig()
+
+	return t, err
+}
+
+func (t Target) postgresConfig() (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(t.driver)
+	if err != nil {
+		return nil, scrub(err, t.secrets)
+	}
+
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
+
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "sqllock"
+	}
+
+	return config, nil
+}
+
+func openPostgres(ctx context.Context, t Target) (*Database, error) {
+	config, err := t.postgresConfig()
+	if err != nil {
+		return nil, err
+	}
+
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", t, scrub(err, t.secrets))
+	}
+
+	std := stdlib.OpenDBFromPool(pool)
+
+	return &Database{Target: t, Locks: postgres.New(pool), SQL: std, close: func() error {
+		err := std.Close()
+		pool.Close()
+
+		return err
+	}}, nil
+}

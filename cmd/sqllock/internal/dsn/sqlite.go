@@ -1,0 +1,155 @@
+package dsn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/databases/sqlite"
+)
+
+// pragmas are needed by every process at the file. The busy timeout comes first,
+// so that the switch to WAL waits for others too. FULL keeps a commit that was
+// acknowledged over a power cut, which locks depend on; WAL's default is not to
+// (https://www.sqlite.org/pragma.html#pragma_synchronous).
+func pragmas() []string {
+	return []string{"busy_timeout(2000)", "journal_mode(WAL)", "synchronous(FULL)"}
+}
+
+// parseSQLite reads "path?parameters"; parameters are those of
+// modernc.org/sqlite.
+func parseSQLite(text string) (Target, error) {
+	path, query, _ := strings.Cut(text, "?")
+
+	parameters, err := url.ParseQuery(query)
+	if err != nil {
+		return Target{}, errors.New("the parameters behind the ? can not be read")
+	}
+
+	switch {
+	case path == "":
+		return Target{}, errors.New("the URL names no file: sqlite:path")
+	case path == ":memory:" || parameters.Get("mode") == "memory":
+		return Target{}, errors.New("an SQLite database in memory is seen by no other process; name a file: sqlite:path")
+	}
+
+	return sqliteFile(path, parameters), nil
+}
+
+func sqliteFile(path string, parameters url.Values) Target {
+	if parameters == nil {
+		parameters = url.Values{}
+	}
+
+	// The user's come later, so that they win.
+	parameters["_pragma"] = append(pragmas(), parameters["_pragma"]...)
+
+	if !parameters.Has("_txlock") {
+		// A transaction that begins as a reader can not become a writer once
+		// another has written, whatever the busy timeout.
+		parameters.Set("_txlock", "immediate")
+	}
+
+	return Target{
+		Dialect: databases.SQLite, Path: path, shown: "sqlite:" + path,
+		driver: "file:" + uriPath(path) + "?" + parameters.Encode(),
+	}
+}
+
+// uriPath escapes what has a meaning in SQLite's URI file names
+// (https://www.sqlite.org/uri.html).
+func uriPath(path string) string {
+	path = filepath.ToSlash(path)
+
+	if filepath.VolumeName(path) != "" {
+		path = "/" + path // file:/C:/folder
+	}
+
+	return (&url.URL{Path: path}).EscapedPath()
+}
+
+// withoutHost takes file://, file://localhost and nothing off a file URL, and
+// the escapes out of its path.
+func withoutHost(rest string) string {
+	rest = strings.TrimPrefix(strings.Replace(rest, "//localhost/", "///", 1), "//")
+
+	path, query, found := strings.Cut(rest, "?")
+
+	if plain, err := url.PathUnescape(path); err == nil {
+		path = plain
+	}
+
+	if !found {
+		return path
+	}
+
+	return path + "?" + query
+}
+
+func openSQLite(ctx context.Context, t Target, create bool) (*Database, error) {
+	if err := sqliteFolder(t, create); err != nil {
+		return nil, err
+	}
+
+	std, err := sql.Open("sqlite", t.driver)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", t, err)
+	}
+
+	locks := sqlite.New(std)
+
+	if err := settle(ctx, std, locks); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", t, err), std.Close())
+	}
+
+	return &Database{Target: t, Locks: locks, SQL: std, close: std.Close}, nil
+}
+
+// sqliteFolder keeps a misspelled path from becoming an empty database.
+func sqliteFolder(t Target, create bool) error {
+	switch {
+	case t.Embedded:
+		if err := os.MkdirAll(filepath.Dir(t.Path), 0o700); err != nil {
+			return fmt.Errorf("make the folder of %s: %w", t, err)
+		}
+	case !create:
+		if _, err := os.Stat(t.Path); err != nil {
+			return fmt.Errorf("no database %s (%w); to make it, run: %s", t, errors.Unwrap(err), t.MigrateCommand())
+		}
+	}
+
+	return nil
+}
+
+// settleTime is how long processes that open a new file at the same moment
+// may take to agree on its journal mode.
+const settleTime = 5 * time.Second
+
+// settle opens a connection. The switch of a new file to WAL answers "locked"
+// at once, whatever the busy timeout, where waiting would be a deadlock.
+func settle(ctx context.Context, std *sql.DB, locks *sqlite.DB) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+
+	for {
+		err := std.PingContext(ctx)
+		if err == nil || locks.Classify(err) != databases.Busy {
+			return err
+		}
+
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package migrate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/sqllock/sqllock/databases"
+)
+
+const (
+	// sessionLockID is sqllock's own: with goose's default an application that
+	// runs "sqllock migrate" from within its own migration would wait for
+	// itself.
+	sessionLockID = 0x73716c6c6f636b // "sqllock"
+	// sessionLockSeconds is how long one process waits for another's migration.
+	sessionLockSeconds = 120
+)
+
+// sessionLocker lets one process at a time migrate; nil where the database
+// has no lock for that.
+func sessionLocker(dialect databases.Dialect) (lock.SessionLocker, error) {
+	switch dialect {
+	case databases.Postgres:
+		return lock.NewPostgresSessionLocker(
+			lock.WithLockID(sessionLockID), lock.WithLockTimeout(1, sessionLockSeconds),
+		)
+	case databases.MySQL:
+		return mysqlSessionLocker{}, nil
+	default:
+		return nil, nil
+	}
+}
+
+// mysqlSessionLocker is goose's session lock with GET_LOCK, which goose has for
+// PostgreSQL only. The name is hashed with the schema because GET_LOCK's names
+// are the whole server's, and have at most 64 characters.
+type mysqlSessionLocker struct{}
+
+const mysqlLockName = "CONCAT('sqllock-migrate-', MD5(DATABASE()))"
+
+// SessionLock waits for the lock.
+func (mysqlSessionLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	var got sql.NullInt64
+
+	err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+mysqlLockName+", ?)", sessionLockSeconds).Scan(&got)
+
+	switch {
+	case err != nil:
+		return fmt.Errorf("wait for other migrations: %w", err)
+	case got.Int64 != 1:
+		return errors.New("another migration has been running for too long")
+	default:
+		return nil
+	}
+}
+
+// SessionUnlock frees the lock.
+func (mysqlSessionLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	var freed sql.NullInt64
+
+	return conn.QueryRowContext(ctx, "SELECT RELEASE_LOCK("+mysqlLockName+")").Scan(&freed)
+}

@@ -1,0 +1,44 @@
+// Package process runs the command under a lock so that nothing of it is left
+// when the lock is.
+//
+// The command gets a process group of its own, and what is done, is done to the
+// whole group. Beside it runs a watchdog, a second process of this program,
+// which kills the group if this one dies, is stopped, or hangs. On Linux the
+// kernel also kills the command itself when this process dies.
+//
+// What leaves the group (setsid, a daemon) is out of reach.
+package process
+
+import (
+	"os"
+)
+
+// Status is how a command ended.
+type Status struct {
+	// Code is its exit code, if it was not killed.
+	Code int
+	// Signal is the number of the signal that killed it, else zero.
+	Signal int
+}
+
+// ExitCode is the status as a shell tells it: 128 and the signal's number for
+// a command that was killed.
+func (s Status) ExitCode() int {
+	if s.Signal != 0 {
+		return 128 + s.Signal
+	}
+
+	return s.Code
+}
+
+// Command is what to run. It has this process's standard streams.
+type Command struct {
+	// Path of the executable, and what follows it.
+	Path string
+	Args []string
+	// Env is the whole environment.
+	Env []string
+}
+
+// Number is a signal's number, zero if it has none.
+func Number(sig os.Signal) int { return number(sig) }

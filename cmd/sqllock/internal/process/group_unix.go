@@ -1,0 +1,252 @@
+//go:build unix
+
+package process
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Group is a command under way, with all that it starts and that stays in its
+// process group.
+type Group struct {
+	pid  int
+	done chan struct{}
+
+	mu       sync.Mutex
+	ended    bool // the leader was reaped, so its id may be somebody else's
+	stopped  bool // by reading from or writing to a terminal that it does not own
+	status   Status
+	terminal terminal
+}
+
+// Start starts the command in a process group of its own.
+func Start(c Command) (*Group, error) {
+	g := &Group{done: make(chan struct{})}
+	started := make(chan error, 1)
+
+	go g.run(c, started)
+
+	if err := <-started; err != nil {
+		return nil, err
+	}
+
+	return g, nil
+}
+
+// run starts the command and waits for it on one OS thread: the kernel takes
+// the end of the thread that started it for the death of the parent
+// (PR_SET_PDEATHSIG in prctl(2)).
+func (g *Group) run(c Command, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	cmd := exec.Command(c.Path, c.Args...) //nolint:noctx // it ends with the lock, by Kill, and not with a context
+	cmd.Env = c.Env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = attributes()
+
+	if err := cmd.Start(); err != nil {
+		started <- err
+
+		return
+	}
+
+	g.pid = cmd.Process.Pid
+	started <- nil
+
+	g.wait()
+	close(g.done)
+}
+
+// wait waits for the command itself to end, and looks after its stops.
+func (g *Group) wait() {
+	for {
+		var status unix.WaitStatus
+
+		_, err := unix.Wait4(g.pid, &status, unix.WUNTRACED, nil)
+
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			g.end(Status{Code: 255})
+
+			return
+		case status.Stopped():
+			g.handleStop(status.StopSignal())
+		default:
+			g.end(statusOf(status))
+
+			return
+		}
+	}
+}
+
+func statusOf(s unix.WaitStatus) Status {
+	if s.Signaled() {
+		return Status{Signal: int(s.Signal())}
+	}
+
+	return Status{Code: s.ExitStatus()}
+}
+
+// end kills what is left of the group. While a member lives, its number is
+// not given out again; if none does, the number was free for an instant only.
+func (g *Group) end(s Status) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	_ = unix.Kill(-g.pid, unix.SIGKILL)
+	g.ended, g.status = true, s
+	g.terminal.takeBack()
+}
+
+// handleStop does what a shell with job control does for its foreground job.
+func (g *Group) handleStop(sig syscall.Signal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	switch sig {
+	case unix.SIGTTIN, unix.SIGTTOU:
+		if !g.lendTerminal() && !g.stopped {
+			g.stopped = true
+
+			go g.awaitTerminal()
+		}
+	case unix.SIGTSTP:
+		// Suspended from the keyboard: no shell can see that and resume it, and
+		// it would keep the lock.
+		_ = unix.Kill(-g.pid, unix.SIGCONT)
+	default:
+		// Somebody sent SIGSTOP, and will know why.
+	}
+}
+
+// lendTerminal gives the terminal to the group and lets it go on, if it is
+// this process's to give.
+func (g *Group) lendTerminal() bool {
+	if !g.terminal.lend(g.pid) {
+		return false
+	}
+
+	g.stopped = false
+	_ = unix.Kill(-g.pid, unix.SIGCONT)
+
+	return true
+}
+
+// awaitTerminal tries again until this process is in the foreground: the
+// shell's "fg" tells nothing to a job that was not stopped, as this one.
+func (g *Group) awaitTerminal() {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+
+	for {
+		select {
+		case <-g.done:
+			return
+		case <-tick.C:
+			if !g.stillStopped() {
+				return
+			}
+		}
+	}
+}
+
+func (g *Group) stillStopped() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if g.stopped && !g.ended {
+		g.lendTerminal()
+	}
+
+	return g.stopped && !g.ended
+}
+
+// ID is the number of the process group.
+func (g *Group) ID() int { return g.pid }
+
+// Done is closed when the command has ended and the rest of its group was
+// killed.
+func (g *Group) Done() <-chan struct{} { return g.done }
+
+// Status says how the command ended, once Done is closed.
+func (g *Group) Status() Status {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	return g.status
+}
+
+// Signal sends a signal to the group.
+func (g *Group) Signal(sig os.Signal) {
+	s, ok := sig.(syscall.Signal)
+	if !ok {
+		return
+	}
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if g.ended {
+		return
+	}
+
+	_ = unix.Kill(-g.pid, s)
+
+	if g.stopped && Ending(s) {
+		// It would not hear of it before it goes on.
+		_ = unix.Kill(-g.pid, unix.SIGCONT)
+	}
+}
+
+// Terminate asks the group to end, also one that is stopped.
+func (g *Group) Terminate() {
+	g.Signal(unix.SIGTERM)
+	g.Signal(unix.SIGCONT)
+}
+
+// Kill kills the group.
+func (g *Group) Kill() { g.Signal(unix.SIGKILL) }
+
+// Gone waits until no member of the group lives any more, at most for so long,
+// and says whether that is so. The command has to have ended.
+func (g *Group) Gone(limit time.Duration) bool {
+	deadline := time.Now().Add(limit)
+
+	for {
+		// Orphans become children of process 1, which this may be, in a container.
+		for {
+			pid, err := unix.Wait4(-g.pid, nil, unix.WNOHANG, nil)
+			if err != nil || pid <= 0 {
+				break
+			}
+		}
+
+		if errors.Is(unix.Kill(-g.pid, unix.SIGKILL), unix.ESRCH) || onlyDead(g.pid) {
+			return true
+		}
+
+		if time.Now().After(deadline) {
+			return false
+		}
+
+		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // the kernel has no event for the end of other processes' children
+	}
+}
+
+func number(sig os.Signal) int {
+	if s, ok := sig.(syscall.Signal); ok {
+		return int(s)
+	}
+
+	return 0
+}

@@ -1,0 +1,113 @@
+package process
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Group is a command under way. Windows has no process groups that could be
+// killed, so what the command starts is out of reach.
+type Group struct {
+	cmd    *exec.Cmd
+	done   chan struct{}
+	status atomic.Pointer[Status]
+}
+
+// Start starts the command.
+func Start(c Command) (*Group, error) {
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Env = c.Env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+
+	g := &Group{cmd: cmd, done: make(chan struct{})}
+
+	go func() {
+		defer close(g.done)
+
+		err := cmd.Wait()
+		status := Status{Code: cmd.ProcessState.ExitCode()}
+
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			status.Code = 255
+		}
+
+		g.status.Store(&status)
+	}()
+
+	return g, nil
+}
+
+// ID is the number of the process.
+func (g *Group) ID() int { return g.cmd.Process.Pid }
+
+// Done is closed when the command has ended.
+func (g *Group) Done() <-chan struct{} { return g.done }
+
+// Status says how the command ended, once Done is closed.
+func (g *Group) Status() Status {
+	if s := g.status.Load(); s != nil {
+		return *s
+	}
+
+	return Status{}
+}
+
+// Terminate kills the command: Windows has no signal that asks.
+func (g *Group) Terminate() { g.Kill() }
+
+// Kill kills the command.
+func (g *Group) Kill() { _ = g.cmd.Process.Kill() }
+
+// Gone is true: what the command started is not known.
+func (*Group) Gone(time.Duration) bool { return true }
+
+// Forward does nothing: the console sends Ctrl-C to the command too.
+func (*Group) Forward(os.Signal) {}
+
+// Notify catches Ctrl-C, so that the lock is released after the command ended
+// of it.
+func Notify() (caught <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 16)
+	signal.Notify(c, os.Interrupt)
+
+	return c, func() { signal.Stop(c) }
+}
+
+// Ending says whether the signal ends a program that does nothing about it.
+func Ending(sig os.Signal) bool { return sig == os.Interrupt }
+
+// Watchdog does nothing here.
+type Watchdog struct{}
+
+// StartWatchdog does nothing here.
+func StartWatchdog(...string) (*Watchdog, error) { return &Watchdog{}, nil }
+
+// Watch does nothing here.
+func (*Watchdog) Watch(*Group) {}
+
+// Until does nothing here.
+func (*Watchdog) Until(time.Duration) {}
+
+// Dismiss does nothing here.
+func (*Watchdog) Dismiss() {}
+
+// ServeWatchdog does nothing here.
+func ServeWatchdog(io.Reader) {}
+
+func number(sig os.Signal) int {
+	if s, ok := sig.(syscall.Signal); ok {
+		return int(s)
+	}
+
+	return 0
+}

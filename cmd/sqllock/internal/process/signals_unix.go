@@ -1,0 +1,45 @@
+//go:build unix
+
+package process
+
+import (
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+// Notify catches the signals that are the command's business. Those that this
+// process was told to ignore, as under nohup, stay ignored, for the command
+// too.
+func Notify() (caught <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 16)
+
+	for _, sig := range []os.Signal{
+		unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH,
+		unix.SIGCONT,
+		// Stopped, this process could not renew; with its stderr gone, it would
+		// die at the first message.
+		unix.SIGTSTP, unix.SIGPIPE,
+	} {
+		if !signal.Ignored(sig) {
+			signal.Notify(c, sig)
+		}
+	}
+
+	return c, func() { signal.Stop(c) }
+}
+
+// Ending says whether the signal ends a program that does nothing about it.
+func Ending(sig os.Signal) bool {
+	return sig == unix.SIGINT || sig == unix.SIGTERM || sig == unix.SIGHUP || sig == unix.SIGQUIT
+}
+
+// Forward passes a signal on to the group.
+func (g *Group) Forward(sig os.Signal) {
+	switch sig {
+	case unix.SIGTSTP, unix.SIGPIPE:
+	default:
+		g.Signal(sig)
+	}
+}

@@ -1,0 +1,33 @@
+// Command sqllock runs commands under locks that are kept in a SQL database,
+// and brings the tables for that into it.
+//
+//	sqllock migrate up --dsn postgres://app@db/app
+//	sqllock run --name nightly --no-wait -- ./report.sh
+//
+// See "sqllock help" and "sqllock help exit-codes".
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+)
+
+func main() {
+	os.Exit(execute(context.Background(), os.Args[1:]))
+}
+
+// execute runs one command line and returns the exit code.
+func execute(ctx context.Context, args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+
+	err := root.ExecuteContext(ctx)
+	code, text := outcome(err)
+
+	if text != "" {
+		fmt.Fprintf(os.Stderr, "sqllock: %s\n", text)
+	}
+
+	return code
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
+	"github.com/sqllock/sqllock/migrations"
+)
+
+func newMigrate() *cobra.Command {
+	var db database
+
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Make, change or remove sqllock's tables",
+		Long: `Make, change or remove sqllock's tables.
+
+Versions are kept in the table ` + migrations.TableName + `, apart from those of
+your application. Any number of processes may migrate at once. To apply the SQL
+with another tool, take it from "sqllock migrate print".`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return usage(cmd, errors.New("say up, down, status or print"))
+		},
+	}
+
+	db.register(cmd)
+	cmd.AddCommand(newMigrateUp(&db), newMigrateDown(&db), newMigrateStatus(&db), newMigratePrint(&db))
+
+	return cmd
+}
+
+func newMigrateUp(db *database) *cobra.Command {
+	return &cobra.Command{
+		Use: "up", Short: "Bring the tables to this version's", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return db.migrate(cmd, true, func(open *dsn.Database) error {
+				steps, err := migrate.Up(cmd.Context(), open)
+				report(cmd.OutOrStdout(), "applied", "nothing to apply", open.Target, steps, err)
+
+				return err
+			})
+		},
+	}
+}
+
+func newMigrateDown(db *database) *cobra.Command {
+	var all bool
+
+	cmd := &cobra.Command{
+		Use: "down", Short: "Roll back one version, or all of them", Args: cobra.NoArgs,
+		Long: `Roll back one version, or all of them. The first version rolled back takes
+the tables with it: whoever holds a lock loses it.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return db.migrate(cmd, false, func(open *dsn.Database) error {
+				down := migrate.Down
+				if all {
+					down = migrate.DownAll
+				}
+
+				steps, err := down(cmd.Context(), open)
+				report(cmd.OutOrStdout(), "rolled back", "nothing to roll back", open.Target, steps, err)
+
+				return err
+			})
+		},
+	}
+
+	cmd.Flags().BoolVar(&all, "all", false, "roll back every version")
+
+	return cmd
+}
+
+func newMigrateStatus(db *database) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "List the versions and which are applied", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return db.migrate(cmd, false, func(open *dsn.Database) error {
+				statuses, err := migrate.Statuses(cmd.Context(), open)
+
+				for _, s := range statuses {
+					state := "pending"
+					if s.Applied {
+						state = "applied " + s.At.UTC().Format("2006-01-02 15:04:05 UTC")
+					}
+
+					cmd.Printf("%-32s %s\n", s.Name, state)
+				}
+
+				return err
+			})
+		},
+	}
+}
+
+func newMigratePrint(db *database) *cobra.Command {
+	var (
+		dialect string
+		down    bool
+	)
+
+	cmd := &cobra.Command{
+		Use: "print", Short: "Print the SQL, without a database", Args: cobra.NoArgs,
+		Example: "  sqllock migrate print --dialect postgres > 0042_sqllock.sql",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dialect == "" {
+				target, err := db.target()
+				if err != nil {
+					return err
+				}
+
+				dialect = string(target.Dialect)
+			}
+
+			if err := migrate.Print(cmd.OutOrStdout(), dialect, down); err != nil {
+				return usage(cmd, err)
+			}
+
+			return nil
+		},
+	}
+
+	cmd.Flags().StringVar(&dialect, "dialect", "", "postgres, mysql (MariaDB too) or sqlite (default that of the database)")
+	cmd.Flags().BoolVar(&down, "down", false, "print what removes the tables")
+
+	return cmd
+}
+
+// migrate opens the database, calls do, and closes it.
+func (d *database) migrate(cmd *cobra.Command, create bool, do func(*dsn.Database) error) error {
+	target, err := d.target()
+	if err != nil {
+		return err
+	}
+
+	open, err := target.Open(cmd.Context(), create)
+	if err != nil {
+		return exitError{exitUnavailable, err}
+	}
+
+	err = do(open)
+
+	if err := errors.Join(err, open.Close()); err != nil {
+		return exitError{exitUnavailable, fmt.Errorf("migrate %s: %w", target, err)}
+	}
+
+	return nil
+}
+
+// report writes a line for each step.
+func report(out io.Writer, did, nothing string, target dsn.Target, steps []migrate.Step, err error) {
+	for _, s := range steps {
+		_, _ = fmt.Fprintf(out, "%s %s (%s)\n", did, s.Name, s.Took.Round(time.Millisecond))
+	}
+
+	if len(steps) == 0 && err == nil {
+		_, _ = fmt.Fprintf(out, "%s: %s\n", nothing, target)
+	}
+}

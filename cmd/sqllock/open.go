@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
+)
+
+// open opens the database for locks. The embedded file is migrated, because
+// nobody else would; what somebody named is theirs to migrate. say is told
+// where locks are kept if nobody said that and the file is new.
+func open(ctx context.Context, target dsn.Target, say func(string)) (*dsn.Database, error) {
+	db, err := target.Open(ctx, false)
+	if err != nil {
+		return nil, exitError{exitUnavailable, err}
+	}
+
+	if !target.Embedded {
+		return db, nil
+	}
+
+	steps, err := migrate.Up(ctx, db)
+	if err != nil {
+		return nil, exitError{exitUnavailable, errors.Join(fmt.Errorf("migrate %s: %w", target, err), db.Close())}
+	}
+
+	if len(steps) > 0 {
+		// Who forgot to name the server would believe to have locks between
+		// machines.
+		say(fmt.Sprintf("no --%s and no %s: locks are kept in %s, for this machine and user only",
+			dsn.Flag, dsn.Variable, target.Path))
+	}
+
+	return db, nil
+}

@@ -1,0 +1,352 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestRunPassesTheLockAndTheStreams(t *testing.T) {
+	t.Parallel()
+
+	url := migrated(t)
+	script := `echo "$SQLLOCK_NAME $SQLLOCK_TOKEN ${#SQLLOCK_OWNER} $*"; cat; echo wrong >&2`
+
+	i := prepare(t, url, "run", "--name", "a b", "--", "sh", "-c", script, "sh", "--name", "x")
+	i.cmd.Stdin = strings.NewReader("in\n")
+	i.start()
+	i.wait()
+	i.want(0, "wrong")
+
+	fields := strings.Fields(i.stdout.String())
+	if len(fields) != 7 {
+		t.Fatalf("the command printed %q, want 7 fields", i.stdout.String())
+	}
+
+	token, err := strconv.ParseInt(fields[2], 10, 64)
+	if err != nil || token <= 0 {
+		t.Errorf("SQLLOCK_TOKEN = %q, want a positive number", fields[2])
+	}
+
+	if fields[0]+" "+fields[1] != "a b" || fields[3] == "0" || strings.Join(fields[4:], " ") != "--name x in" {
+		t.Errorf("the command printed %q", i.stdout.String())
+	}
+
+	second := run(t, url, "run", "--name", "a b", "--", "sh", "-c", "echo $SQLLOCK_TOKEN")
+	if next, err := strconv.ParseInt(strings.TrimSpace(second.stdout.String()), 10, 64); err != nil || next <= token {
+		t.Errorf("the second token is %q, want one larger than %d", second.stdout.String(), token)
+	}
+}
+
+func TestRunExitsAsTheCommand(t *testing.T) {
+	t.Parallel()
+
+	url := migrated(t)
+	plain := filepath.Join(t.TempDir(), "plain")
+
+	if err := os.WriteFile(plain, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, []byte("\x00"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, c := range []struct {
+		command []string
+		want    int
+	}{
+		{[]string{"true"}, 0},
+		{[]string{"sh", "-c", "exit 3"}, 3},
+		{[]string{"sh", "-c", "kill -KILL $$"}, 137},
+		{[]string{"sh", "-c", "kill -TERM $$"}, 143},
+		{[]string{"no-such-command-anywhere"}, exitNotFound},
+		{[]string{filepath.Join(t.TempDir(), "none")}, exitNotFound},
+		{[]string{plain}, exitNotExecutable},
+		{[]string{broken}, exitNotExecutable},
+	} {
+		run(t, url, append([]string{"run", "--name", "a", "--no-wait"}, c.command...)...).want(c.want)
+	}
+}
+
+func TestRunDoesNotWait(t *testing.T) {
+	t.Parallel()
+
+	url := migrated(t)
+	holder := hold(t, url, "--label", "the holder")
+
+	run(t, url, "run", "--name", "a", "--no-wait", "true").want(exitNotAcquired, `lock "a" is held`)
+	run(t, url, "run", "--name", "a", "--no-wait", "--conflict-exit-code", "0", "true").want(0)
+	run(t, url, "run", "--name", "a", "--wait", "50ms", "--conflict-exit-code", "9", "true").want(9)
+	run(t, url, "run", "--name", "b", "--no-wait", "true").want(0)
+
+	// Who waits gets it when it is free.
+	waiter := start(t, url, "run", "--name", "a", "--wait", "20s", "true")
+
+	signalTo(t, holder, syscall.SIGTERM)
+	holder.wait()
+	holder.want(143)
+	waiter.wait()
+	waiter.want(0)
+}
+
+func TestRunEndsItsWaitOnASignal(t *testing.T) {
+	t.Parallel()
+
+	url := migrated(t)
+	hold(t, url)
+
+	waiter := start(t, url, "run", "-v", "--name", "a", "true")
+
+	eventually(t, "the waiter waits", func() bool {
+		return strings.Contains(waiter.stderr.String(), "waiting")
+	})
+	signalTo(t, waiter, syscall.SIGTERM)
+	waiter.wait()
+	waiter.want(143, "terminated")
+}
+
+func TestRunForwardsSignals(t *testing.T) {
+	t.Parallel()
+
+	i := start(t, migrated(t), "run", "--name", "a", "--", "sh", "-c",
+		`trap 'echo got' USR1; trap 'exit 5' TERM; echo ready; while :; do sleep 0.02; done`)
+	eventually(t, "the command is ready", func() bool { return i.stdout.String() == "ready\n" })
+
+	signalTo(t, i, syscall.SIGUSR1)
+	eventually(t, "the command got SIGUSR1", func() bool {
+		return strings.Contains(i.stdout.String(), "got\n")
+	})
+
+	signalTo(t, i, syscall.SIGTERM)
+	i.wait()
+	i.want(5)
+}
+
+// stubborn is a command whose child ignores SIGTERM. It prints both their
+// numbers, and "term" when it is asked to end.
+const stubborn = `trap 'echo term' TERM
+sh -c 'trap "" TERM HUP INT; echo $$; while :; do sleep 0.05; done' &
+echo $$
+while :; do sleep 0.02; done`
+
+func TestRunKillsTheGroupWhenTheLockIsTaken(t *testing.T) {
+	t.Parallel()
+
+	url := migrated(t)
+	i := start(t, url, "run", "--name", "a", "--lease", "900ms", "--", "sh", "-c", stubborn)
+	pids := i.pids(2)
+
+	if _, err := sqlite(t, url).ExecContext(t.Context(), "DELETE FROM sqllock_locks"); err != nil {
+		t.Fatal(err)
+	}
+
+	i.wait()
+	i.want(exitLost, "lost")
+	gone(t, pids)
+}
+
+// TestRunKillsTheGroupBeforeTheLeaseEnds lets no renewal through.
+func TestRunKillsTheGroupBeforeTheLeaseEnds(t *testing.T) {
+	t.Parallel()
+
+	url := migrated(t)
+	i := start(t, url, "run", "--name", "a", "--lease", "3s", "--grace", "1s", "--", "sh", "-c", stubborn)
+	pids := i.pids(2)
+	until := freeze(t, url)
+
+	// gone polls, so what it finds has been so for a moment.
+	gone(t, pids)
+
+	if late := time.Since(until); late > 0 {
+		t.Errorf("the group died %s after the lease, want before", late)
+	}
+
+	if !strings.Contains(i.stdout.String(), "term\n") {
+		t.Errorf("the command printed %q, want it to have got SIGTERM first", i.stdout.String())
+	}
+
+	i.wait()
+	i.want(exitLost, "can not be renewed")
+}
+
+// freeze locks the file for writers and returns when the lease ends.
+func freeze(t *testing.T, url string) time.Time {
+	t.Helper()
+
+	conn, err := sqlite(t, url).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		_, _ = conn.ExecContext(context.WithoutCancel(t.Context()), "ROLLBACK")
+		_ = conn.Close()
+	})
+
+	return leaseEnd(t, conn)
+}
+
+func leaseEnd(t *testing.T, conn *sql.Conn) time.Time {
+	t.Helper()
+
+	var micros int64
+
+	if err := conn.QueryRowContext(t.Context(), "SELECT max(expires_at) FROM sqllock_locks").Scan(&micros); err != nil {
+		t.Fatal(err)
+	}
+
+	return time.UnixMicro(micros)
+}
+
+// TestRunLeavesNothingBehind looks after a background process of a command
+// that has ended.
+func TestRunLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+
+	i := start(t, migrated(t), "run", "--name", "a", "--", "sh", "-c",
+		`sh -c 'trap "" TERM; echo $$; while :; do sleep 0.05; done' & sleep 0.3`)
+	pids := i.pids(1)
+
+	i.wait()
+	i.want(0)
+
+	for _, pid := range pids {
+		if alive(pid) {
+			t.Errorf("process %d lives after the lock was released", pid)
+		}
+	}
+}
+
+// TestRunDiesWithItsGroup kills sqllock itself, which can do nothing then.
+func TestRunDiesWithItsGroup(t *testing.T) {
+	t.Parallel()
+
+	i := start(t, migrated(t), "run", "--name", "a", "--", "sh", "-c", stubborn)
+	pids := i.pids(2)
+
+	signalTo(t, i, syscall.SIGKILL)
+	gone(t, pids)
+	i.wait()
+}
+
+// TestRunStopped stops sqllock for longer than its lease.
+func TestRunStopped(t *testing.T) {
+	t.Parallel()
+
+	url := migrated(t)
+	i := start(t, url, "run", "--name", "a", "--lease", "2s", "--", "sh", "-c", stubborn)
+	pids := i.pids(2)
+
+	signalTo(t, i, syscall.SIGSTOP)
+	t.Cleanup(func() { _ = i.cmd.Process.Signal(syscall.SIGCONT) })
+
+	until := freeze(t, url)
+
+	gone(t, pids)
+
+	if late := time.Since(until); late > 0 {
+		t.Errorf("the group died %s after the lease, want before", late)
+	}
+
+	signalTo(t, i, syscall.SIGCONT)
+	i.wait()
+	i.want(exitLost)
+}
+
+// hold starts a run that keeps the lock "a", and waits until it has it.
+func hold(t *testing.T, url string, flags ...string) *invocation {
+	t.Helper()
+
+	args := append(append([]string{"run", "--name", "a"}, flags...), "--", "sh", "-c", "echo ready; exec sleep 60")
+	i := start(t, url, args...)
+
+	eventually(t, "the holder has the lock", func() bool { return i.stdout.String() == "ready\n" })
+	t.Cleanup(func() { _ = i.cmd.Process.Signal(syscall.SIGTERM) })
+
+	return i
+}
+
+// pids waits for the command to print so many process numbers.
+func (i *invocation) pids(n int) []int {
+	i.t.Helper()
+
+	var pids []int
+
+	eventually(i.t, fmt.Sprintf("the command printed %d numbers; stderr: %s", n, i.stderr.String()), func() bool {
+		pids = nil
+
+		for _, field := range strings.Fields(i.stdout.String()) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+
+		return len(pids) == n
+	})
+
+	i.t.Cleanup(func() {
+		for _, pid := range pids {
+			if i.t.Failed() {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	})
+
+	return pids
+}
+
+func signalTo(t *testing.T, i *invocation, sig syscall.Signal) {
+	t.Helper()
+
+	if err := i.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// gone waits until none of the processes lives.
+func gone(t *testing.T, pids []int) {
+	t.Helper()
+
+	for _, pid := range pids {
+		eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
+	}
+}
+
+// alive says whether a process runs. A dead one may be there still, until its
+// parent looks.
+func alive(pid int) bool {
+	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return false
+	}
+
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist) || !hasProc()
+	}
+
+	_, after, _ := strings.Cut(string(status), ") ")
+
+	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
+}
+
+func hasProc() bool {
+	_, err := os.Stat("/proc/self/stat")
+
+	return err == nil
+}
