@@ -1,0 +1,109 @@
+# What a contributor runs. Only Go, make and git are needed: `make test` brings up the databases itself
+# (test/servers says how), and `make lint` builds its own tools into .bin/.
+
+GOLANGCI_LINT_VERSION := v2.12.2
+GOVULNCHECK_VERSION   := v1.1.4
+
+# Every module of the repository; go.work joins them. test/, bench/ and cmd/ are modules of their own, so
+# that what they need does not reach those who import the library.
+MODULES := $(dir $(wildcard ./go.mod cmd/sqllock/go.mod test/go.mod bench/go.mod))
+TESTED  := $(filter-out bench/,$(MODULES))
+
+# The race detector needs a C compiler: RACE= on the command line leaves it out.
+RACE := $(shell test "$$(go env CGO_ENABLED)" = 1 && command -v $$(go env CC) >/dev/null 2>&1 && echo -race)
+
+# For `go test`, as in: make test TESTFLAGS='-run TestGuard -count=10'
+TESTFLAGS ?=
+TIMEOUT   ?= 15m
+
+# For `go test -bench`, as in: make bench BENCH=Acquire BENCHFLAGS='-benchtime=5s -count=6'
+BENCH      ?= .
+BENCHFLAGS ?=
+
+BIN         := $(CURDIR)/.bin
+LINT        := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)-$(shell go env GOVERSION)
+WITHSERVERS := $(BIN)/withservers
+
+# $(call each,MODULES,COMMAND) runs the command in every module and fails if it failed in any.
+define each
+@status=0; for module in $(1); do \
+	echo "== $$module: $(strip $(2))"; (cd $$module && $(2)) || status=1; \
+done; exit $$status
+endef
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: all
+all: lint test ## Lint and test
+
+.PHONY: test
+test: graph $(WITHSERVERS) ## Vet and test every module against real databases
+	@$(if $(RACE),,echo "no C compiler: the tests run without the race detector")
+	@$(WITHSERVERS) -- $(MAKE) --no-print-directory test-with-servers
+
+# With the DSNs in the environment, as withservers sets them. The benchmarks are only compiled.
+.PHONY: test-with-servers
+test-with-servers:
+	$(call each,$(MODULES),go vet ./...)
+	$(call each,$(filter bench/,$(MODULES)),go test -run '^$$' ./...)
+	$(call each,$(TESTED),go test $(RACE) -timeout $(TIMEOUT) $(TESTFLAGS) ./...)
+
+.PHONY: servers
+servers: $(WITHSERVERS) ## Keep the test databases up until Ctrl-C, and show their DSNs
+	@$(WITHSERVERS) -- sh -c 'env | grep "^SQLLOCK_TEST_" | sort; exec tail -f /dev/null'
+
+.PHONY: bench
+bench: $(WITHSERVERS) ## Measure, against real databases
+	@$(WITHSERVERS) -- sh -c "cd bench && go test -run '^$$' -bench '$(BENCH)' $(BENCHFLAGS) ./..."
+
+.PHONY: demo
+demo: ## See the locks at work, on SQLite
+	go run ./cmd/sqllock demo
+
+.PHONY: examples
+examples: ## Compile the programs in examples/; `go run ./examples/NAME` runs one
+	go build -o /dev/null ./examples/...
+
+.PHONY: graph
+graph: ## Show the modules that an importer takes on; fail if they are too many
+	@cd test && go run ./cmd/importergraph ..
+
+.PHONY: lint
+lint: $(LINT) ## Run the linters and check the formatting
+	$(call each,$(MODULES),$(LINT) run ./...)
+	$(LINT) fmt --diff
+
+.PHONY: fmt
+fmt: $(LINT) ## Format the code
+	$(LINT) fmt
+
+.PHONY: tidy
+tidy: ## Tidy every go.mod
+	$(call each,$(MODULES),GOWORK=off go mod tidy)
+
+.PHONY: tidy-check
+tidy-check: ## Fail if a go.mod is not tidy
+	$(call each,$(MODULES),GOWORK=off go mod tidy -diff)
+
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities; needs https://vuln.go.dev
+	$(call each,$(MODULES),go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...)
+
+.PHONY: clean
+clean: ## Remove the tools
+	rm -rf $(BIN)
+
+# Built, not `go run`: that does not pass on SIGTERM, nor the exit code.
+.PHONY: $(WITHSERVERS)
+$(WITHSERVERS):
+	@cd test && go build -o $@ ./cmd/withservers
+
+# Its modules are not those of the workspace, and the name tells which Go built it: it can not lint code of
+# a newer one.
+$(LINT):
+	@mkdir -p $(BIN)/install
+	GOWORK=off GOFLAGS= GOBIN=$(BIN)/install \
+		go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	@mv $(BIN)/install/golangci-lint $@ && rmdir $(BIN)/install

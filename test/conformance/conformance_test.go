@@ -1,0 +1,196 @@
+// Package conformance runs the conformance suite for every strategy on every
+// database and driver mode. make test brings up the servers.
+package conformance_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/migrations"
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies/advisory"
+	"github.com/sqllock/sqllock/strategies/cas"
+	"github.com/sqllock/sqllock/strategies/forupdate"
+	"github.com/sqllock/sqllock/strategies/insert"
+	"github.com/sqllock/sqllock/test/servers"
+)
+
+// strategies by name. SQLite carries the first two.
+var strategies = []struct {
+	name string
+	make func(databases.DB) sqllock.Strategy
+}{
+	{"cas", func(db databases.DB) sqllock.Strategy { return cas.New(db) }},
+	{"insert", func(db databases.DB) sqllock.Strategy { return insert.New(db) }},
+	{"forupdate", func(db databases.DB) sqllock.Strategy { return forupdate.New(db) }},
+	{"advisory", func(db databases.DB) sqllock.Strategy { return advisory.New(db) }},
+}
+
+// dsn returns the DSN of a database's server. A test of a database that is
+// left out of SQLLOCK_TEST_DATABASES is skipped; one that is not and has no
+// server fails.
+func dsn(t *testing.T, name string) string {
+	t.Helper()
+
+	wanted := os.Getenv("SQLLOCK_TEST_DATABASES")
+	if wanted == "" {
+		wanted = "postgres,mysql,mariadb,sqlite"
+	}
+
+	if !slices.Contains(strings.Split(wanted, ","), name) {
+		t.Skipf("SQLLOCK_TEST_DATABASES=%s leaves %s out", wanted, name)
+	}
+
+	if name == "sqlite" {
+		return ""
+	}
+
+	value := os.Getenv(servers.Variable(name))
+	if value == "" {
+		t.Fatalf("no server for %s: run make test, or set %s to its DSN, or leave it out of SQLLOCK_TEST_DATABASES",
+			name, servers.Variable(name))
+	}
+
+	return value
+}
+
+// unique names databases of this run.
+var unique atomic.Int64
+
+func uniqueName() string {
+	return fmt.Sprintf("sqllock_test_%d_%d_%d", os.Getpid(), time.Now().Unix()%100000, unique.Add(1))
+}
+
+// migrate applies the migrations as a team's own goose would.
+func migrate(t *testing.T, db *sql.DB, dialect goose.Dialect, folder string) *goose.Provider {
+	t.Helper()
+
+	files, err := migrations.For(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	store, err := database.NewStore(dialect, migrations.TableName)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	provider, err := goose.NewProvider("", db, files, goose.WithStore(store))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := provider.Up(t.Context()); err != nil {
+		t.Fatalf("migrate up: %v", err)
+	}
+
+	return provider
+}
+
+// exec runs a statement beside sqllock.
+func exec(t *testing.T, db *sql.DB, query string, args ...any) {
+	t.Helper()
+
+	if _, err := db.ExecContext(context.WithoutCancel(t.Context()), query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// begin opens a caller's transaction and takes its snapshot.
+func begin(
+	t *testing.T, db *sql.DB, isolation string, wrap func(*sql.Tx) databases.Tx, faulty *sqllocktest.Faulty,
+) sqllocktest.Transaction {
+	t.Helper()
+
+	tx, err := db.BeginTx(context.WithoutCancel(t.Context()), &sql.TxOptions{Isolation: map[string]sql.IsolationLevel{
+		"":                sql.LevelDefault,
+		"read committed":  sql.LevelReadCommitted,
+		"repeatable read": sql.LevelRepeatableRead,
+		"serializable":    sql.LevelSerializable,
+	}[isolation]})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { _ = tx.Rollback() })
+
+	// SQLite's transaction can not write any more once another did since its
+	// snapshot, so there it has none yet.
+	if wrap(tx).Database() == string(databases.SQLite) {
+		return sqllocktest.Transaction{Tx: faulty.Tx(wrap(tx)), Commit: tx.Commit, Rollback: tx.Rollback}
+	}
+
+	// Not from sqllock's tables: InnoDB's SERIALIZABLE would lock what it reads.
+	var count int
+	if err := tx.QueryRowContext(t.Context(), "SELECT count(*) FROM "+migrations.TableName).Scan(&count); err != nil {
+		t.Fatal(err)
+	}
+
+	return sqllocktest.Transaction{Tx: faulty.Tx(wrap(tx)), Commit: tx.Commit, Rollback: tx.Rollback}
+}
+
+// lockRows opens a transaction that locks rows.
+func lockRows(t *testing.T, db *sql.DB, name string, queries ...string) func() {
+	t.Helper()
+
+	tx, err := db.BeginTx(context.WithoutCancel(t.Context()), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, query := range queries {
+		if _, err := tx.ExecContext(t.Context(), query, name); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+	}
+
+	unlock := func() { _ = tx.Rollback() }
+	t.Cleanup(unlock)
+
+	return unlock
+}
+
+// idle is an age at which Age makes the grant look old, too, and not only its
+// lease: a name's idle time counts from its last grant.
+const idle = time.Hour
+
+// leaseTable is the table that has a strategy's lease.
+func leaseTable(dialect databases.Dialect, strategy string) string {
+	switch {
+	case strategy == "insert":
+		return "sqllock_inserts"
+	case dialect == databases.MySQL:
+		return "sqllock_leases"
+	default:
+		return "sqllock_locks"
+	}
+}
+
+// statementNames says which statement decides an operation, where its name
+// does not.
+func statementNames(strategy string, dialect databases.Dialect) map[string]string {
+	switch {
+	case strategy == "forupdate":
+		return map[string]string{"attempt": "forupdate.lock"}
+	case strategy == "advisory":
+		return map[string]string{"attempt": "advisory.try"}
+	case strategy == "insert" && dialect == databases.MySQL:
+		return map[string]string{"acquire": "insert.token", "attempt": "insert.state"}
+	case strategy == "insert" && dialect == databases.SQLite:
+		return map[string]string{"acquire": "insert.commit", "attempt": "insert.begin"}
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,197 @@
+package conformance_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "github.com/lib/pq"
+	"github.com/pressly/goose/v3"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/databases/postgres"
+	"github.com/sqllock/sqllock/sqllocktest"
+)
+
+// Driver modes: how an application may have set up its pool.
+var postgresModes = []struct {
+	name string
+	open func(t *testing.T, config *pgx.ConnConfig) databases.DB
+}{
+	{"pgxpool", func(t *testing.T, c *pgx.ConnConfig) databases.DB {
+		return pgxPool(t, c, pgx.QueryExecModeCacheStatement)
+	}},
+	{"pgxpool-exec", func(t *testing.T, c *pgx.ConnConfig) databases.DB { return pgxPool(t, c, pgx.QueryExecModeExec) }},
+	{"pgxpool-simple", func(t *testing.T, c *pgx.ConnConfig) databases.DB {
+		return pgxPool(t, c, pgx.QueryExecModeSimpleProtocol)
+	}},
+	{"stdlib", func(t *testing.T, c *pgx.ConnConfig) databases.DB { return postgres.NewStd(stdPool(t, c)) }},
+	{"libpq", func(t *testing.T, c *pgx.ConnConfig) databases.DB {
+		db, err := sql.Open("postgres", libpqString(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		t.Cleanup(func() { _ = db.Close() })
+		db.SetMaxOpenConns(poolSize)
+
+		return postgres.NewStd(db)
+	}},
+}
+
+const poolSize = 12
+
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+
+	config, err := pgx.ParseConfig(dsn(t, "postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, mode := range postgresModes {
+		for _, strategy := range strategies {
+			t.Run(mode.name+"/"+strategy.name, func(t *testing.T) {
+				t.Parallel()
+
+				config := postgresDatabase(t, config)
+				beside := stdPool(t, config)
+
+				sqllocktest.Run(t, sqllocktest.Harness{
+					New: func(t *testing.T) sqllocktest.Fixture {
+						faulty := sqllocktest.NewFaulty(mode.open(t, config))
+						other := sqllocktest.NewFaulty(mode.open(t, config))
+
+						return sqllocktest.Fixture{
+							Strategy: strategy.make(faulty), Other: strategy.make(other), Faulty: faulty, OtherFaulty: other,
+							Begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
+								return begin(t, beside, isolation, postgres.StdTx, faulty)
+							},
+							Age: func(t *testing.T, name string, d time.Duration) {
+								exec(t, beside, "UPDATE "+leaseTable(databases.Postgres, strategy.name)+
+									" SET expires_at = expires_at - $2 * interval '1 microsecond' WHERE name = $1", name, d.Microseconds())
+
+								if d >= idle {
+									exec(t, beside, "UPDATE sqllock_locks SET token = token - $2 WHERE name = $1", name, d.Microseconds())
+								}
+							},
+							EndSession: func(t *testing.T, name string) { endPostgresSession(t, beside, strategy.name, name) },
+							RemoveRow: func(t *testing.T, name string) {
+								for _, table := range []string{"sqllock_locks", "sqllock_inserts", "sqllock_mutexes"} {
+									exec(t, beside, "DELETE FROM "+table+" WHERE name = $1", name)
+								}
+							},
+							LockRow: func(t *testing.T, name string) func() {
+								return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = $1 FOR UPDATE",
+									"SELECT 1 FROM sqllock_inserts WHERE name = $1 FOR UPDATE")
+							},
+						}
+					},
+					Isolations: []string{"read committed", "repeatable read", "serializable"},
+					Statements: statementNames(strategy.name, databases.Postgres),
+				})
+			})
+		}
+	}
+}
+
+// postgresDatabase makes a database with sqllock's tables, for one run of the
+// suite.
+func postgresDatabase(t *testing.T, server *pgx.ConnConfig) *pgx.ConnConfig {
+	t.Helper()
+
+	name := uniqueName()
+	maintenance := stdPool(t, server)
+	exec(t, maintenance, "CREATE DATABASE "+name)
+	t.Cleanup(func() { exec(t, maintenance, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
+
+	config := server.Copy()
+	config.Database = name
+	migrate(t, stdPool(t, config), goose.DialectPostgres, "postgres")
+
+	return config
+}
+
+func stdPool(t *testing.T, config *pgx.ConnConfig) *sql.DB {
+	t.Helper()
+
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(poolSize)
+	t.Cleanup(func() { _ = db.Close() })
+
+	return db
+}
+
+func pgxPool(t *testing.T, config *pgx.ConnConfig, mode pgx.QueryExecMode) databases.DB {
+	t.Helper()
+
+	c, err := pgxpool.ParseConfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	c.ConnConfig = config.Copy()
+	c.ConnConfig.DefaultQueryExecMode = mode
+	c.MaxConns = poolSize
+
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(t.Context()), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(pool.Close)
+
+	return postgres.New(pool)
+}
+
+func libpqString(c *pgx.ConnConfig) string {
+	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'" }
+
+	return fmt.Sprintf("host=%s port=%d user=%s password=%s dbname=%s sslmode=disable",
+		quote(c.Host), c.Port, quote(c.User), quote(c.Password), quote(c.Database))
+}
+
+// endPostgresSession ends the session that holds a lock, as an operator does.
+func endPostgresSession(t *testing.T, db *sql.DB, strategy, name string) {
+	t.Helper()
+
+	var (
+		query string
+		arg   any = name
+	)
+
+	switch strategy {
+	case "forupdate":
+		query = `SELECT count(pg_terminate_backend(a.pid, 5000)) FROM pg_stat_activity a
+			JOIN sqllock_locks l ON a.application_name = 'sqllock:' || l.owner WHERE l.name = $1`
+	case "advisory":
+		var table string
+		if err := db.QueryRowContext(t.Context(), `SELECT 'sqllock_locks'::regclass::oid::text`).Scan(&table); err != nil {
+			t.Fatal(err)
+		}
+
+		sum := sha256.Sum256([]byte("sqllock\x00" + table + "\x00" + name))
+		arg = int64(binary.BigEndian.Uint64(sum[:8]))
+		query = `SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_locks
+			WHERE locktype = 'advisory' AND granted AND objsubid = 1
+			  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+			  AND (classid::bigint << 32) | objid::bigint = $1::bigint`
+	}
+
+	var ended int
+	if err := db.QueryRowContext(t.Context(), query, arg).Scan(&ended); err != nil {
+		t.Fatal(err)
+	}
+
+	if ended != 1 {
+		t.Fatalf("ended %d sessions that hold %q, want 1", ended, name)
+	}
+}
