@@ -77,7 +77,7 @@ func Lease(d databases.Dialect) (Statements, bool) {
 }
 
 // The statements as they run. Args names the values in order.
-var lease = map[databases.Dialect]Statements{ //nolint:gochecknoglobals // SQL is data
+var lease = map[databases.Dialect]Statements{
 	databases.Postgres: {
 		Create: []databases.Statement{{
 			Name: "record.create",
@@ -146,7 +146,7 @@ RETURNING l.token`,
 		Force: []databases.Statement{{
 			Name: "record.force",
 			SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 'epoch', lock_delay_us = 0, ended = $2
- WHERE name = $1 AND owner <> ''`,
+ WHERE name = $1 AND owner <> '' AND strategy <> 'insert'`,
 			Args: []string{"name", "ended"},
 		}},
 	},
@@ -264,13 +264,13 @@ RETURNING token`,
 		Force: []databases.Statement{{
 			Name: "record.force",
 			SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0, ended = ?2
- WHERE name = ?1 AND owner <> ''`,
+ WHERE name = ?1 AND owner <> '' AND strategy <> 'insert'`,
 			Args: []string{"name", "ended"},
 		}},
 	},
 }
 
-var shared = map[databases.Dialect]Shared{ //nolint:gochecknoglobals // SQL is data
+var shared = map[databases.Dialect]Shared{
 	databases.Postgres: {
 		// FOR KEY SHARE conflicts with the FOR UPDATE of the next acquisition
 		// and of the removal of idle rows, and with nothing that a renewal or a
