@@ -181,7 +181,9 @@ func tableThere(ctx context.Context, db *sql.DB) bool {
 		return false
 	}
 
-	return errors.Join(rows.Err(), rows.Close()) == nil
+	defer func() { _ = rows.Close() }()
+
+	return rows.Err() == nil
 }
 
 func provider(db *dsn.Database) (*goose.Provider, error) {

@@ -40,7 +40,7 @@ func sessionLocker(dialect databases.Dialect) (lock.SessionLocker, error) {
 // are the whole server's, and have at most 64 characters.
 type mysqlSessionLocker struct{}
 
-const mysqlLockName = "CONCAT('sqllock-migrate-', MD5(DATABASE()))"
+const mysqlLockName = "CONCAT('sqllock-migrate-', LEFT(SHA2(DATABASE(), 256), 40))"
 
 // SessionLock waits for the lock.
 func (mysqlSessionLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
