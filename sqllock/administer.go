@@ -76,9 +76,9 @@ func (l *Locker) ForceRelease(ctx context.Context, name, reason string) error {
 const forcedPrefix = "forced: "
 
 // Reap ends grants whose lease ran out, for good order: an acquisition does
-// not depend on it. It ends the sessions of connection-held locks whose holder
-// no longer renews, and removes the rows of names that were not used for the
-// retention that WithReaper set.
+// not depend on it. It removes the rows of names that were not used for the
+// retention that WithReaper set. With strategy forupdate it also ends the
+// sessions of holders whose lease ran out, where the server has not.
 func (l *Locker) Reap(ctx context.Context) (Reaped, error) {
 	admin, err := l.administrator("reap")
 	if err != nil {
