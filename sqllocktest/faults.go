@@ -168,7 +168,7 @@ func (c *faultyConn) Query(
 			return own
 		})
 		if own != nil {
-			return nil
+			return nil //nolint:nilerr // the suite's own verdict on a row is told below
 		}
 
 		return err

@@ -15,8 +15,6 @@ import (
 
 // mutants are strategies with one fault each, and a case of the suite that has
 // to fail for it. The same case passes in TestMemory.
-//
-//nolint:gochecknoglobals // a table
 var mutants = []struct {
 	name   string
 	caught string

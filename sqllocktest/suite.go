@@ -140,7 +140,8 @@ func run(t *testing.T, h Harness, c testCase) {
 		t.Fatal("Fixture has neither Faulty nor Script")
 	}
 
-	e := &env{T: t, Fixture: fixture, harness: h, features: features, script: script, name: "suite/" + rand.Text(),
+	e := &env{
+		T: t, Fixture: fixture, harness: h, features: features, script: script, name: "suite/" + rand.Text(),
 		patience: h.Patience,
 	}
 	t.Cleanup(e.finish)
@@ -224,12 +225,10 @@ type env struct {
 }
 
 // locker returns one more locker on a strategy.
-func (e *env) locker(s sqllock.Strategy, options ...sqllock.Option) *sqllock.Locker {
+func (e *env) locker(s sqllock.Strategy) *sqllock.Locker {
 	e.Helper()
 
-	defaults := []sqllock.Option{sqllock.WithLease(lease), sqllock.WithPoll(5*time.Millisecond, 50*time.Millisecond)}
-
-	l, err := sqllock.New(s, append(defaults, options...)...)
+	l, err := sqllock.New(s, sqllock.WithLease(lease), sqllock.WithPoll(5*time.Millisecond, 50*time.Millisecond))
 	if err != nil {
 		e.Fatalf("New(...) = %v", err)
 	}

@@ -91,7 +91,7 @@ func leaseRunsOut(e *env) {
 }
 
 func leaseRenewed(e *env) {
-	const short = 900 * time.Millisecond
+	const short = 2 * time.Second
 
 	lock := e.acquire(e.a, sqllock.WithLease(short))
 	e.elapse(2 * short)

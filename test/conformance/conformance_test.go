@@ -151,15 +151,33 @@ func lockRows(t *testing.T, db *sql.DB, name string, queries ...string) func() {
 	}
 
 	for _, query := range queries {
-		if _, err := tx.ExecContext(t.Context(), query, name); err != nil {
-			t.Fatalf("%s: %v", query, err)
-		}
+		lockRow(t, tx, query, name)
 	}
 
 	unlock := func() { _ = tx.Rollback() }
 	t.Cleanup(unlock)
 
 	return unlock
+}
+
+// lockRow reads the rows to the end: an Exec of a SELECT does not return with
+// go-sql-driver 1.10.1 on MariaDB 11.8 when there is no row.
+func lockRow(t *testing.T, tx *sql.Tx, query, name string) {
+	t.Helper()
+
+	rows, err := tx.QueryContext(t.Context(), query, name)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+
+	defer func() { _ = rows.Close() }()
+
+	for rows.Next() {
+	}
+
+	if err := rows.Err(); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
 }
 
 // idle is an age at which Age makes the grant look old, too, and not only its
