@@ -15,16 +15,16 @@ var (
 type Class int
 
 const (
-	// Unknown: the statement may or may not have run. The connection is in
+	// Unknown means that the statement may or may not have run. The connection is in
 	// doubt.
 	Unknown Class = iota
-	// Busy: the server refused the statement because of somebody else's lock
+	// Busy means that the server refused the statement because of somebody else's lock
 	// or transaction (deadlock victim, serialization failure, lock wait). It
 	// did not run, and may be tried again.
 	Busy
-	// NoSchema: a table or a column is missing.
+	// NoSchema means that a table or a column is missing.
 	NoSchema
-	// ReadOnly: the server takes no writes. The connection is useless: after a
+	// ReadOnly means that the server takes no writes. The connection is useless: after a
 	// fail-over a pool keeps connections to the server that was the primary.
 	ReadOnly
 )

@@ -34,7 +34,7 @@ func jitter(d time.Duration) time.Duration {
 		return d
 	}
 
-	return d/2 + rand.N(d/2) //nolint:gosec // spreads load, keeps no secret
+	return d/2 + rand.N(d/2)
 }
 
 // backoff returns how long to wait after the given attempt (the first is 0):

@@ -338,7 +338,7 @@ func ExampleWithReentrant() {
 	ctx := context.Background()
 	_, locker := exampleLocker(sqllock.WithReentrant())
 
-	inner := func(ctx context.Context, lock *sqllock.Lock) error {
+	inner := func(_ context.Context, lock *sqllock.Lock) error {
 		fmt.Println("inside, under", lock.Name())
 
 		return nil

@@ -78,8 +78,6 @@ func TestNoRenewalWithoutRenewal(t *testing.T) {
 }
 
 // Not parallel: it counts the goroutines of the process.
-//
-//nolint:paralleltest // see above
 func TestOneKeeperForAllLocks(t *testing.T) {
 	const locks = 1000
 

@@ -29,7 +29,7 @@ type statements struct {
 	session, kill databases.Statement
 }
 
-var dialects = map[databases.Dialect]statements{ //nolint:gochecknoglobals // SQL is data
+var dialects = map[databases.Dialect]statements{
 	databases.Postgres: {
 		identity: databases.Statement{Name: "advisory.identity", SQL: `SELECT pg_backend_pid()::text`},
 		// Keys are the database's; its sqllock_locks may be one of several,

@@ -56,11 +56,11 @@ func (s *Strategy) Validate() error {
 		return err
 	}
 
-	switch max := s.store.DB().MaxConns(); {
+	switch {
 	case s.store.Dialect() == databases.SQLite:
 		return fmt.Errorf("forupdate.New: %w on SQLite, which locks the whole file and no rows; use strategies/cas",
 			sqllock.ErrUnsupported)
-	case max == 1:
+	case s.store.DB().MaxConns() == 1:
 		return fmt.Errorf("forupdate.New: %w with a pool of one connection: a lock holds one and needs another for its lease; "+
 			"allow two or more", sqllock.ErrUnsupported)
 	default:

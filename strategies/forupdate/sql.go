@@ -27,7 +27,7 @@ type statements struct {
 	sessions, session, kill databases.Statement
 }
 
-var dialects = map[databases.Dialect]statements{ //nolint:gochecknoglobals // SQL is data
+var dialects = map[databases.Dialect]statements{
 	databases.Postgres: {
 		exists: databases.Statement{
 			Name: "forupdate.exists",

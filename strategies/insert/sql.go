@@ -18,7 +18,7 @@ type steps struct {
 // The token is drawn while the inserted row is held. One that is drawn before,
 // as a default or a sequence in VALUES is, can be older than a successor's:
 // the insert may wait for another's transaction after it was drawn.
-var acquire = map[databases.Dialect]steps{ //nolint:gochecknoglobals // SQL is data
+var acquire = map[databases.Dialect]steps{
 	databases.Postgres: {
 		// The name's row first, skipping if a guard or another try has it. It
 		// is not taken at all while the name is held, so a failed try writes
@@ -121,7 +121,7 @@ func statements(d databases.Dialect) (record.Statements, bool) {
 	return s, ok
 }
 
-var grants = map[databases.Dialect]record.Statements{ //nolint:gochecknoglobals // SQL is data
+var grants = map[databases.Dialect]record.Statements{
 	databases.Postgres: {
 		Create: []databases.Statement{{
 			Name: "insert.create",

@@ -18,7 +18,7 @@ const Workers = 3
 // victim is the worker that is killed.
 const victim = 2
 
-// ErrCheck: what the demo promised did not happen.
+// ErrCheck says that what the demo promised did not happen.
 var ErrCheck = errors.New("a check failed")
 
 // Demo is one demonstration.

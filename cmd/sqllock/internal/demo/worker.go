@@ -80,7 +80,7 @@ func (w *worker) turn(ctx context.Context) error {
 		w.report(event{Kind: lost, Token: lock.Token(), At: clock.Now(), Text: lock.Err().Error()})
 		_ = lock.Release(ctx)
 
-		return nil
+		return nil //nolint:nilerr // it is reported
 	}
 
 	w.report(event{Kind: released, Token: lock.Token(), At: clock.Now()})
