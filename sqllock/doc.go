@@ -67,7 +67,7 @@
 //   - After [Lock.Guard] nobody else is granted the lock until the caller's
 //     transaction ends, whatever clocks, pauses and networks do.
 //   - Waiting holds no database connection in the lease strategies, and one
-//     goroutine of a process at a time asks the database for a name.
+//     goroutine of a locker at a time asks the database for a name.
 //
 // # What is not
 //
@@ -79,7 +79,7 @@
 //
 // The database must keep the commits that it acknowledged, and its clock must
 // not jump forward by more than [WithLockDelay]. Waiting is first come, first
-// served within a process, and not between processes.
+// served within a locker, and not between processes.
 //
 // A connection-held lock (forupdate, advisory) ends the instant its database
 // session does: killed by an operator, a fail-over, an idle limit. Its holder

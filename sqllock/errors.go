@@ -57,12 +57,15 @@ func (e *HeldError) Error() string {
 
 	fmt.Fprintf(&b, "lock %q is held", e.Name)
 
-	if e.Holder != (Holder{}) {
-		fmt.Fprintf(&b, " by %s", e.Holder)
-	}
+	remaining := e.Remaining.Round(time.Millisecond)
 
-	if e.Remaining > 0 {
-		fmt.Fprintf(&b, ", lease ends in %s unless renewed", e.Remaining.Round(time.Millisecond))
+	switch {
+	case e.Holder != (Holder{}) && remaining > 0:
+		fmt.Fprintf(&b, " by %s, lease ends in %s unless renewed", e.Holder, remaining)
+	case e.Holder != (Holder{}):
+		fmt.Fprintf(&b, " by %s", e.Holder)
+	case remaining > 0:
+		fmt.Fprintf(&b, " for another %s", remaining)
 	}
 
 	if e.Detail != "" {

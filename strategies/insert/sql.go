@@ -165,14 +165,14 @@ var grants = map[databases.Dialect]record.Statements{
 		}},
 		Force: []databases.Statement{
 			{
-				Name: "insert.force",
-				SQL:  `DELETE FROM sqllock_inserts WHERE name = $1 AND owner <> ''`,
-				Args: []string{"name"},
+				Name: "insert.force-guard",
+				SQL:  `UPDATE sqllock_locks SET owner = '', ended = $3 WHERE name = $1 AND owner = $2`,
+				Args: []string{"name", "owner", "ended"},
 			},
 			{
-				Name: "insert.force-guard",
-				SQL:  `UPDATE sqllock_locks SET owner = '', ended = $2 WHERE name = $1`,
-				Args: []string{"name", "ended"},
+				Name: "insert.force",
+				SQL:  `DELETE FROM sqllock_inserts WHERE name = $1 AND owner = $2`,
+				Args: []string{"name", "owner"},
 			},
 		},
 	},
@@ -213,16 +213,21 @@ var grants = map[databases.Dialect]record.Statements{
 			SQL:  `UPDATE sqllock_locks SET owner = '' WHERE name = ? AND owner = ?`,
 			Args: []string{"name", "owner"},
 		}},
+		// The note only if no guard has the row: an operator does not wait for
+		// it, the next holder does.
 		Force: []databases.Statement{
 			{
-				Name: "insert.force",
-				SQL:  `DELETE FROM sqllock_inserts WHERE name = ? AND owner <> ''`,
-				Args: []string{"name"},
+				Name: "insert.force-guard",
+				SQL: `UPDATE (SELECT name FROM sqllock_locks WHERE name = ? LIMIT 1 FOR UPDATE SKIP LOCKED) held
+STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
+   SET l.owner = '', l.ended = ?
+ WHERE l.owner = ?`,
+				Args: []string{"name", "ended", "owner"},
 			},
 			{
-				Name: "insert.force-guard",
-				SQL:  `UPDATE sqllock_locks SET owner = '', ended = ? WHERE name = ?`,
-				Args: []string{"ended", "name"},
+				Name: "insert.force",
+				SQL:  `DELETE FROM sqllock_inserts WHERE name = ? AND owner = ?`,
+				Args: []string{"name", "owner"},
 			},
 		},
 	},
@@ -255,14 +260,14 @@ var grants = map[databases.Dialect]record.Statements{
 		},
 		Force: []databases.Statement{
 			{
-				Name: "insert.force",
-				SQL:  `DELETE FROM sqllock_inserts WHERE name = ?1 AND owner <> ''`,
-				Args: []string{"name"},
+				Name: "insert.force-guard",
+				SQL:  `UPDATE sqllock_locks SET owner = '', ended = ?3 WHERE name = ?1 AND owner = ?2`,
+				Args: []string{"name", "owner", "ended"},
 			},
 			{
-				Name: "insert.force-guard",
-				SQL:  `UPDATE sqllock_locks SET owner = '', ended = ?2 WHERE name = ?1`,
-				Args: []string{"name", "ended"},
+				Name: "insert.force",
+				SQL:  `DELETE FROM sqllock_inserts WHERE name = ?1 AND owner = ?2`,
+				Args: []string{"name", "owner"},
 			},
 		},
 	},

@@ -59,17 +59,31 @@ func (a Admin) Holders(ctx context.Context, f sqllock.Filter) (held []sqllock.He
 // ForceRelease ends the grant of whoever holds the name.
 func (a Admin) ForceRelease(ctx context.Context, name, reason string) error {
 	return a.store.On(ctx, func(conn databases.Conn) error {
-		values := databases.Values{"name": name, "ended": forced + reason}
+		st, _, err := a.store.State(ctx, conn, name)
+		if err != nil {
+			return err
+		}
 
-		for i, statement := range a.store.statements.Force {
+		if st.Owner == "" {
+			return sqllock.ErrNotHeld
+		}
+
+		// Of this owner and no other: a successor that came meanwhile is not
+		// the one that was to go.
+		values := databases.Values{"name": name, "owner": st.Owner, "ended": forced + reason}
+		found := false
+
+		for _, statement := range a.store.statements.Force {
 			result, err := conn.Exec(ctx, statement, values)
 			if err != nil {
 				return err
 			}
 
-			if i == 0 && result.RowsAffected == 0 {
-				return sqllock.ErrNotHeld
-			}
+			found = found || result.RowsAffected > 0
+		}
+
+		if !found {
+			return sqllock.ErrNotHeld
 		}
 
 		return nil

@@ -21,8 +21,8 @@ type Statements struct {
 	ReleaseLater databases.Statement
 	// ReleaseTx is what goes before the release in a caller's transaction.
 	ReleaseTx []databases.Statement
-	// Force ends a grant whatever its owner. Each statement is tried in its
-	// own right; the first says whether there was one.
+	// Force ends a grant of the owner that State told, and notes why. One of
+	// them changes a row if there was one.
 	Force []databases.Statement
 }
 
@@ -145,9 +145,9 @@ RETURNING l.token`,
 		},
 		Force: []databases.Statement{{
 			Name: "record.force",
-			SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 'epoch', lock_delay_us = 0, ended = $2
- WHERE name = $1 AND owner <> '' AND strategy <> 'insert'`,
-			Args: []string{"name", "ended"},
+			SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 'epoch', lock_delay_us = 0, ended = $3
+ WHERE name = $1 AND owner = $2 AND strategy <> 'insert'`,
+			Args: []string{"name", "owner", "ended"},
 		}},
 	},
 
@@ -215,13 +215,24 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
  WHERE e.name = ? AND e.owner = ?`,
 			Args: []string{"min_hold", "name", "owner"},
 		},
-		Force: []databases.Statement{{
-			Name: "record.force",
-			SQL: `UPDATE sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
+		// Both rows at once; or, beside a guard, only the one that it leaves
+		// alone: an operator does not wait for the guard, the next holder does.
+		Force: []databases.Statement{
+			{
+				Name: "record.force",
+				SQL: `UPDATE (SELECT name FROM sqllock_locks WHERE name = ? LIMIT 1 FOR UPDATE SKIP LOCKED) held
+STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
+STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
    SET l.owner = '', l.ended = ?, e.owner = '', e.expires_at = 0
- WHERE l.name = ? AND e.owner <> ''`,
-			Args: []string{"ended", "name"},
-		}},
+ WHERE e.owner = ?`,
+				Args: []string{"name", "ended", "owner"},
+			},
+			{
+				Name: "record.force-lease",
+				SQL:  `UPDATE sqllock_leases SET owner = '', expires_at = 0 WHERE name = ? AND owner = ?`,
+				Args: []string{"name", "owner"},
+			},
+		},
 	},
 
 	databases.SQLite: {
@@ -263,9 +274,9 @@ RETURNING token`,
 		},
 		Force: []databases.Statement{{
 			Name: "record.force",
-			SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0, ended = ?2
- WHERE name = ?1 AND owner <> '' AND strategy <> 'insert'`,
-			Args: []string{"name", "ended"},
+			SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0, ended = ?3
+ WHERE name = ?1 AND owner = ?2 AND strategy <> 'insert'`,
+			Args: []string{"name", "owner", "ended"},
 		}},
 	},
 }
