@@ -1,0 +1,345 @@
+package conformance_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/databases/mysql"
+	"github.com/sqllock/sqllock/databases/postgres"
+	"github.com/sqllock/sqllock/databases/sqlite"
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies/cas"
+)
+
+// wantTry makes one attempt and checks that its error is the wanted one and
+// names the lock and what to do.
+func wantTry(t *testing.T, strategy sqllock.Strategy, want error, words ...string) {
+	t.Helper()
+
+	locker, err := sqllock.New(strategy)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { _ = locker.Close(context.WithoutCancel(t.Context())) })
+
+	_, err = locker.TryAcquire(t.Context(), "wanted")
+	if !errors.Is(err, want) {
+		t.Fatalf("TryAcquire() = %v, want %v", err, want)
+	}
+
+	for _, word := range append(words, `"wanted"`) {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("TryAcquire() = %q, want that it says %q", err, word)
+		}
+	}
+
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("TryAcquire() = %q, want one line", err)
+	}
+}
+
+func postgresConfig(t *testing.T) *pgx.ConnConfig {
+	t.Helper()
+
+	config, err := pgx.ParseConfig(dsn(t, "postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return config
+}
+
+func mysqlConfig(t *testing.T, server string) *driver.Config {
+	t.Helper()
+
+	config, err := driver.ParseDSN(dsn(t, server))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return config
+}
+
+// TestWrongServer gives each constructor the pools of the other databases.
+// MariaDB behind mysql.New is no mistake; the suite runs there.
+func TestWrongServer(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range []string{"postgres", "mysql", "sqlite"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var db *sql.DB
+
+			switch name {
+			case "postgres":
+				db = stdPool(t, postgresConfig(t))
+			case "mysql":
+				db = mysqlPool(t, mysqlConfig(t, "mysql"))
+			case "sqlite":
+				dsn(t, "sqlite")
+				db = sqlitePool(t, sqliteFile(t))
+			}
+
+			for dialect, wrong := range map[string]databases.DB{
+				"postgres": postgres.NewStd(db), "mysql": mysql.New(db), "sqlite": sqlite.New(db),
+			} {
+				if dialect == name {
+					continue
+				}
+
+				for _, strategy := range strategies {
+					if dialect == "sqlite" && strategy.name != "cas" && strategy.name != "insert" {
+						continue
+					}
+
+					t.Run("behind "+dialect+"/"+strategy.name, func(t *testing.T) {
+						t.Parallel()
+						wantTry(t, strategy.make(wrong), sqllock.ErrUnsupported, "wrong kind of server")
+					})
+				}
+			}
+		})
+	}
+}
+
+// TestNoSchema looks at a database without sqllock's tables, and at one whose
+// tables lack a column.
+func TestNoSchema(t *testing.T) {
+	t.Parallel()
+
+	const hint = "sqllock migrate up"
+
+	check := func(t *testing.T, db *sql.DB, wrapped databases.DB, outdated string) {
+		t.Helper()
+
+		for _, strategy := range strategies {
+			if strategy.name != "cas" && strategy.name != "insert" && wrapped.Dialect() == databases.SQLite {
+				continue
+			}
+
+			t.Run("outdated/"+strategy.name, func(t *testing.T) {
+				exec(t, db, "CREATE TABLE IF NOT EXISTS placeholder (x int)")
+				wantTry(t, strategy.make(wrapped), sqllock.ErrNoSchema, hint)
+			})
+		}
+
+		for _, statement := range strings.Split(outdated, ";") {
+			exec(t, db, statement)
+		}
+
+		for _, strategy := range strategies {
+			if strategy.name != "cas" && strategy.name != "insert" && wrapped.Dialect() == databases.SQLite {
+				continue
+			}
+
+			t.Run("missing/"+strategy.name, func(t *testing.T) { wantTry(t, strategy.make(wrapped), sqllock.ErrNoSchema, hint) })
+		}
+	}
+
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+
+		db := stdPool(t, postgresDatabase(t, postgresConfig(t)))
+		exec(t, db, "ALTER TABLE sqllock_locks DROP COLUMN ended")
+		check(t, db, postgres.NewStd(db), "DROP VIEW sqllock_holders; DROP TABLE sqllock_locks; DROP TABLE sqllock_inserts;"+
+			" DROP TABLE sqllock_mutexes")
+	})
+
+	for _, server := range []string{"mysql", "mariadb"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			db := mysqlPool(t, mysqlDatabase(t, mysqlConfig(t, server)))
+			exec(t, db, "ALTER TABLE sqllock_locks DROP COLUMN ended")
+			check(t, db, mysql.New(db), "DROP VIEW sqllock_holders; DROP TABLE sqllock_locks; DROP TABLE sqllock_leases;"+
+				" DROP TABLE sqllock_inserts; DROP TABLE sqllock_mutexes")
+		})
+	}
+
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		dsn(t, "sqlite")
+
+		db := sqlitePool(t, sqliteFile(t))
+		exec(t, db, "ALTER TABLE sqllock_locks DROP COLUMN ended")
+		check(t, db, sqlite.New(db), "DROP VIEW sqllock_holders; DROP TABLE sqllock_locks; DROP TABLE sqllock_inserts")
+	})
+}
+
+// TestReadOnly is not parallel: read_only is the whole server's.
+func TestReadOnly(t *testing.T) {
+	t.Run("postgres", func(t *testing.T) {
+		config := postgresDatabase(t, postgresConfig(t)).Copy()
+		config.RuntimeParams["default_transaction_read_only"] = "on"
+		db := stdPool(t, config)
+
+		for _, strategy := range strategies {
+			t.Run(strategy.name, func(t *testing.T) { wantTry(t, strategy.make(postgres.NewStd(db)), sqllock.ErrReadOnly) })
+		}
+	})
+
+	for _, server := range []string{"mysql", "mariadb"} {
+		t.Run(server, func(t *testing.T) {
+			db := mysqlPool(t, mysqlDatabase(t, mysqlConfig(t, server)))
+			exec(t, db, "SET GLOBAL read_only = 1")
+			t.Cleanup(func() { exec(t, db, "SET GLOBAL read_only = 0") })
+
+			for _, strategy := range strategies {
+				t.Run(strategy.name, func(t *testing.T) { wantTry(t, strategy.make(mysql.New(db)), sqllock.ErrReadOnly) })
+			}
+		})
+	}
+}
+
+// TestSmallPool: with two connections, of which a lock may hold one, others
+// that wait must not keep its holder from renewing and releasing.
+func TestSmallPool(t *testing.T) {
+	t.Parallel()
+
+	pools := map[string]func(t *testing.T) databases.DB{
+		"postgres": func(t *testing.T) databases.DB {
+			db := stdPool(t, postgresDatabase(t, postgresConfig(t)))
+			db.SetMaxOpenConns(2)
+
+			return postgres.NewStd(db)
+		},
+		"mysql": func(t *testing.T) databases.DB {
+			db := mysqlPool(t, mysqlDatabase(t, mysqlConfig(t, "mysql")))
+			db.SetMaxOpenConns(2)
+
+			return mysql.New(db)
+		},
+	}
+
+	for name, pool := range pools {
+		for _, strategy := range strategies {
+			t.Run(name+"/"+strategy.name, func(t *testing.T) {
+				t.Parallel()
+
+				locker, err := sqllock.New(strategy.make(pool(t)), sqllock.WithLease(3*time.Second))
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				defer func() { _ = locker.Close(context.WithoutCancel(t.Context())) }()
+
+				lock, err := locker.Acquire(t.Context(), "held")
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				const waiters = 6
+
+				acquired := make(chan error, waiters)
+
+				for i := range waiters {
+					go func() {
+						name := []string{"held", "other", "third"}[i%3]
+						acquired <- locker.Do(t.Context(), name, func(context.Context, *sqllock.Lock) error { return nil })
+					}()
+				}
+
+				// Longer than the lease, so that it lives by its renewals.
+				timer := time.NewTimer(4 * time.Second)
+				defer timer.Stop()
+
+				select {
+				case <-timer.C:
+				case <-lock.Done():
+					t.Fatalf("the lock ended beside waiters: %v", lock.Err())
+				}
+
+				if err := lock.Release(t.Context()); err != nil {
+					t.Fatalf("Release() = %v, want nil", err)
+				}
+
+				for range waiters {
+					if err := <-acquired; err != nil {
+						t.Errorf("Do() = %v, want nil", err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestNoIndexOnRenewedColumns: an index on what a renewal writes would make
+// every renewal write the index, too, and the table grow.
+func TestNoIndexOnRenewedColumns(t *testing.T) {
+	t.Parallel()
+
+	db := stdPool(t, postgresDatabase(t, postgresConfig(t)))
+
+	var indexes int
+
+	err := db.QueryRowContext(t.Context(),
+		`SELECT count(*) FROM pg_indexes WHERE tablename LIKE 'sqllock\_%' AND tablename <> 'sqllock_goose_version'
+			AND indexdef NOT LIKE '%(name)'`).Scan(&indexes)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if indexes != 0 {
+		t.Errorf("%d indexes on other columns than name, want none", indexes)
+	}
+
+	// Renewals stay heap-only.
+	locker, err := sqllock.New(cas.New(postgres.NewStd(db)))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	lock, err := locker.Acquire(t.Context(), "renewed")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	defer func() { _ = lock.Release(context.WithoutCancel(t.Context())) }()
+
+	const renewals = 500
+
+	for range renewals {
+		if err := lock.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	deadline := time.Now().Add(15 * time.Second)
+	tick := time.NewTicker(100 * time.Millisecond)
+
+	defer tick.Stop()
+
+	for {
+		var updates, hot int
+
+		exec(t, db, "SELECT pg_stat_force_next_flush()")
+
+		err := db.QueryRowContext(t.Context(),
+			`SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'sqllock_locks'`).Scan(&updates, &hot)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		// The statistics come late. Without an index to write, nearly all of
+		// the updates are heap-only; with one, none is.
+		if updates >= renewals && hot >= updates*9/10 {
+			return
+		}
+
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d updates are heap-only, want nine of ten at least", hot, updates)
+		}
+
+		<-tick.C
+	}
+}
