@@ -1,0 +1,9 @@
+// Package bench measures the locks against real databases: what they send,
+// how long that takes beside the least that a database could be asked to do,
+// and what they take up in memory and in the lock table.
+//
+//	make bench BENCH=Pair/postgres
+//
+// Nothing here passes or fails by a time. docs/figures.md has the figures and
+// says how each is measured.
+package bench

@@ -1,0 +1,40 @@
+package bench_test
+
+import (
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pressly/goose/v3"
+	_ "modernc.org/sqlite"
+
+	"github.com/sqllock/sqllock/databases/sqlite"
+)
+
+// openSQLite is a file in WAL mode, synced at each commit. There is no network
+// to count round trips on.
+func openSQLite(b *testing.B, _ bool) pool {
+	b.Helper()
+	dsn(b, "sqlite")
+
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(b.TempDir(), "locks.db")+
+		"?_pragma=busy_timeout(2000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
+	if err != nil {
+		b.Fatal(err)
+	}
+
+	b.Cleanup(func() { _ = db.Close() })
+	migrate(b, db, goose.DialectSQLite3, "sqlite")
+
+	var layout string
+
+	err = db.QueryRowContext(b.Context(), "SELECT sql FROM sqlite_schema WHERE name = 'sqllock_locks'").Scan(&layout)
+	if err != nil {
+		b.Fatal(err)
+	}
+
+	exec(b, db, strings.Replace(layout, "sqllock_locks", "sqllock_floor", 1))
+
+	return stdPool(db, sqlite.New(db), nil)
+}
