@@ -24,6 +24,9 @@ BIN         := $(CURDIR)/.bin
 LINT        := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)-$(shell go env GOVERSION)
 WITHSERVERS := $(BIN)/withservers
 
+# Of this folder: a cache that two clones share reports with the paths of the other one.
+export GOLANGCI_LINT_CACHE := $(BIN)/golangci-lint-cache
+
 # $(call each,MODULES,COMMAND) runs the command in every module and fails if it failed in any.
 define each
 @status=0; for module in $(1); do \
