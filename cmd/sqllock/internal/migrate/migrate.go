@@ -46,17 +46,22 @@ func Up(ctx context.Context, db *dsn.Database) ([]Step, error) {
 
 const attempts = 10
 
-// overtaken says whether another process did the same on SQLite meanwhile. A
-// migration is one transaction there, so the one that comes second finds the
-// tables made, and nothing is left of it.
+// overtaken says whether another process did the same meanwhile. goose looks
+// for pending migrations before it takes its lock, and makes its version table
+// on the way: two that come at once can both try, or one can find the table
+// while its first row is not there yet. On SQLite there is no lock, but a
+// migration is one transaction: the one that comes second finds the tables
+// made, and nothing is left of it.
 func overtaken(db *dsn.Database, err error) bool {
-	if db.Target.Dialect != databases.SQLite {
-		return false
+	text := err.Error()
+
+	if strings.Contains(text, "missing zero version") || strings.Contains(text, "already exists") ||
+		strings.Contains(text, "duplicate key") {
+		return true
 	}
 
-	return db.Locks.Classify(err) == databases.Busy ||
-		strings.Contains(err.Error(), "database is locked") ||
-		strings.Contains(err.Error(), "already exists")
+	return db.Target.Dialect == databases.SQLite &&
+		(db.Locks.Classify(err) == databases.Busy || strings.Contains(text, "database is locked"))
 }
 
 // Down rolls the last applied migration back; none left is no error.
