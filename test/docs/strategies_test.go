@@ -1,0 +1,84 @@
+// Package docs keeps the pages of docs/ true to the code.
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestQuotedSQL checks that every statement that docs/strategies.md quotes is in a sql.go, word for word.
+func TestQuotedSQL(t *testing.T) {
+	t.Parallel()
+
+	root := filepath.Join("..", "..")
+	// How the page abbreviates the clocks.
+	constants := map[string]string{
+		"PostgresMicros": `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`,
+		"MySQLNow":       "now", "MySQLLate": "late", "SQLiteNow": "now",
+	}
+
+	var statements []string
+
+	for _, name := range []string{"internal/record", "insert", "forupdate", "advisory"} {
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "strategies", name, "sql.go"), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		ast.Inspect(file, func(n ast.Node) bool {
+			if kv, ok := n.(*ast.KeyValueExpr); ok {
+				if key, ok := kv.Key.(*ast.Ident); ok && key.Name == "SQL" {
+					statements = append(statements, words(text(kv.Value, constants)))
+				}
+			}
+
+			return true
+		})
+	}
+
+	all := strings.Join(statements, "\n")
+
+	page, err := os.ReadFile(filepath.Join(root, "docs", "strategies.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, block := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		for _, quote := range strings.Split(strings.TrimSpace(block[1]), "\n\n") {
+			for _, part := range strings.Split(quote, "...") {
+				if part = strings.Trim(words(part), " ,"); !strings.Contains(all, part) {
+					t.Errorf("docs/strategies.md quotes what no sql.go has: %s", part)
+				}
+			}
+		}
+	}
+}
+
+func words(s string) string {
+	return strings.Join(strings.Fields(regexp.MustCompile(`([(),])`).ReplaceAllString(s, " $1 ")), " ")
+}
+
+func text(e ast.Expr, constants map[string]string) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		// The parser has accepted it.
+		s, _ := strconv.Unquote(e.Value)
+
+		return s
+	case *ast.BinaryExpr:
+		return text(e.X, constants) + text(e.Y, constants)
+	case *ast.Ident:
+		return constants[e.Name]
+	case *ast.SelectorExpr:
+		return constants[e.Sel.Name]
+	default:
+		return ""
+	}
+}
