@@ -402,15 +402,23 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	bound, cancel := context.WithTimeoutCause(wait, trusted, errors.New("the database took longer than the lease to answer"))
 	defer cancel()
 
-	start := now()
+	start, request := now(), a.request
 
 	grant, err := within(bound, func(ctx context.Context) (Grant, error) {
-		return l.strategy.TryAcquire(ctx, a.request)
+		return l.strategy.TryAcquire(ctx, request)
 	}, func(late Grant, err error) {
 		if err == nil || !final(err) {
-			l.settle(ctx, a.request, late)
+			l.settle(ctx, request, late)
 		}
 	})
+
+	if errors.As(err, &abandonedError{}) {
+		// It may still be granted, and is given back then. So the next attempt
+		// is not this owner's.
+		l.settle(ctx, request, nil)
+		a.request.Owner = newOwner()
+	}
+
 	if err != nil {
 		return nil, err
 	}

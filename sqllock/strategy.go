@@ -19,8 +19,8 @@ type Strategy interface {
 	// It returns a *HeldError if the name is not free. An error that wraps
 	// ErrUnsupported, ErrNoSchema or ErrReadOnly is final. After any other
 	// error the outcome is unknown: the grant may exist in the database. An
-	// attempt that is repeated with the same owner must then succeed, or the
-	// strategy must have ended what the first one took.
+	// attempt that is repeated with the same owner must then succeed, with the
+	// same token, or the strategy must have ended what the first one took.
 	TryAcquire(ctx context.Context, r Request) (Grant, error)
 	// Features says what the strategy can do on its database.
 	Features() Features

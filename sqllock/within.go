@@ -5,12 +5,18 @@ import (
 	"time"
 )
 
+// abandonedError says that a call goes on, though its context has ended.
+type abandonedError struct{ error }
+
+func (e abandonedError) Unwrap() error { return e.error }
+
 // grace is what a driver gets to return after its context ended.
 const grace = 50 * time.Millisecond
 
 // within runs f and returns when it returns, or a moment after ctx ended: some
 // drivers do not return from a connection that was cut off (lib/pq), or not
-// while SQLite is busy (mattn/go-sqlite3). What comes too late is given to late.
+// while SQLite is busy (mattn/go-sqlite3). Then the error is an abandonedError,
+// and what comes too late is given to late.
 func within[T any](ctx context.Context, f func(context.Context) (T, error), late func(T, error)) (T, error) {
 	type result struct {
 		value T
@@ -47,7 +53,7 @@ func within[T any](ctx context.Context, f func(context.Context) (T, error), late
 
 	var none T
 
-	return none, context.Cause(ctx)
+	return none, abandonedError{context.Cause(ctx)}
 }
 
 // bounded is within for a call that only has an error.

@@ -15,6 +15,7 @@ func ambiguityCases() []testCase {
 		{"ambiguity/acquire without an answer is given back", nil, acquireGivenBack},
 		{"ambiguity/acquire that was cancelled under way is given back", nil, acquireInterrupted},
 		{"ambiguity/acquire that ended late is given back", nil, acquireLate},
+		{"ambiguity/acquire that arrives again", both(leaseOnly, guardOnly), acquireArrivesAgain},
 		{"ambiguity/acquire with a cancelled context", nil, acquireCancelled},
 		{"ambiguity/release without an answer", nil, releaseAnswerLost},
 		{"ambiguity/release that failed", nil, releaseFailed},
@@ -147,6 +148,32 @@ func acquireLate(e *env) {
 
 	e.reach(reached, "acquire")
 	resume()
+	e.release(e.acquire(e.b))
+}
+
+// An attempt that was held up on its way is executed after the same owner's
+// next one was granted. The grant that is being used must not suffer.
+func acquireArrivesAgain(e *env) {
+	r := e.request()
+	grant := e.grant(e.Strategy, r)
+	again := e.grant(e.Strategy, r)
+
+	if again.Token() != grant.Token() {
+		e.Errorf("Token() of an attempt repeated by its owner = %d, want %d as before", again.Token(), grant.Token())
+	}
+
+	tx := e.begin("")
+
+	if err := guarder(e, grant).Guard(e.ctx(), tx.Tx); err != nil {
+		e.Errorf("Guard() after the attempt was executed again = %v, want nil", err)
+	}
+
+	e.commit(tx)
+
+	if err := grant.Release(e.ctx()); err != nil {
+		e.Errorf("Release() = %v, want nil", err)
+	}
+
 	e.release(e.acquire(e.b))
 }
 

@@ -43,7 +43,7 @@ var acquire = map[databases.Dialect]steps{
     RETURNING name
 )
 UPDATE sqllock_locks l
-   SET token = greatest(l.token + 1, ` + record.PostgresMicros + `), owner = $2,
+   SET token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token + 1, ` + record.PostgresMicros + `) END, owner = $2,
        acquired_at = clock_timestamp(), host = $5, pid = $6, label = $7, metadata = $8, strategy = $9, ended = ''
   FROM won
  WHERE l.name = won.name
@@ -76,13 +76,13 @@ SELECT free.name, ?, ` + record.MySQLNow + ` + ?, ?
 		},
 		token: databases.Statement{
 			Name: "insert.token",
-			SQL: `UPDATE (SELECT name FROM sqllock_locks WHERE name = ? LIMIT 1 FOR UPDATE SKIP LOCKED) free
+			SQL: `UPDATE (SELECT name, owner FROM sqllock_locks WHERE name = ? LIMIT 1 FOR UPDATE SKIP LOCKED) free
 STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
 STRAIGHT_JOIN sqllock_inserts i ON i.name = free.name
-   SET l.token = LAST_INSERT_ID(GREATEST(l.token + 1, ` + record.MySQLNow + `)), l.owner = ?, l.lock_delay_us = 0,
+   SET l.token = LAST_INSERT_ID(IF(free.owner = ?, l.token, GREATEST(l.token + 1, ` + record.MySQLNow + `))), l.owner = ?, l.lock_delay_us = 0,
        l.acquired_at = ` + record.MySQLNow + `, l.host = ?, l.pid = ?, l.label = ?, l.metadata = ?, l.strategy = ?, l.ended = ''
  WHERE i.owner = ?`,
-			Args: []string{"name", "owner", "host", "pid", "label", "metadata", "strategy", "owner"},
+			Args: []string{"name", "owner", "owner", "host", "pid", "label", "metadata", "strategy", "owner"},
 		},
 	},
 
@@ -103,7 +103,8 @@ RETURNING 1`,
 			SQL: `INSERT INTO sqllock_locks AS l (name, token, owner, acquired_at, host, pid, label, metadata, strategy)
 VALUES (?1, ` + record.SQLiteNow + `, ?2, ` + record.SQLiteNow + `, ?3, ?4, ?5, ?6, ?7)
     ON CONFLICT (name) DO UPDATE
-   SET token = max(l.token + 1, excluded.token), owner = excluded.owner, acquired_at = excluded.acquired_at,
+   SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + 1, excluded.token) END,
+       owner = excluded.owner, acquired_at = excluded.acquired_at,
        host = excluded.host, pid = excluded.pid, label = excluded.label, metadata = excluded.metadata,
        strategy = excluded.strategy, ended = ''
 RETURNING token`,

@@ -92,7 +92,8 @@ var lease = map[databases.Dialect]Statements{
 		// with a fresh clock
 		// (https://www.postgresql.org/docs/current/transaction-iso.html#XACT-READ-COMMITTED).
 		//
-		// owner = $2 makes an attempt repeatable whose answer was lost.
+		// owner = $2 makes an attempt repeatable whose answer was lost, and
+		// one that arrives twice harmless: the token stays.
 		// strategy = $10 is for connection-held locks: who has the session's
 		// lock need not wait for the lease of one whose session has ended.
 		Acquire: databases.Statement{
@@ -104,7 +105,7 @@ var lease = map[databases.Dialect]Statements{
        FOR UPDATE SKIP LOCKED
 )
 UPDATE sqllock_locks l
-   SET token = greatest(l.token + 1, ` + PostgresMicros + `),
+   SET token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token + 1, ` + PostgresMicros + `) END,
        owner = $2, expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond', lock_delay_us = $4,
        acquired_at = clock_timestamp(), host = $5, pid = $6, label = $7, metadata = $8, strategy = $9, ended = ''
   FROM free
@@ -170,23 +171,26 @@ RETURNING l.token`,
 		// the rows to update first, with a lock that waits (seen on 9.7
 		// without them; MariaDB 11.8 needs neither).
 		//
+		// free.owner is the owner before: assignments in an UPDATE of two
+		// tables come in no certain order.
+		//
 		// LAST_INSERT_ID(expr) brings the token back with the answer, so that
 		// it is one round trip on servers without UPDATE ... RETURNING
 		// (https://dev.mysql.com/doc/refman/9.7/en/information-functions.html#function_last-insert-id).
 		Acquire: databases.Statement{
 			Name: "record.acquire",
 			SQL: `UPDATE (
-    SELECT l.name FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
+    SELECT l.name, e.owner FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
      WHERE l.name = ? AND (e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` OR e.owner = ? OR l.strategy = ?)
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
 STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
 STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
-   SET l.token = LAST_INSERT_ID(GREATEST(l.token + 1, ` + MySQLNow + `)), l.owner = ?, l.lock_delay_us = ?,
+   SET l.token = LAST_INSERT_ID(IF(free.owner = ?, l.token, GREATEST(l.token + 1, ` + MySQLNow + `))), l.owner = ?, l.lock_delay_us = ?,
        l.acquired_at = ` + MySQLNow + `, l.host = ?, l.pid = ?, l.label = ?, l.metadata = ?, l.strategy = ?, l.ended = '',
        e.owner = ?, e.expires_at = ` + MySQLNow + ` + ?`,
 			Args: []string{
-				"name", "owner", "session", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner", "lease",
+				"name", "owner", "session", "owner", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner", "lease",
 			},
 		},
 
@@ -243,7 +247,8 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
        (name, token, owner, expires_at, lock_delay_us, acquired_at, host, pid, label, metadata, strategy)
 VALUES (?1, ` + SQLiteNow + `, ?2, ` + SQLiteNow + ` + ?3, ?4, ` + SQLiteNow + `, ?5, ?6, ?7, ?8, ?9)
     ON CONFLICT (name) DO UPDATE
-   SET token = max(l.token + 1, excluded.token), owner = excluded.owner, expires_at = excluded.expires_at,
+   SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + 1, excluded.token) END,
+       owner = excluded.owner, expires_at = excluded.expires_at,
        lock_delay_us = excluded.lock_delay_us, acquired_at = excluded.acquired_at, host = excluded.host,
        pid = excluded.pid, label = excluded.label, metadata = excluded.metadata, strategy = excluded.strategy, ended = ''
  WHERE l.expires_at + l.lock_delay_us <= ` + SQLiteNow + ` OR l.owner = excluded.owner
