@@ -16,6 +16,9 @@ RACE := $(shell test "$$(go env CGO_ENABLED)" = 1 && command -v $$(go env CC) >/
 TESTFLAGS ?=
 TIMEOUT   ?= 15m
 
+# Tests at a time. Most of them wait for a lease or a server and not for a processor.
+PARALLEL ?= 8
+
 # For `go test -bench`, as in: make bench BENCH=Acquire BENCHFLAGS='-benchtime=5s -count=6'
 BENCH      ?= .
 BENCHFLAGS ?=
@@ -51,7 +54,7 @@ test: graph $(WITHSERVERS) ## Vet and test every module against real databases
 test-with-servers:
 	$(call each,$(MODULES),go vet ./...)
 	$(call each,$(filter bench/,$(MODULES)),go test -run '^$$' ./...)
-	$(call each,$(TESTED),go test $(RACE) -timeout $(TIMEOUT) $(TESTFLAGS) ./...)
+	$(call each,$(TESTED),go test $(RACE) -timeout $(TIMEOUT) -parallel $(PARALLEL) $(TESTFLAGS) ./...)
 
 .PHONY: servers
 servers: $(WITHSERVERS) ## Keep the test databases up until Ctrl-C, and show their DSNs
