@@ -4,18 +4,38 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 )
 
-// StdConn checks out a connection of a database/sql pool. Databases that work
-// through database/sql build their Conn method on it.
-func StdConn(ctx context.Context, db *sql.DB) (Conn, error) {
-	conn, err := db.Conn(ctx)
+// StdPool is a database/sql pool as a DB needs it. Databases that work through
+// database/sql embed it.
+type StdPool struct{ DB *sql.DB }
+
+// Conn checks out a connection.
+func (p StdPool) Conn(ctx context.Context) (Conn, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+
+	conn, err := p.DB.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 
 	return &stdConn{stdSession{conn}, conn}, nil
 }
+
+// Validate reports a nil pool.
+func (p StdPool) Validate() error {
+	if p.DB == nil {
+		return errors.New("the pool is nil")
+	}
+
+	return nil
+}
+
+// MaxConns is the pool's limit.
+func (p StdPool) MaxConns() int { return p.DB.Stats().MaxOpenConnections }
 
 // StdTx wraps the caller's transaction of database/sql.
 func StdTx(tx *sql.Tx, dialect Dialect) Tx {

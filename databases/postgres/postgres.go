@@ -24,7 +24,7 @@ func New(pool *pgxpool.Pool) *DB { return &DB{pool: pool} }
 
 // NewStd returns the database behind a database/sql pool, which is pgx's
 // stdlib driver or any other. The pool stays the caller's.
-func NewStd(db *sql.DB) *DB { return &DB{std: db} }
+func NewStd(db *sql.DB) *DB { return &DB{std: databases.StdPool{DB: db}} }
 
 // Tx wraps the caller's transaction for Guard and ReleaseTx.
 func Tx(tx pgx.Tx) databases.Tx { return pgxTx{pgxSession{tx}} }
@@ -34,8 +34,8 @@ func StdTx(tx *sql.Tx) databases.Tx { return databases.StdTx(tx, databases.Postg
 
 // DB is a PostgreSQL database. It is safe for concurrent use.
 type DB struct {
-	pool *pgxpool.Pool
-	std  *sql.DB
+	pool *pgxpool.Pool     // or, if it is nil,
+	std  databases.StdPool // this
 }
 
 // Dialect is databases.Postgres.
@@ -43,25 +43,22 @@ func (*DB) Dialect() databases.Dialect { return databases.Postgres }
 
 // Conn checks out a connection.
 func (d *DB) Conn(ctx context.Context) (databases.Conn, error) {
-	switch {
-	case d != nil && d.pool != nil:
-		conn, err := d.pool.Acquire(ctx)
-		if err != nil {
-			return nil, err
-		}
-
-		return &pgxConn{pgxSession{conn}, conn}, nil
-	case d != nil && d.std != nil:
-		return databases.StdConn(ctx, d.std)
-	default:
-		return nil, errors.New("postgres: the pool is nil")
+	if d.pool == nil {
+		return d.std.Conn(ctx)
 	}
+
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	return &pgxConn{pgxSession{conn}, conn}, nil
 }
 
 // Validate reports a nil pool.
 func (d *DB) Validate() error {
-	if d == nil || d.pool == nil && d.std == nil {
-		return errors.New("postgres: the pool is nil")
+	if d.pool == nil {
+		return d.std.Validate()
 	}
 
 	return nil
@@ -69,11 +66,11 @@ func (d *DB) Validate() error {
 
 // MaxConns is the pool's limit.
 func (d *DB) MaxConns() int {
-	if d.pool != nil {
-		return int(d.pool.Config().MaxConns)
+	if d.pool == nil {
+		return d.std.MaxConns()
 	}
 
-	return d.std.Stats().MaxOpenConnections
+	return int(d.pool.Stat().MaxConns())
 }
 
 var verify = databases.Statement{

@@ -21,37 +21,16 @@ import (
 
 // New returns the database behind a pool of any SQLite driver. The pool stays
 // the caller's: nothing here closes it.
-func New(db *sql.DB) *DB { return &DB{std: db} }
+func New(db *sql.DB) *DB { return &DB{databases.StdPool{DB: db}} }
 
 // Tx wraps the caller's transaction for Guard and ReleaseTx.
 func Tx(tx *sql.Tx) databases.Tx { return databases.StdTx(tx, databases.SQLite) }
 
 // DB is an SQLite database. It is safe for concurrent use.
-type DB struct{ std *sql.DB }
+type DB struct{ databases.StdPool }
 
 // Dialect is databases.SQLite.
 func (*DB) Dialect() databases.Dialect { return databases.SQLite }
-
-// Conn checks out a connection.
-func (d *DB) Conn(ctx context.Context) (databases.Conn, error) {
-	if err := d.Validate(); err != nil {
-		return nil, err
-	}
-
-	return databases.StdConn(ctx, d.std)
-}
-
-// Validate reports a nil pool.
-func (d *DB) Validate() error {
-	if d == nil || d.std == nil {
-		return errors.New("sqlite: the pool is nil")
-	}
-
-	return nil
-}
-
-// MaxConns is the pool's limit.
-func (d *DB) MaxConns() int { return d.std.Stats().MaxOpenConnections }
 
 var verify = databases.Statement{
 	Name: "sqlite.verify",
