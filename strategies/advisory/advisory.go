@@ -175,18 +175,8 @@ func (s *Strategy) check(ctx context.Context, conn databases.Conn) error {
 		return nil
 	}
 
-	if s.sql.refuse.SQL != "" {
-		var variable, value string
-
-		err := conn.Query(ctx, s.sql.refuse, nil, func(row databases.Row) error { return row(&variable, &value) })
-
-		switch {
-		case err != nil:
-			return err
-		case variable != "":
-			return fmt.Errorf("strategy advisory: %w on a server with %s=%s, where each node grants the lock; use strategies/cas",
-				sqllock.ErrUnsupported, variable, value)
-		}
+	if err := s.store.RefuseManyPrimaries(ctx, conn); err != nil {
+		return err
 	}
 
 	if err := s.checkPooler(ctx, conn); err != nil {
@@ -245,15 +235,3 @@ func (s *Strategy) key(namespace, name string) any {
 func detach(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), d)
 }
-
-// idleLimit is a lease as the server's setting has it, never shorter:
-// PostgreSQL's as text in milliseconds, MySQL's as a number of seconds.
-func idleLimit(d databases.Dialect, lease time.Duration) any {
-	if d == databases.Postgres {
-		return fmt.Sprint(roundUp(lease, time.Millisecond))
-	}
-
-	return roundUp(lease, time.Second)
-}
-
-func roundUp(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }

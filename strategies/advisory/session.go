@@ -8,6 +8,7 @@ import (
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies/internal/record"
 )
 
 // session is the database session that holds the locks of a strategy.
@@ -30,7 +31,8 @@ func (c *session) enter(ctx context.Context) error {
 	case c.gate <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		// Not its cause, which may be another lock's loss.
+		return ctx.Err()
 	}
 }
 
@@ -74,7 +76,7 @@ func (c *session) open(ctx context.Context, lease time.Duration) error {
 func (c *session) beat(ctx context.Context, lease time.Duration) error {
 	limit := max(c.limit, lease)
 
-	_, err := c.conn.Exec(ctx, c.strategy.sql.limit, databases.Values{"limit": idleLimit(c.strategy.store.Dialect(), limit)})
+	_, err := c.conn.Exec(ctx, c.strategy.sql.limit, databases.Values{"limit": record.IdleLimit(c.strategy.store.Dialect(), limit)})
 	if err == nil {
 		c.limit = limit
 	}

@@ -12,8 +12,6 @@ type statements struct {
 	// namespace tells the database, or the table, that names belong to:
 	// advisory locks know neither.
 	namespace databases.Statement
-	// refuse finds servers where advisory locks do not hold for all.
-	refuse databases.Statement
 	// limit lets the server end the session when nothing was heard from it for
 	// so long: the lease, enforced by the server; sending it again is the
 	// heartbeat. reset takes it back.
@@ -89,11 +87,6 @@ var dialects = map[databases.Dialect]statements{
 		namespace: databases.Statement{
 			Name: "advisory.namespace",
 			SQL:  `SELECT COALESCE(DATABASE(), '')`,
-		},
-		refuse: databases.Statement{
-			Name: "advisory.refuse",
-			SQL: `SHOW GLOBAL VARIABLES WHERE (Variable_name = 'wsrep_on' AND Value = 'ON')
-    OR (Variable_name = 'group_replication_single_primary_mode' AND Value = 'OFF')`,
 		},
 		limit: databases.Statement{
 			Name: "advisory.renew",

@@ -36,10 +36,9 @@ const name = "forupdate"
 // Strategy keeps locks as row locks. It is safe for concurrent use.
 type Strategy struct {
 	record.Admin
-	store   *record.Store
-	sql     statements
-	held    atomic.Int64
-	checked atomic.Bool
+	store *record.Store
+	sql   statements
+	held  atomic.Int64 // locks, and attempts under way, each with a connection
 }
 
 // New returns the strategy for a database. What is wrong with db, if anything,
@@ -135,7 +134,7 @@ func (s *Strategy) lock(ctx context.Context, r sqllock.Request) (databases.Conn,
 		return nil, err
 	}
 
-	if err := s.refuse(ctx, conn); err != nil {
+	if err := s.store.RefuseManyPrimaries(ctx, conn); err != nil {
 		conn.Discard()
 
 		return nil, err
@@ -250,29 +249,6 @@ func (s *Strategy) end(ctx context.Context, r sqllock.Request, conn databases.Co
 
 const endTimeout = 2 * time.Second
 
-// refuse checks once that a row lock on this server means one.
-func (s *Strategy) refuse(ctx context.Context, conn databases.Conn) error {
-	if s.sql.refuse.SQL == "" || s.checked.Load() {
-		return nil
-	}
-
-	var variable, value string
-
-	err := conn.Query(ctx, s.sql.refuse, nil, func(row databases.Row) error { return row(&variable, &value) })
-
-	switch {
-	case err != nil:
-		return err
-	case variable != "":
-		return fmt.Errorf("strategy forupdate: %w on a server with %s=%s, where row locks hold on one node only; use strategies/cas",
-			sqllock.ErrUnsupported, variable, value)
-	}
-
-	s.checked.Store(true)
-
-	return nil
-}
-
 func (s *Strategy) exec(
 	ctx context.Context, conn databases.Conn, statement databases.Statement, r sqllock.Request, limit time.Duration,
 ) error {
@@ -283,18 +259,6 @@ func (s *Strategy) exec(
 
 func (s *Strategy) values(r sqllock.Request, limit time.Duration) databases.Values {
 	return databases.Values{
-		"name": r.Name, "session": "sqllock:" + r.Owner, "limit": idleLimit(s.store.Dialect(), limit),
+		"name": r.Name, "session": "sqllock:" + r.Owner, "limit": record.IdleLimit(s.store.Dialect(), limit),
 	}
 }
-
-// idleLimit is a lease as the server's setting has it, never shorter:
-// PostgreSQL's as text in milliseconds, MySQL's as a number of seconds.
-func idleLimit(d databases.Dialect, lease time.Duration) any {
-	if d == databases.Postgres {
-		return fmt.Sprint(roundUp(lease, time.Millisecond))
-	}
-
-	return roundUp(lease, time.Second)
-}
-
-func roundUp(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }

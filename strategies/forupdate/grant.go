@@ -141,7 +141,8 @@ func (g *grant) enter(ctx context.Context) error {
 	case g.gate <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		// Not its cause, which may be another lock's loss.
+		return ctx.Err()
 	}
 }
 

@@ -20,8 +20,6 @@ type statements struct {
 	ping databases.Statement
 	// end frees the row, and leaves the session as it was found.
 	end []databases.Statement
-	// refuse finds servers where row locks do not hold for all.
-	refuse databases.Statement
 	// sessions finds sessions of holders whose lease ran out, session that of
 	// one owner, and kill ends one.
 	sessions, session, kill databases.Statement
@@ -120,13 +118,6 @@ var dialects = map[databases.Dialect]statements{
 				SQL: `SET SESSION wait_timeout = CAST(COALESCE(@sqllock_wait_timeout, @@GLOBAL.wait_timeout) AS UNSIGNED), ` +
 					`@sqllock_wait_timeout = NULL`,
 			},
-		},
-		// Row locks are a node's own on Galera and in a replication group with
-		// several primaries: two nodes grant the same row.
-		refuse: databases.Statement{
-			Name: "forupdate.refuse",
-			SQL: `SHOW GLOBAL VARIABLES WHERE (Variable_name = 'wsrep_on' AND Value = 'ON')
-    OR (Variable_name = 'group_replication_single_primary_mode' AND Value = 'OFF')`,
 		},
 		sessions: databases.Statement{
 			Name: "forupdate.sessions",

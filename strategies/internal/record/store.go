@@ -24,6 +24,7 @@ type Store struct {
 	statements Statements
 	shared     Shared
 	verified   atomic.Bool
+	onePrimary atomic.Bool
 	invalid    error
 }
 
@@ -40,7 +41,7 @@ func New(db databases.DB, strategy string, statements func(databases.Dialect) (S
 
 	if v, ok := db.(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
-			s.invalid = fmt.Errorf("%s.New: %w: %w", strategy, sqllock.ErrInvalidOption, err)
+			s.invalid = fmt.Errorf("%s.New: %w: %s: %w", strategy, sqllock.ErrInvalidOption, db.Dialect(), err)
 
 			return s
 		}
