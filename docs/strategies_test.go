@@ -17,7 +17,7 @@ import (
 func TestQuotedSQL(t *testing.T) {
 	t.Parallel()
 
-	root := filepath.Join("..", "..")
+	root := ".."
 	// How the page abbreviates the clocks.
 	constants := map[string]string{
 		"PostgresMicros": `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`,

@@ -36,7 +36,8 @@ var acquire = map[databases.Dialect]steps{
     INSERT INTO sqllock_inserts AS i (name, owner, expires_at, lock_delay_us)
     SELECT free.name, $2, clock_timestamp() + $3::bigint * interval '1 microsecond', $4 FROM free
         ON CONFLICT (name) DO UPDATE
-       SET owner = excluded.owner, expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond',
+       SET owner = excluded.owner,
+           expires_at = greatest(i.expires_at, clock_timestamp() + $3::bigint * interval '1 microsecond'),
            lock_delay_us = excluded.lock_delay_us
      WHERE i.owner = excluded.owner
         OR i.expires_at + i.lock_delay_us * interval '1 microsecond' <= clock_timestamp()
@@ -68,7 +69,7 @@ SELECT free.name, ?, ` + record.MySQLNow + ` + ?, ?
   FROM (SELECT name FROM sqllock_locks WHERE name = ? LIMIT 1 FOR UPDATE SKIP LOCKED) free
     ON DUPLICATE KEY UPDATE
        owner = IF(expires_at + lock_delay_us <= ` + record.MySQLNow + ` OR owner = ?, ?, owner),
-       expires_at = IF(expires_at + lock_delay_us <= ` + record.MySQLNow + ` OR owner = ?, ` + record.MySQLNow + ` + ?, expires_at),
+       expires_at = IF(expires_at + lock_delay_us <= ` + record.MySQLNow + ` OR owner = ?, GREATEST(expires_at, ` + record.MySQLNow + ` + ?), expires_at),
        lock_delay_us = IF(expires_at + lock_delay_us <= ` + record.MySQLNow + ` OR owner = ?, ?, lock_delay_us)`,
 			Args: []string{
 				"owner", "lease", "delay", "name", "owner", "owner", "owner", "lease", "owner", "delay",
@@ -93,7 +94,7 @@ STRAIGHT_JOIN sqllock_inserts i ON i.name = free.name
 			SQL: `INSERT INTO sqllock_inserts AS i (name, owner, expires_at, lock_delay_us)
 VALUES (?1, ?2, ` + record.SQLiteNow + ` + ?3, ?4)
     ON CONFLICT (name) DO UPDATE
-   SET owner = excluded.owner, expires_at = excluded.expires_at, lock_delay_us = excluded.lock_delay_us
+   SET owner = excluded.owner, expires_at = max(i.expires_at, excluded.expires_at), lock_delay_us = excluded.lock_delay_us
  WHERE i.owner = excluded.owner OR i.expires_at + i.lock_delay_us <= ` + record.SQLiteNow + `
 RETURNING 1`,
 			Args: []string{"name", "owner", "lease", "delay"},

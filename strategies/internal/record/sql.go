@@ -93,7 +93,8 @@ var lease = map[databases.Dialect]Statements{
 		// (https://www.postgresql.org/docs/current/transaction-iso.html#XACT-READ-COMMITTED).
 		//
 		// owner = $2 makes an attempt repeatable whose answer was lost, and
-		// one that arrives twice harmless: the token stays.
+		// one that arrives late harmless: the token stays, and the lease is
+		// not shortened.
 		// strategy = $10 is for connection-held locks: who has the session's
 		// lock need not wait for the lease of one whose session has ended.
 		Acquire: databases.Statement{
@@ -106,8 +107,9 @@ var lease = map[databases.Dialect]Statements{
 )
 UPDATE sqllock_locks l
    SET token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token + 1, ` + PostgresMicros + `) END,
-       owner = $2, expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond', lock_delay_us = $4,
-       acquired_at = clock_timestamp(), host = $5, pid = $6, label = $7, metadata = $8, strategy = $9, ended = ''
+       owner = $2, expires_at = greatest(CASE WHEN l.owner = $2 THEN l.expires_at END,
+                                         clock_timestamp() + $3::bigint * interval '1 microsecond'),
+       lock_delay_us = $4, acquired_at = clock_timestamp(), host = $5, pid = $6, label = $7, metadata = $8, strategy = $9, ended = ''
   FROM free
  WHERE l.name = free.name
 RETURNING l.token`,
@@ -188,9 +190,10 @@ STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
 STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
    SET l.token = LAST_INSERT_ID(IF(free.owner = ?, l.token, GREATEST(l.token + 1, ` + MySQLNow + `))), l.owner = ?, l.lock_delay_us = ?,
        l.acquired_at = ` + MySQLNow + `, l.host = ?, l.pid = ?, l.label = ?, l.metadata = ?, l.strategy = ?, l.ended = '',
-       e.owner = ?, e.expires_at = ` + MySQLNow + ` + ?`,
+       e.owner = ?, e.expires_at = GREATEST(IF(free.owner = ?, e.expires_at, 0), ` + MySQLNow + ` + ?)`,
 			Args: []string{
-				"name", "owner", "session", "owner", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner", "lease",
+				"name", "owner", "session", "owner", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner",
+				"owner", "lease",
 			},
 		},
 
@@ -248,7 +251,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
 VALUES (?1, ` + SQLiteNow + `, ?2, ` + SQLiteNow + ` + ?3, ?4, ` + SQLiteNow + `, ?5, ?6, ?7, ?8, ?9)
     ON CONFLICT (name) DO UPDATE
    SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + 1, excluded.token) END,
-       owner = excluded.owner, expires_at = excluded.expires_at,
+       owner = excluded.owner, expires_at = max(l.expires_at, excluded.expires_at),
        lock_delay_us = excluded.lock_delay_us, acquired_at = excluded.acquired_at, host = excluded.host,
        pid = excluded.pid, label = excluded.label, metadata = excluded.metadata, strategy = excluded.strategy, ended = ''
  WHERE l.expires_at + l.lock_delay_us <= ` + SQLiteNow + ` OR l.owner = excluded.owner
