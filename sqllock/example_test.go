@@ -203,7 +203,7 @@ func ExampleLocker_Close() {
 	fmt.Println(errors.Is(err, sqllock.ErrClosed))
 	// Output:
 	// <nil>
-	// lock already released
+	// lock already released: locker closed
 	// true
 }
 

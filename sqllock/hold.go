@@ -25,7 +25,7 @@ type hold struct {
 	confirmed instant       // when that renewal was begun
 	extended  time.Duration // lease of renewals to come
 	releasing bool          // ReleaseTx put the release into a transaction
-	ended     error         // nil while held; else ErrReleased or a *LostError
+	ended     error         // nil while held; else an ErrReleased or a *LostError
 
 	leaving  sync.Once // gives the turn in this process to the next
 	releaser sync.Once
@@ -100,8 +100,30 @@ func (h *hold) expire() error {
 	}
 }
 
-// lost ends the hold because of an error that matches ErrLost.
+// isLoss says whether an answer is that this hold is lost. A context that ended
+// because another lock was lost may be told of by an error, too.
+func (h *hold) isLoss(err error) bool {
+	var known *LostError
+	if errors.As(err, &known) {
+		return known.Name == h.request.Name && known.Token == h.grant.Token()
+	}
+
+	return errors.Is(err, ErrLost)
+}
+
+// lost ends the hold because of an error that isLoss.
 func (h *hold) lost(err error) error {
+	h.mu.Lock()
+	releasing := h.releasing
+	h.mu.Unlock()
+
+	if releasing {
+		// The transaction that released it has committed.
+		defer h.leave()
+
+		return h.end(ErrReleased)
+	}
+
 	var known *LostError
 	if errors.As(err, &known) {
 		return h.lose(known.Reason, known.Detail, known.Err)
@@ -137,7 +159,7 @@ func (h *hold) end(state error) error {
 
 		if h.locker.features.ConnectionHeld {
 			// Its connection goes back, also if nobody calls Release.
-			h.settle(h.ctx)
+			h.goOn(h.ctx)
 		}
 
 		h.locker.note(h.settings, eventLost, Event{
@@ -167,7 +189,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 
 	// First the work is told to stop, then others may have the lock.
 	if state := h.end(ErrReleased); errors.Is(state, ErrLost) {
-		h.settle(ctx)
+		h.goOn(ctx)
 
 		return state
 	}
@@ -188,24 +210,23 @@ func (h *hold) releaseNow(ctx context.Context) error {
 	case err == nil, errors.Is(err, ErrLost):
 		return err
 	default:
-		lease := h.settle(ctx)
+		lease := h.goOn(ctx)
 
 		return fmt.Errorf("release lock %q: %w (tried again in the background; it is free when its lease of %s ends, at the latest)",
 			h.request.Name, err, lease)
 	}
 }
 
-// settle goes on with the release in the background, for as long as the lease
+// goOn goes on with the release in the background, for as long as the lease
 // that it returns may run.
-func (h *hold) settle(ctx context.Context) time.Duration {
+func (h *hold) goOn(ctx context.Context) time.Duration {
 	h.mu.Lock()
-	request := h.request
-	request.Lease = max(h.lease, h.extended)
+	lease := max(h.lease, h.extended)
 	h.mu.Unlock()
 
-	h.locker.settle(ctx, request, h.grant)
+	h.locker.inBackground(ctx, lease, h.grant.Release)
 
-	return request.Lease
+	return lease
 }
 
 const (
@@ -222,7 +243,7 @@ func (h *hold) giveBack(ctx context.Context) error {
 
 	for try := range releaseTries {
 		if try > 0 {
-			sleep(ctx, backoff(try, h.settings.pollMin, h.settings.pollMax))
+			sleep(ctx, backoff(try, defaultPollMin, defaultPollMax))
 		}
 
 		if err = bounded(ctx, releaseTimeout/releaseTries, h.grant.Release); err == nil || errors.Is(err, ErrLost) {
@@ -242,13 +263,31 @@ func (h *hold) share() (*Lock, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	if h.ended != nil {
+	switch {
+	case h.ended != nil:
 		return nil, h.ended
+	case h.releasing:
+		return nil, ErrReleased
 	}
 
 	h.handles++
 
 	return &Lock{hold: h}, nil
+}
+
+// setReleasing notes that the release is, or is not, part of a transaction. It
+// refuses while there are other handles.
+func (h *hold) setReleasing(releasing bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	if releasing && h.handles > 1 {
+		return false
+	}
+
+	h.releasing = releasing
+
+	return true
 }
 
 // drop takes a handle away and says whether it was the last.

@@ -3,12 +3,13 @@ package sqllock
 import (
 	"container/heap"
 	"context"
-	"errors"
 	"sync"
 	"time"
 )
 
 const (
+	// maxRenewal bounds one try to renew.
+	maxRenewal = 5 * time.Second
 	// renewers is how many renewals of a locker run at a time.
 	renewers = 8
 	// lookout is how often the keeper looks at the clocks at least. While a
@@ -47,7 +48,7 @@ func (k *keeper) keep(h *hold) {
 	defer k.mu.Unlock()
 
 	h.schedule.renewAt = h.acquired.mono + h.renewAfter()
-	h.schedule.due = h.due()
+	h.schedule.due = h.due(now())
 	heap.Push(&k.holds, h)
 
 	switch {
@@ -90,7 +91,7 @@ func (k *keeper) fix(h *hold) {
 		return
 	}
 
-	h.schedule.due = h.due()
+	h.schedule.due = h.due(now())
 	heap.Fix(&k.holds, h.schedule.index)
 
 	if h.schedule.index == 0 {
@@ -124,9 +125,9 @@ func (h *hold) renewAfter() time.Duration {
 	return third - third/10 + jitter(third/10)
 }
 
-// due is when the keeper has to look at the hold next.
-func (h *hold) due() time.Duration {
-	n := now()
+// due is when the keeper has to look at the hold next, as seen from n. A hold
+// that has time left at n is due after n.
+func (h *hold) due(n instant) time.Duration {
 	due := n.mono + h.left(n)
 
 	h.mu.Lock()
@@ -198,7 +199,7 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 			k.renew(h)
 		}
 
-		h.schedule.due = h.due()
+		h.schedule.due = h.due(n)
 		heap.Fix(&k.holds, 0)
 	}
 
@@ -274,9 +275,11 @@ func (h *hold) renewOnce() time.Duration {
 	start := now()
 
 	// A fifth of the lease for each try and up to a twentieth between: three
-	// fit into the two thirds that are left when the first begins. The lock's context is not used: a
+	// fit into the two thirds that are left when the first begins. No more than
+	// some seconds, so that long leases that hang do not take the renewers from
+	// short ones. The lock's context is not used: a
 	// release meanwhile must not break the connection that renews.
-	err := bounded(context.WithoutCancel(h.ctx), lease/5, func(ctx context.Context) error {
+	err := bounded(context.WithoutCancel(h.ctx), min(lease/5, maxRenewal), func(ctx context.Context) error {
 		return h.grant.Renew(ctx, lease)
 	})
 
@@ -290,7 +293,7 @@ func (h *hold) renewOnce() time.Duration {
 		h.locker.note(h.settings, eventRenewed, event)
 
 		return start.mono + h.renewAfter()
-	case errors.Is(err, ErrLost):
+	case h.isLoss(err):
 		_ = h.lost(err)
 
 		return 0

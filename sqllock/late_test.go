@@ -11,18 +11,18 @@ import (
 	"github.com/sqllock/sqllock/sqllocktest"
 )
 
-// late is a strategy whose first attempt does not return when its context
-// ends, as with a driver whose connection was cut off, and is granted when it
-// goes on.
+// late is a strategy whose first attempt takes so long and does not return when
+// its context ends, as with a driver whose connection was cut off; then it is
+// granted.
 type late struct {
 	*sqllocktest.Memory
+	delay    time.Duration
 	attempts atomic.Int64
-	goOn     chan struct{}
 }
 
 func (l *late) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
 	if l.attempts.Add(1) == 1 {
-		<-l.goOn
+		time.Sleep(l.delay)
 
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -30,41 +30,210 @@ func (l *late) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant
 	return l.Memory.TryAcquire(ctx, r)
 }
 
-// TestLateGrantIsNotTheLock: the next attempt is made while the first hangs. What
-// becomes of the first later must not touch the lock that the next one got.
+// The next attempt is made while the first goes on, or was too late. What
+// becomes of the first must not touch the lock that the next one got.
 func TestLateGrantIsNotTheLock(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		strategy := &late{Memory: sqllocktest.NewMemory(), goOn: make(chan struct{})}
 
-		locker, err := sqllock.New(strategy, sqllock.WithLease(10*time.Second))
+	for what, delay := range map[string]time.Duration{
+		"too late":                window + 10*time.Millisecond,
+		"abandoned":               window + time.Second,
+		"abandoned for a minute":  window + time.Minute,
+		"abandoned past its time": 3 * window,
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				strategy := &late{Memory: sqllocktest.NewMemory(), delay: delay}
+				strategy.Fail("release", 1, sqllocktest.Before, nil)
+				strategy.Fail("settle", 1, sqllocktest.Before, nil)
+
+				lock := acquire(t, newLocker(t, strategy, sqllock.WithPoll(time.Millisecond, time.Second)),
+					sqllock.WithMaxWait(5*time.Minute))
+
+				time.Sleep(2 * delay)
+
+				if err := lock.Check(t.Context()); err != nil {
+					t.Errorf("Check() = %v, want nil", err)
+				}
+
+				if err := lock.Release(t.Context()); err != nil {
+					t.Errorf("Release() = %v, want nil", err)
+				}
+
+				if n := held(t, strategy.Memory); n != 0 {
+					t.Errorf("%d locks are held after the release, want none", n)
+				}
+			})
+		})
+	}
+}
+
+// Nobody got the grant, so nobody's minimum hold has begun.
+func TestLateGrantHasNoMinHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		strategy := &late{Memory: sqllocktest.NewMemory(), delay: 2 * time.Second}
+		locker := newLocker(t, strategy, sqllock.WithMinHold(time.Hour))
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+
+		if _, err := locker.TryAcquire(ctx, name); err == nil {
+			t.Fatal("TryAcquire() = a lock after its deadline")
+		}
+
+		time.Sleep(time.Minute)
+		acquire(t, newLocker(t, strategy.Peer()))
+	})
+}
+
+// A renewal under way finds that the transaction released the lock.
+func TestReleaseTxBesideARenewal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		lock := acquire(t, locker)
+
+		reached, resume := memory.Pause("renew", sqllocktest.Before)
+		<-reached
+
+		tx := memory.Begin()
+		if err := lock.ReleaseTx(t.Context(), tx); err != nil {
+			t.Fatalf("ReleaseTx() = %v", err)
+		}
+
+		if err := tx.Commit(); err != nil {
+			t.Fatalf("Commit() = %v", err)
+		}
+
+		resume()
+		synctest.Wait()
+
+		if err := lock.Release(t.Context()); err != nil {
+			t.Errorf("Release() after the commit = %v, want nil", err)
+		}
+	})
+}
+
+// The lock would be free while other handles of it are in use.
+func TestReleaseTxByTheLastHandleOnly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t, sqllock.WithReentrant())
+		outer := acquire(t, locker)
+
+		inner, err := locker.Acquire(outer.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		lock, err := locker.Acquire(t.Context(), "late")
-		if err != nil {
-			t.Fatalf("Acquire() = %v, want the lock by the second attempt", err)
+		wantIs(t, "ReleaseTx() beside another handle", inner.ReleaseTx(t.Context(), memory.Begin()), sqllock.ErrUnsupported)
+
+		if err := inner.Release(t.Context()); err != nil {
+			t.Errorf("Release() of the inner handle = %v, want nil", err)
 		}
 
-		close(strategy.goOn)
-		synctest.Wait()
-		time.Sleep(time.Second)
-
-		if err := lock.Check(t.Context()); err != nil {
-			t.Errorf("Check() after the first attempt returned = %v, want nil", err)
+		if err := outer.ReleaseTx(t.Context(), memory.Begin()); err != nil {
+			t.Errorf("ReleaseTx() of the last handle = %v, want nil", err)
 		}
+
+		_, err = locker.Acquire(outer.Context(), name)
+		wantIs(t, "Acquire() under a lock that is being released", err, sqllock.ErrReleased)
+	})
+}
+
+// Release takes seconds at most, however slowly the lock was waited for.
+func TestReleaseDoesNotPoll(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t, sqllock.WithPoll(5*time.Minute, time.Hour))
+		lock := acquire(t, locker)
+		memory.Fail("release", 2, sqllocktest.Before, nil)
+
+		started := time.Now()
 
 		if err := lock.Release(t.Context()); err != nil {
-			t.Errorf("Release() = %v, want nil", err)
+			t.Errorf("Release() = %v, want nil by the third try", err)
 		}
 
+		if took := time.Since(started); took > 5*time.Second {
+			t.Errorf("Release() took %s, want some seconds at most", took)
+		}
+	})
+}
+
+// B is asked for with a context that ended because A was lost.
+func TestLossOfAnotherLock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+
+		a, err := locker.Acquire(t.Context(), "A")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		b, err := locker.Acquire(a.Context(), "B")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		_, resume := memory.Hang("check", sqllocktest.Before)
+		defer resume()
+
+		memory.Lose("A")
+
+		if err := b.Check(a.Context()); err == nil {
+			t.Error("Check() = nil, want the end of its context")
+		}
+
+		if err := b.Err(); err != nil {
+			t.Errorf("Err() = %v, want nil: B is not lost", err)
+		}
+	})
+}
+
+// hung is a strategy whose grants of an hour never answer a renewal.
+type hung struct{ *sqllocktest.Memory }
+
+func (h hung) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+	grant, err := h.Memory.TryAcquire(ctx, r)
+	if err == nil && r.Lease == time.Hour {
+		return hungGrant{grant}, nil
+	}
+
+	return grant, err
+}
+
+type hungGrant struct{ sqllock.Grant }
+
+func (hungGrant) Renew(ctx context.Context, _ time.Duration) error {
+	<-ctx.Done()
+
+	return ctx.Err()
+}
+
+// Long leases whose renewals hang leave renewers for short ones.
+func TestLongLeasesDoNotStarveShortOnes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		locker := newLocker(t, hung{sqllocktest.NewMemory()})
+
+		for _, long := range []string{"1", "2", "3", "4", "5", "6", "7", "8"} {
+			if _, err := locker.Acquire(t.Context(), long, sqllock.WithLease(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		time.Sleep(19*time.Minute + 55*time.Second)
+
+		lock := acquire(t, locker)
+
+		time.Sleep(5 * time.Minute)
+
+		if err := lock.Err(); err != nil {
+			t.Errorf("Err() = %v, want nil: its renewals are answered", err)
+		}
+
+		// Renewals under way end by themselves.
 		if err := locker.Close(t.Context()); err != nil {
 			t.Errorf("Close() = %v, want nil", err)
 		}
 
-		if held, err := strategy.Holders(t.Context(), sqllock.Filter{}); err != nil || len(held) > 0 {
-			t.Errorf("Holders() = %v, %v, want none", held, err)
-		}
+		time.Sleep(time.Minute)
 	})
 }

@@ -71,7 +71,8 @@ func (l *Lock) Context() context.Context {
 func (l *Lock) Done() <-chan struct{} { return l.Context().Done() }
 
 // Err is nil while the lock is held. After that it is a *LostError, or
-// ErrReleased. It asks the clocks, not the database.
+// ErrReleased, with ErrClosed if it was Close that released it. It asks the
+// clocks, not the database.
 func (l *Lock) Err() error {
 	if l == nil {
 		return errNilLock
@@ -81,11 +82,12 @@ func (l *Lock) Err() error {
 	released := l.released
 	l.mu.Unlock()
 
-	if released {
+	err := l.hold.err()
+	if released && !errors.Is(err, ErrLost) {
 		return ErrReleased
 	}
 
-	return l.hold.err()
+	return err
 }
 
 // Remaining is how long the lock can be trusted from now on without a further
@@ -142,12 +144,15 @@ func (l *Lock) ask(ctx context.Context, verb string, f func(context.Context) err
 		return err
 	}
 
-	err := bounded(ctx, l.hold.settings.lease, f)
+	return l.told(verb, bounded(ctx, l.hold.settings.lease, f))
+}
 
+// told is what the caller gets for the database's answer. A loss ends the lock.
+func (l *Lock) told(verb string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrLost):
+	case l.hold.isLoss(err):
 		return l.hold.lost(err)
 	default:
 		return fmt.Errorf("%s lock %q: %w", verb, l.Name(), err)
@@ -164,23 +169,38 @@ func (l *Lock) ask(ctx context.Context, verb string, f func(context.Context) err
 // wrap it. A *LostError means: roll back. Any other error leaves it open; roll
 // back too.
 func (l *Lock) Guard(ctx context.Context, tx Tx) error {
-	return l.inTx(tx, "guard", l.features().Guard, func(g Guarder) error { return g.Guard(ctx, tx) })
+	guarder, err := l.guarder(tx, "guard", l.features().Guard)
+	if err != nil {
+		return err
+	}
+
+	return l.told("guard", guarder.Guard(ctx, tx))
 }
 
 // ReleaseTx releases the lock as part of the caller's transaction: the next
 // holder sees what the transaction wrote. Until it commits the lock is held,
 // but not renewed any more. Call Release afterwards all the same; it finds the
-// lock freed, or frees it if the transaction was rolled back.
+// lock freed, or frees it if the transaction was rolled back. A reentrant lock
+// can be released so by its last handle only.
 func (l *Lock) ReleaseTx(ctx context.Context, tx Tx) error {
-	err := l.inTx(tx, "release in a transaction", l.features().ReleaseTx,
-		func(g Guarder) error { return g.ReleaseTx(ctx, tx) })
+	const verb = "release in a transaction"
+
+	guarder, err := l.guarder(tx, verb, l.features().ReleaseTx)
 	if err != nil {
 		return err
 	}
 
-	l.hold.mu.Lock()
-	l.hold.releasing = true
-	l.hold.mu.Unlock()
+	// Before it is sent: a renewal that comes just after the commit must not
+	// take the release for a loss.
+	if !l.hold.setReleasing(true) {
+		return fmt.Errorf("%s lock %q: %w while other handles of it are open", verb, l.Name(), ErrUnsupported)
+	}
+
+	if err := guarder.ReleaseTx(ctx, tx); err != nil {
+		l.hold.setReleasing(false)
+
+		return l.told(verb, err)
+	}
 
 	return nil
 }
@@ -193,37 +213,27 @@ func (l *Lock) features() Features {
 	return l.hold.locker.features
 }
 
-func (l *Lock) inTx(tx Tx, verb string, supported bool, f func(Guarder) error) error {
+// guarder returns the grant's Guarder, if the lock is held and the transaction
+// fits.
+func (l *Lock) guarder(tx Tx, verb string, supported bool) (Guarder, error) {
 	if err := l.Err(); err != nil {
-		return err
+		return nil, err
 	}
 
 	features := l.features()
-
 	guarder, ok := l.hold.grant.(Guarder)
-	if !ok || !supported {
-		return fmt.Errorf("%s lock %q: %w by strategy %s on %s",
-			verb, l.Name(), ErrUnsupported, features.Strategy, features.Database)
-	}
-
-	if tx == nil {
-		return fmt.Errorf("%s lock %q: %w: the transaction is nil", verb, l.Name(), ErrInvalidOption)
-	}
-
-	if tx.Database() != features.Database {
-		return fmt.Errorf("%s lock %q: %w: the transaction is of %s, the lock of %s",
-			verb, l.Name(), ErrUnsupported, tx.Database(), features.Database)
-	}
-
-	err := f(guarder)
 
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrLost):
-		return l.hold.lost(err)
+	case !ok || !supported:
+		return nil, fmt.Errorf("%s lock %q: %w by strategy %s on %s",
+			verb, l.Name(), ErrUnsupported, features.Strategy, features.Database)
+	case tx == nil:
+		return nil, fmt.Errorf("%s lock %q: %w: the transaction is nil", verb, l.Name(), ErrInvalidOption)
+	case tx.Database() != features.Database:
+		return nil, fmt.Errorf("%s lock %q: %w: the transaction is of %s, the lock of %s",
+			verb, l.Name(), ErrUnsupported, tx.Database(), features.Database)
 	default:
-		return fmt.Errorf("%s lock %q: %w", verb, l.Name(), err)
+		return guarder, nil
 	}
 }
 

@@ -24,7 +24,7 @@ type Locker struct {
 
 	mu      sync.Mutex
 	closed  bool
-	pending int           // settlements in the background
+	pending int           // acquisitions under way, and what goes on in the background
 	idle    chan struct{} // closed when pending falls to zero; nil if nobody waits for that
 }
 
@@ -65,7 +65,13 @@ func New(strategy Strategy, options ...Option) (*Locker, error) {
 }
 
 // Features says what the locker's strategy can do on its database.
-func (l *Locker) Features() Features { return l.features }
+func (l *Locker) Features() Features {
+	if l == nil {
+		return Features{}
+	}
+
+	return l.features
+}
 
 // Acquire waits until it has the lock, ctx ends, or WithMaxWait has passed. ctx
 // bounds this call only: the lock outlives it.
@@ -120,7 +126,13 @@ func (l *Locker) do(
 	defer stop()
 
 	// Also when f panics or calls runtime.Goexit.
-	defer func() { err = errors.Join(err, lock.Release(ctx)) }()
+	defer func() {
+		if ended := lock.Err(); errors.Is(ended, ErrClosed) {
+			err = errors.Join(err, fmt.Errorf("lock %q: %w", name, ended))
+		}
+
+		err = errors.Join(err, lock.Release(ctx))
+	}()
 
 	return f(work, lock)
 }
@@ -138,15 +150,41 @@ func (l *Locker) Close(ctx context.Context) error {
 	l.mu.Unlock()
 	l.close(ErrClosed)
 
+	held := l.keeper.all()
+
+	// All work is told to stop, then others may have the locks.
+	for _, h := range held {
+		_ = h.end(errReleasedByClose)
+	}
+
+	errs := l.releaseAll(ctx, held)
+
+	select {
+	case <-l.settled():
+	case <-ctx.Done():
+		errs = append(errs, fmt.Errorf("close locker: %w", context.Cause(ctx)))
+	}
+
+	return errors.Join(errs...)
+}
+
+// releaseAll releases some locks at a time while ctx lives, and leaves the rest
+// to the background.
+func (l *Locker) releaseAll(ctx context.Context, held []*hold) (errs []error) {
 	var (
-		errs  []error
 		mu    sync.Mutex
 		group sync.WaitGroup
 		slots = make(chan struct{}, renewers)
 	)
 
-	for _, h := range l.keeper.all() {
-		slots <- struct{}{}
+	for _, h := range held {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			h.goOn(ctx)
+
+			continue
+		}
 
 		group.Go(func() {
 			defer func() { <-slots }()
@@ -160,18 +198,25 @@ func (l *Locker) Close(ctx context.Context) error {
 		})
 	}
 
-	group.Wait()
+	done := make(chan struct{})
+
+	go func() {
+		group.Wait()
+		close(done)
+	}()
 
 	select {
-	case <-l.settled():
+	case <-done:
 	case <-ctx.Done():
-		errs = append(errs, fmt.Errorf("close locker: %w", context.Cause(ctx)))
 	}
 
-	return errors.Join(errs...)
+	mu.Lock()
+	defer mu.Unlock()
+
+	return append([]error(nil), errs...)
 }
 
-// settled returns a channel that is closed when no settlement is pending.
+// settled returns a channel that is closed when nothing is pending.
 func (l *Locker) settled() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,6 +240,9 @@ type reentry struct {
 	locker *Locker
 	name   string
 }
+
+// errReleasedByClose is the state of a lock that Close released.
+var errReleasedByClose = fmt.Errorf("%w: %w", ErrReleased, ErrClosed)
 
 var errMaxWait = errors.New("the longest wait allowed is over")
 
@@ -274,6 +322,13 @@ type acquisition struct {
 func (a *acquisition) run(ctx context.Context) (*hold, error) {
 	l, name := a.locker, a.request.Name
 
+	// Close waits for what an attempt under way may leave.
+	if !l.begin() {
+		return nil, fmt.Errorf("lock %q: %w", name, ErrClosed)
+	}
+
+	defer l.finish()
+
 	wait, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
@@ -350,6 +405,10 @@ func (a *acquisition) contend(wait, ctx context.Context) (*hold, error) {
 	doubts := 0
 
 	for ; ; a.attempts++ {
+		if wait.Err() != nil {
+			return nil, a.ended(wait, ctx)
+		}
+
 		h, err := a.attempt(wait, ctx)
 
 		var held *HeldError
@@ -424,7 +483,8 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	}
 
 	if now().since(start) >= trusted {
-		l.settle(ctx, a.request, grant)
+		l.settle(ctx, request, grant)
+		a.request.Owner = newOwner()
 
 		return nil, &HeldError{Name: a.request.Name, Detail: "it was granted, but its lease had ended before the answer came"}
 	}
@@ -435,13 +495,13 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	defer l.mu.Unlock()
 
 	if l.closed {
-		l.settleLocked(ctx, a.request, grant)
+		l.settleLocked(ctx, request, grant)
 
 		return nil, ErrClosed
 	}
 
 	h := &hold{
-		locker: l, settings: a.set, request: a.request, grant: grant, acquired: start, confirmed: start,
+		locker: l, settings: a.set, request: request, grant: grant, acquired: start, confirmed: start,
 		lease: a.set.lease, extended: a.set.lease, handles: 1, schedule: schedule{index: -1},
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), reentry{l, a.request.Name}, h))
@@ -451,9 +511,9 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	return h, nil
 }
 
-// settle ends, in the background, what an acquisition may have left in the
-// database: its grant, if there is one here, and whatever is its owner's. It
-// tries until the database answers or the lease has ended by itself.
+// settle ends, in the background, what an acquisition that nobody has may have
+// left in the database: its grant, if there is one here, and whatever is its
+// owner's.
 func (l *Locker) settle(ctx context.Context, request Request, grant Grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -463,25 +523,35 @@ func (l *Locker) settle(ctx context.Context, request Request, grant Grant) {
 
 func (l *Locker) settleLocked(ctx context.Context, request Request, grant Grant) {
 	settler, ok := l.strategy.(Settler)
-	if !ok && grant == nil {
-		return
-	}
 
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(request.Lease, time.Second))
+	switch {
+	case grant != nil && (l.features.ConnectionHeld || !ok):
+		l.inBackgroundLocked(ctx, request.Lease, grant.Release)
+	case ok:
+		// Not by its grant, which would keep a minimum hold that nobody has.
+		l.inBackgroundLocked(ctx, request.Lease, func(ctx context.Context) error { return settler.Settle(ctx, request) })
+	}
+}
+
+// inBackground ends something in the database. It tries until the database
+// answers or the lease has ended by itself.
+func (l *Locker) inBackground(ctx context.Context, lease time.Duration, end func(context.Context) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.inBackgroundLocked(ctx, lease, end)
+}
+
+func (l *Locker) inBackgroundLocked(ctx context.Context, lease time.Duration, end func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(lease, time.Second))
 	l.pending++
 
 	go func() {
-		defer l.settledOne()
+		defer l.finish()
 		defer cancel()
 
 		for try := 0; ; try++ {
-			err := bounded(ctx, time.Second, func(ctx context.Context) error {
-				if grant != nil {
-					return grant.Release(ctx)
-				}
-
-				return settler.Settle(ctx, request)
-			})
+			err := bounded(ctx, time.Second, end)
 			if err == nil || errors.Is(err, ErrLost) || !sleep(ctx, backoff(try, defaultPollMin, defaultPollMax)) {
 				return
 			}
@@ -489,7 +559,20 @@ func (l *Locker) settleLocked(ctx context.Context, request Request, grant Grant)
 	}()
 }
 
-func (l *Locker) settledOne() {
+// begin counts something that Close waits for; false if it is too late.
+func (l *Locker) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if !l.closed {
+		l.pending++
+	}
+
+	return !l.closed
+}
+
+// finish ends what begin counted.
+func (l *Locker) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 

@@ -293,9 +293,9 @@ func WithClockMargin(drift float64, margin time.Duration) Option {
 // as the database's clock was not set back by more than the retention.
 func WithReaper(every, retention time.Duration) Option {
 	return func(s *settings) error {
-		if every < time.Millisecond || retention < time.Minute {
-			return fmt.Errorf("%w: WithReaper(%s, %s): at least every millisecond and a retention of a minute",
-				ErrInvalidOption, every, retention)
+		if every < time.Millisecond || every > maxLease || retention < time.Minute {
+			return fmt.Errorf("%w: WithReaper(%s, %s): between every millisecond and every %s, and a retention of at least a minute",
+				ErrInvalidOption, every, retention, maxLease)
 		}
 
 		s.reapEvery, s.retention = every, retention

@@ -53,7 +53,8 @@ func within[T any](ctx context.Context, f func(context.Context) (T, error), late
 
 	var none T
 
-	return none, abandonedError{context.Cause(ctx)}
+	// Not its cause, which may be another lock's loss.
+	return none, abandonedError{ctx.Err()}
 }
 
 // bounded is within for a call that only has an error.
