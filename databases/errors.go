@@ -4,8 +4,8 @@ import "errors"
 
 var (
 	// ErrWrongServer is wrapped by [DB.Verify] when the server is of another
-	// kind than the constructor says.
-	ErrWrongServer = errors.New("wrong kind of server")
+	// kind than the constructor says, or set up so that locks can not be kept.
+	ErrWrongServer = errors.New("unsuitable server")
 	// ErrReadOnly is wrapped by [DB.Verify] when the server takes no writes: a
 	// replica, a standby, a server in read-only mode.
 	ErrReadOnly = errors.New("server is read-only")
@@ -24,6 +24,8 @@ const (
 	Busy
 	// NoSchema means that a table or a column is missing.
 	NoSchema
+	// NoSession means that the session to be ended is not there.
+	NoSession
 	// ReadOnly means that the server takes no writes. The connection is useless: after a
 	// fail-over a pool keeps connections to the server that was the primary.
 	ReadOnly

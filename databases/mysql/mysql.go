@@ -1,8 +1,9 @@
 // Package mysql keeps locks in MySQL 8.0 or later and in MariaDB 10.6 or
 // later, through database/sql with github.com/go-sql-driver/mysql.
 //
-// No setting of the DSN matters to correctness: clientFoundRows,
-// interpolateParams, parseTime and loc may be what the application needs. With
+// Hardly a setting of the DSN matters to correctness: clientFoundRows,
+// interpolateParams, parseTime and loc may be what the application needs, only
+// autocommit=0 is refused. With
 // interpolateParams=true each statement is one round trip, without it two.
 package mysql
 
@@ -37,10 +38,11 @@ var (
 		SQL:  `SELECT VERSION()`,
 	}
 	// A replica is read_only as a rule, and a lock there would be no lock for
-	// those who connect to the primary.
+	// those who connect to the primary. Without autocommit a grant would be
+	// rolled back with its connection.
 	verifyWritable = databases.Statement{
 		Name: "mysql.verify-writable",
-		SQL:  `SELECT @@global.read_only OR @@global.innodb_read_only`,
+		SQL:  `SELECT @@global.read_only OR @@global.innodb_read_only, @@session.autocommit`,
 	}
 )
 
@@ -59,15 +61,18 @@ func (*DB) Verify(ctx context.Context, s databases.Session) error {
 		return fmt.Errorf("%w: it calls itself %q, not MySQL or MariaDB", databases.ErrWrongServer, version)
 	}
 
-	var readOnly bool
+	var readOnly, autocommit bool
 
-	err = s.Query(ctx, verifyWritable, nil, func(row databases.Row) error { return row(&readOnly) })
+	err = s.Query(ctx, verifyWritable, nil, func(row databases.Row) error { return row(&readOnly, &autocommit) })
 
 	switch {
 	case err != nil:
 		return err
 	case readOnly:
 		return fmt.Errorf("%w: read_only is on; connect to the primary", databases.ErrReadOnly)
+	case !autocommit:
+		return fmt.Errorf("%w: autocommit is off; leave autocommit=0 out of the DSN and of init_connect",
+			databases.ErrWrongServer)
 	default:
 		return nil
 	}
@@ -92,6 +97,8 @@ func (*DB) Classify(err error) databases.Class {
 		1054, // unknown column
 		1046: // no database selected
 		return databases.NoSchema
+	case 1094: // no such thread
+		return databases.NoSession
 	case 1290, // --read-only, and a secondary of a replication group
 		1792, // read-only transaction
 		1836: // read-only mode
