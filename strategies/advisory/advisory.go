@@ -33,6 +33,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,19 +118,42 @@ func (s *Strategy) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.G
 // ForceRelease also ends the session that holds the lock, and with it the
 // other locks of the same locker.
 func (s *Strategy) ForceRelease(ctx context.Context, name, reason string) error {
+	var (
+		values databases.Values
+		before []int64
+	)
+
+	err := s.store.On(ctx, func(conn databases.Conn) (err error) {
+		var namespace string
+
+		err = conn.Query(ctx, s.sql.namespace, nil, func(row databases.Row) error { return row(&namespace) })
+		if err != nil {
+			return err
+		}
+
+		values = databases.Values{"key": s.key(namespace, name)}
+		before, err = s.store.Sessions(ctx, conn, s.sql.session, values)
+
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
 	if err := s.Admin.ForceRelease(ctx, name, reason); err != nil {
 		return err
 	}
 
 	return s.store.On(ctx, func(conn databases.Conn) error {
-		var namespace string
-
-		err := conn.Query(ctx, s.sql.namespace, nil, func(row databases.Row) error { return row(&namespace) })
+		after, err := s.store.Sessions(ctx, conn, s.sql.session, values)
 		if err != nil {
 			return err
 		}
 
-		return s.store.Kill(ctx, conn, s.sql.session, databases.Values{"key": s.key(namespace, name)}, s.sql.kill)
+		// Not that of a successor, who may have it by now.
+		after = slices.DeleteFunc(after, func(id int64) bool { return !slices.Contains(before, id) })
+
+		return s.store.Kill(ctx, conn, after, s.sql.kill)
 	})
 }
 

@@ -27,6 +27,10 @@ type session struct {
 }
 
 func (c *session) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+
 	select {
 	case c.gate <- struct{}{}:
 		return nil
@@ -128,7 +132,8 @@ func (c *session) acquire(ctx context.Context, r sqllock.Request) (sqllock.Grant
 		return nil, c.held(ctx, r.Name)
 	}
 
-	token, err := s.store.Acquire(ctx, c.conn, r, name)
+	// On the session itself: while it is written, the session has the lock.
+	token, err := s.store.Acquire(ctx, c.conn, r, record.Instead{Strategy: name, Token: record.AnyToken})
 	if err != nil {
 		return nil, c.giveUp(ctx, key, err)
 	}
@@ -156,15 +161,13 @@ func (c *session) held(ctx context.Context, name string) error {
 
 // giveUp unlocks what was locked, after an error that came later.
 func (c *session) giveUp(ctx context.Context, key any, cause error) error {
-	if !errors.Is(cause, sqllock.ErrNotAcquired) {
-		return c.explain(cause)
+	if c.strategy.store.Clean(cause) {
+		if err := c.unlock(ctx, key); err != nil {
+			c.breakDown(err)
+		}
 	}
 
-	if err := c.unlock(ctx, key); err != nil {
-		return c.explain(err)
-	}
-
-	return cause
+	return c.explain(cause)
 }
 
 var errNotLocked = errors.New("the server says that the session did not have the lock")

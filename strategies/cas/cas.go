@@ -49,7 +49,7 @@ func (s *Strategy) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.G
 	var token int64
 
 	err := s.store.On(ctx, func(conn databases.Conn) (err error) {
-		token, err = s.store.Acquire(ctx, conn, r, "")
+		token, err = s.store.Acquire(ctx, conn, r, record.Instead{})
 
 		return err
 	})

@@ -179,8 +179,17 @@ func (s *Strategy) lock(ctx context.Context, r sqllock.Request) (databases.Conn,
 func (s *Strategy) record(ctx context.Context, r sqllock.Request, conn databases.Conn) (*grant, error) {
 	var token int64
 
-	err := s.store.On(ctx, func(other databases.Conn) (err error) {
-		token, err = s.store.Acquire(ctx, other, r, name)
+	// What is there now may be replaced: the row's lock says that its session
+	// has ended. What comes after, were this session to end, may not.
+	st, _, err := s.store.State(ctx, conn, r.Name)
+	if err != nil {
+		conn.Discard()
+
+		return nil, s.store.Explain(err)
+	}
+
+	err = s.store.On(ctx, func(other databases.Conn) (err error) {
+		token, err = s.store.Acquire(ctx, other, r, record.Instead{Strategy: name, Token: st.Token})
 
 		return err
 	})
@@ -190,9 +199,21 @@ func (s *Strategy) record(ctx context.Context, r sqllock.Request, conn databases
 		return nil, err
 	}
 
+	// The row was locked all the while, if the session is still there. If it is
+	// not, the core has what was written down settled.
+	if err := s.ping(ctx, conn); err != nil {
+		conn.Discard()
+
+		return nil, s.store.Explain(err)
+	}
+
 	return &grant{
 		Grant: s.store.Grant(r, token), strategy: s, gate: make(chan struct{}, 1), conn: conn, limit: r.Lease,
 	}, nil
+}
+
+func (s *Strategy) ping(ctx context.Context, conn databases.Conn) error {
+	return conn.Query(ctx, s.sql.ping, nil, func(databases.Row) error { return nil })
 }
 
 // missing makes the row if there is none; otherwise another session has it.

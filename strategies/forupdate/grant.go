@@ -21,11 +21,14 @@ type grant struct {
 	conn  databases.Conn // nil once the session is gone or given back
 	limit time.Duration  // after which the server ends the session
 	gone  error          // why conn is nil, if not released
+
+	released bool // by Release, with this result
+	result   error
 }
 
 // Renew tells the server that the holder lives, then extends the lease.
 func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
-	err := g.use(ctx, func() error {
+	err := g.use(ctx, func(ctx context.Context) error {
 		limit := max(g.limit, lease)
 
 		if err := g.strategy.exec(ctx, g.conn, g.strategy.sql.limit, g.Request(), limit); err != nil {
@@ -45,9 +48,7 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 
 // Check asks the session and the lease.
 func (g *grant) Check(ctx context.Context) error {
-	err := g.use(ctx, func() error {
-		return g.conn.Query(ctx, g.strategy.sql.ping, nil, func(databases.Row) error { return nil })
-	})
+	err := g.use(ctx, func(ctx context.Context) error { return g.strategy.ping(ctx, g.conn) })
 	if err != nil {
 		return err
 	}
@@ -56,8 +57,9 @@ func (g *grant) Check(ctx context.Context) error {
 }
 
 // use runs f on the session. An error there ends it: whether the lock is still
-// held can not be known, so it is given up.
-func (g *grant) use(ctx context.Context, f func() error) error {
+// held can not be known, so it is given up. The end of ctx is no such error:
+// what was begun is finished, within a lease.
+func (g *grant) use(ctx context.Context, f func(context.Context) error) error {
 	if err := g.enter(ctx); err != nil {
 		return err
 	}
@@ -68,7 +70,10 @@ func (g *grant) use(ctx context.Context, f func() error) error {
 		return g.SessionGone(ctx, g.gone)
 	}
 
-	if err := f(); err != nil {
+	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.Request().Lease)
+	defer cancel()
+
+	if err := f(detached); err != nil {
 		g.drop(err)
 
 		return g.SessionGone(ctx, err)
@@ -109,6 +114,14 @@ func (g *grant) Release(ctx context.Context) error {
 
 	defer g.leave()
 
+	if !g.released {
+		g.released, g.result = true, g.release(ctx)
+	}
+
+	return g.result
+}
+
+func (g *grant) release(ctx context.Context) error {
 	if g.conn == nil && g.gone != nil {
 		lost := g.SessionGone(ctx, g.gone)
 		// Its row may still say that it is held. The lease ends that, too.
@@ -137,6 +150,10 @@ func (g *grant) Release(ctx context.Context) error {
 }
 
 func (g *grant) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+
 	select {
 	case g.gate <- struct{}{}:
 		return nil

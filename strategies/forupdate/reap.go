@@ -12,7 +12,7 @@ import (
 // Reap also ends the sessions of holders whose lease ran out. The server does
 // so by itself, unless something keeps such a session busy.
 func (s *Strategy) Reap(ctx context.Context, retention time.Duration) (sqllock.Reaped, error) {
-	err := s.store.On(ctx, func(conn databases.Conn) error { return s.store.Kill(ctx, conn, s.sql.sessions, nil, s.sql.kill) })
+	err := s.store.On(ctx, func(conn databases.Conn) error { return s.kill(ctx, conn, s.sql.sessions, nil) })
 	if err != nil {
 		return sqllock.Reaped{}, err
 	}
@@ -38,6 +38,18 @@ func (s *Strategy) ForceRelease(ctx context.Context, name, reason string) error 
 	}
 
 	return s.store.On(ctx, func(conn databases.Conn) error {
-		return s.store.Kill(ctx, conn, s.sql.session, s.values(sqllock.Request{Name: name, Owner: st.Owner}, 0), s.sql.kill)
+		return s.kill(ctx, conn, s.sql.session, s.values(sqllock.Request{Name: name, Owner: st.Owner}, 0))
 	})
+}
+
+// kill ends the sessions that a statement lists.
+func (s *Strategy) kill(
+	ctx context.Context, conn databases.Conn, list databases.Statement, values databases.Values,
+) error {
+	ids, err := s.store.Sessions(ctx, conn, list, values)
+	if err != nil {
+		return err
+	}
+
+	return s.store.Kill(ctx, conn, ids, s.sql.kill)
 }

@@ -120,13 +120,16 @@ func (s *Strategy) insertMySQL(ctx context.Context, conn databases.Conn, r sqllo
 	}
 
 	token, err := s.store.Draw(ctx, conn, s.steps.token, r)
-	if token != 0 || err != nil {
+	if token != 0 || err != nil && !s.store.Busy(err) {
 		return token, err
 	}
 
-	// Somebody else's, or ours and a guard came between: then it is given
-	// back, or it would stand there without a token until its lease ends.
-	_, err = s.store.Exec(ctx, conn, grants[databases.MySQL].Release, r)
+	// Somebody else's, or ours and a guard or a deadlock came between: then it
+	// is given back, or it would stand there without a token until its lease
+	// ends. If that fails, too, the outcome is open.
+	if _, failed := s.store.Exec(ctx, conn, grants[databases.MySQL].Release, r); failed != nil {
+		return 0, record.Doubt(failed)
+	}
 
 	return 0, err
 }

@@ -205,9 +205,10 @@ var grants = map[databases.Dialect]record.Statements{
 		},
 		ReleaseLater: databases.Statement{
 			Name: "insert.release-later",
-			SQL: `UPDATE sqllock_inserts i JOIN sqllock_locks l ON l.name = i.name
+			// In the order of an acquisition, which would deadlock with another.
+			SQL: `UPDATE sqllock_locks l STRAIGHT_JOIN sqllock_inserts i ON i.name = l.name
    SET i.owner = '', i.expires_at = l.acquired_at + ?, i.lock_delay_us = 0
- WHERE i.name = ? AND i.owner = ?`,
+ WHERE l.name = ? AND i.owner = ?`,
 			Args: []string{"min_hold", "name", "owner"},
 		},
 		ReleaseTx: []databases.Statement{{

@@ -140,8 +140,9 @@ func (a Admin) Reap(ctx context.Context, retention time.Duration) (reaped sqlloc
 	return reaped, err
 }
 
-// reapOne runs the statements for one name and says whether the first did
-// anything. One that is refused is left for the next time.
+// reapOne runs the statements for one name, if the first of them does
+// anything, and says whether it did. One that is refused is left for the next
+// time.
 func (a Admin) reapOne(
 	ctx context.Context, conn databases.Conn, statements []databases.Statement, name string, values databases.Values,
 ) (int, error) {
@@ -156,9 +157,12 @@ func (a Admin) reapOne(
 			return count, nil
 		case err != nil:
 			return count, err
-		case i == 0 && result.RowsAffected > 0:
-			count = 1
+		case i == 0 && result.RowsAffected == 0:
+			// Renewed or used meanwhile: the rest is not for it.
+			return 0, nil
 		}
+
+		count = 1
 	}
 
 	return count, nil

@@ -177,9 +177,17 @@ func (g *Grant) Guard(ctx context.Context, tx sqllock.Tx) error {
 	return errOldSnapshot
 }
 
+// askTimeout bounds a question outside the caller's transaction, which has a
+// connection already: the pool may have no other, and none before the guard
+// returns.
+const askTimeout = time.Second
+
 // superseded asks outside the caller's transaction whether the grant is still
 // the name's latest, though its lease may have run out.
 func (g *Grant) superseded(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+
 	return g.store.On(ctx, func(conn databases.Conn) error {
 		st, _, err := g.store.State(ctx, conn, g.request.Name)
 		if err != nil || st.Owner == g.request.Owner {

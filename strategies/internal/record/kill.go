@@ -2,19 +2,17 @@ package record
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"github.com/sqllock/sqllock/databases"
 )
 
-// Kill ends the sessions whose ids a statement lists, of holders whose lock is
-// to end with them.
-func (s *Store) Kill(
-	ctx context.Context, conn databases.Conn, list databases.Statement, values databases.Values, kill databases.Statement,
-) error {
-	var ids []int64
-
-	err := conn.Query(ctx, list, values, func(row databases.Row) error {
+// Sessions returns the ids of the server's sessions that a statement lists.
+func (s *Store) Sessions(
+	ctx context.Context, on databases.Session, list databases.Statement, values databases.Values,
+) (ids []int64, err error) {
+	err = on.Query(ctx, list, values, func(row databases.Row) error {
 		var id int64
 
 		err := row(&id)
@@ -22,9 +20,14 @@ func (s *Store) Kill(
 
 		return err
 	})
-	if err != nil {
-		return err
-	}
+
+	return ids, err
+}
+
+// Kill ends sessions, whose holders' locks are to end with them. One that has
+// ended by itself does not keep the others.
+func (s *Store) Kill(ctx context.Context, on databases.Session, ids []int64, kill databases.Statement) error {
+	var errs []error
 
 	for _, id := range ids {
 		statement := kill
@@ -34,10 +37,13 @@ func (s *Store) Kill(
 			statement.SQL += strconv.FormatInt(id, 10)
 		}
 
-		if _, err := conn.Exec(ctx, statement, databases.Values{"id": id}); err != nil {
-			return err
+		if _, err := on.Exec(ctx, statement, databases.Values{"id": id}); err != nil && !s.gone(err) {
+			errs = append(errs, err)
 		}
 	}
 
-	return nil
+	return errors.Join(errs...)
 }
+
+// gone says whether a session could not be ended because there is none.
+func (s *Store) gone(err error) bool { return s.db.Classify(err) == databases.NoSession }

@@ -96,13 +96,15 @@ var lease = map[databases.Dialect]Statements{
 		// one that arrives late harmless: the token stays, and the lease is
 		// not shortened.
 		// strategy = $10 is for connection-held locks: who has the session's
-		// lock need not wait for the lease of one whose session has ended.
+		// lock need not wait for the lease of one whose session has ended, see
+		// Instead.
 		Acquire: databases.Statement{
 			Name: "record.acquire",
 			SQL: `WITH free AS (
     SELECT name FROM sqllock_locks
      WHERE name = $1
-       AND (expires_at + lock_delay_us * interval '1 microsecond' <= clock_timestamp() OR owner = $2 OR strategy = $10)
+       AND (expires_at + lock_delay_us * interval '1 microsecond' <= clock_timestamp() OR owner = $2
+            OR strategy = $10 AND (token = $11::bigint OR $11::bigint < 0))
        FOR UPDATE SKIP LOCKED
 )
 UPDATE sqllock_locks l
@@ -113,7 +115,7 @@ UPDATE sqllock_locks l
   FROM free
  WHERE l.name = free.name
 RETURNING l.token`,
-			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "session"},
+			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "session", "seen"},
 		},
 
 		State: databases.Statement{
@@ -183,7 +185,8 @@ RETURNING l.token`,
 			Name: "record.acquire",
 			SQL: `UPDATE (
     SELECT l.name, e.owner FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = ? AND (e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` OR e.owner = ? OR l.strategy = ?)
+     WHERE l.name = ? AND (e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` OR e.owner = ?
+            OR l.strategy = ? AND (l.token = ? OR ? < 0))
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
 STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
@@ -192,7 +195,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
        l.acquired_at = ` + MySQLNow + `, l.host = ?, l.pid = ?, l.label = ?, l.metadata = ?, l.strategy = ?, l.ended = '',
        e.owner = ?, e.expires_at = GREATEST(IF(free.owner = ?, e.expires_at, 0), ` + MySQLNow + ` + ?)`,
 			Args: []string{
-				"name", "owner", "session", "owner", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner",
+				"name", "owner", "session", "seen", "seen", "owner", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner",
 				"owner", "lease",
 			},
 		},

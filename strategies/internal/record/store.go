@@ -171,7 +171,11 @@ func (s *Store) Explain(err error) error {
 
 // Busy says whether the server refused because of somebody else's transaction,
 // so that nothing was done.
-func (s *Store) Busy(err error) bool { return err != nil && s.db.Classify(err) == databases.Busy }
+func (s *Store) Busy(err error) bool {
+	var d doubtful
+
+	return err != nil && !errors.As(err, &d) && s.db.Classify(err) == databases.Busy
+}
 
 // values are what the statements about a request bind.
 func (s *Store) values(r sqllock.Request) databases.Values {
@@ -242,12 +246,25 @@ func (s *Store) Create(ctx context.Context, on databases.Session, name string) e
 	return nil
 }
 
+// Instead names grants that an acquisition may replace though their lease
+// runs, because the caller has the lock of the session that they were made in.
+type Instead struct {
+	// Strategy of those grants; empty for none.
+	Strategy string
+	// Token that the caller saw under the session's lock: a later grant is not
+	// replaced by a statement that was held up on its way. AnyToken where the
+	// statement is sent on the session itself.
+	Token int64
+}
+
+// AnyToken is no token.
+const AnyToken = -1
+
 // Acquire grants the name to the request's owner, if it is free, and returns
-// the token. session names the strategy whose grants may be replaced though
-// their lease runs, because the caller has the session's lock; empty for none.
-func (s *Store) Acquire(ctx context.Context, on databases.Session, r sqllock.Request, session string) (int64, error) {
+// the token.
+func (s *Store) Acquire(ctx context.Context, on databases.Session, r sqllock.Request, instead Instead) (int64, error) {
 	values := s.values(r)
-	values["session"] = session
+	values["session"], values["seen"] = instead.Strategy, instead.Token
 
 	// The second round follows the making of the row, once in a name's life.
 	for range 2 {
