@@ -16,6 +16,7 @@ func callCases() []testCase {
 		{"reentrancy/not unless asked for", nil, notReentrant},
 		{"calls/bad input before any SQL", nil, badInput},
 		{"calls/of nil handles", nil, nilHandles},
+		{"calls/with an ended context", nil, endedContext},
 		{"close/releases all", nil, closeReleases},
 		{"close/ends waits", nil, closeEndsWaits},
 		{"do/runs and releases", nil, doReleases},
@@ -24,6 +25,34 @@ func callCases() []testCase {
 		{"do/tells a loss", leaseOnly, doLost},
 		{"do/one attempt", nil, tryDo},
 	}
+}
+
+// An ended context says nothing about the lock.
+func endedContext(e *env) {
+	lock := e.acquire(e.a)
+
+	ctx, cancel := context.WithCancel(e.ctx())
+	cancel()
+
+	for range 10 {
+		if err := lock.Check(ctx); errors.Is(err, sqllock.ErrLost) {
+			e.Fatalf("Check() with an ended context = %v, want no loss", err)
+		}
+
+		if err := lock.Extend(ctx, lease); errors.Is(err, sqllock.ErrLost) {
+			e.Fatalf("Extend() with an ended context = %v, want no loss", err)
+		}
+	}
+
+	short, cancel := context.WithTimeout(e.ctx(), 50*time.Microsecond)
+	defer cancel()
+
+	if err := lock.Check(short); errors.Is(err, sqllock.ErrLost) {
+		e.Fatalf("Check() whose context ends = %v, want no loss", err)
+	}
+
+	e.alive(lock)
+	e.release(lock)
 }
 
 func reentrant(e *env) {

@@ -66,6 +66,9 @@ func dsn(t *testing.T, name string) string {
 	return value
 }
 
+// tryWithin is far less than the locks beside which a try is made stay.
+const tryWithin = 5 * time.Second
+
 // unique names databases of this run.
 var unique atomic.Int64
 

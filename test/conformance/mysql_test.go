@@ -84,6 +84,7 @@ func testMySQL(t *testing.T, server string) {
 						}
 					},
 					Isolations: []string{"read committed", "repeatable read", "serializable"},
+					TryWithin:  tryWithin,
 					Statements: statementNames(strategy.name, databases.MySQL),
 				})
 			})

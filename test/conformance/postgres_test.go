@@ -96,6 +96,7 @@ func TestPostgres(t *testing.T) {
 						}
 					},
 					Isolations: []string{"read committed", "repeatable read", "serializable"},
+					TryWithin:  tryWithin,
 					Statements: statementNames(strategy.name, databases.Postgres),
 				})
 			})

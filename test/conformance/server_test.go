@@ -16,7 +16,10 @@ import (
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/databases/sqlite"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies/advisory"
 	"github.com/sqllock/sqllock/strategies/cas"
+	"github.com/sqllock/sqllock/strategies/forupdate"
 )
 
 // wantTry makes one attempt and checks that its error is the wanted one and
@@ -104,11 +107,165 @@ func TestWrongServer(t *testing.T) {
 
 					t.Run("behind "+dialect+"/"+strategy.name, func(t *testing.T) {
 						t.Parallel()
-						wantTry(t, strategy.make(wrong), sqllock.ErrUnsupported, "wrong kind of server")
+						wantTry(t, strategy.make(wrong), sqllock.ErrUnsupported, "unsuitable server")
 					})
 				}
 			}
 		})
+	}
+}
+
+// TestNoAutocommit: a grant would be rolled back with its connection.
+func TestNoAutocommit(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range []string{"mysql", "mariadb"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			config := mysqlDatabase(t, mysqlConfig(t, server))
+			config.Params = map[string]string{"autocommit": "0"}
+
+			for _, strategy := range strategies {
+				wantTry(t, strategy.make(mysql.New(mysqlPool(t, config))), sqllock.ErrUnsupported, "autocommit")
+			}
+		})
+	}
+}
+
+// TestGuardInAFullPool: a guard that finds the lock lost asks outside the
+// caller's transaction, and must not wait for ever for a connection to do so.
+func TestGuardInAFullPool(t *testing.T) {
+	t.Parallel()
+
+	db := stdPool(t, postgresDatabase(t, postgresConfig(t)))
+	db.SetMaxOpenConns(1)
+
+	locker, err := sqllock.New(cas.New(postgres.NewStd(db)))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	lock, err := locker.Acquire(t.Context(), "guarded")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	exec(t, db, "UPDATE sqllock_locks SET owner = 'another', token = token + 1 WHERE name = 'guarded'")
+
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	guarded := make(chan error, 1)
+
+	go func() { guarded <- lock.Guard(t.Context(), postgres.StdTx(tx)) }()
+
+	timer := time.NewTimer(10 * time.Second)
+	defer timer.Stop()
+
+	select {
+	case err := <-guarded:
+		if err == nil {
+			t.Error("Guard() of a lock that is another's = nil, want an error")
+		}
+	case <-timer.C:
+		t.Error("Guard() did not return within 10s from a pool without a free connection")
+	}
+
+	if err := tx.Rollback(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoSchemaLeavesNothingLocked: an attempt before the migration must not
+// leave an advisory lock on a connection of the pool.
+func TestNoSchemaLeavesNothingLocked(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range []string{"mysql", "mariadb"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			config := mysqlDatabase(t, mysqlConfig(t, server))
+			db := mysqlPool(t, config)
+			exec(t, db, "RENAME TABLE sqllock_locks TO elsewhere")
+
+			early := advisory.New(mysql.New(mysqlPool(t, config)))
+			wantTry(t, early, sqllock.ErrNoSchema)
+			exec(t, db, "RENAME TABLE elsewhere TO sqllock_locks")
+
+			locker, err := sqllock.New(advisory.New(mysql.New(mysqlPool(t, config))))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			lock, err := locker.TryAcquire(t.Context(), "wanted")
+			if err != nil {
+				t.Fatalf("TryAcquire() after the migration = %v, want the lock", err)
+			}
+
+			if err := lock.Release(t.Context()); err != nil {
+				t.Errorf("Release() = %v, want nil", err)
+			}
+		})
+	}
+}
+
+// TestSessionEndsBeforeItsRecord: the row was locked, and the session ends before
+// the lease is written down on another connection. Meanwhile another gets the
+// lock. What was held up must neither be a lock nor take that one away.
+func TestSessionEndsBeforeItsRecord(t *testing.T) {
+	t.Parallel()
+
+	config := postgresDatabase(t, postgresConfig(t))
+	db := stdPool(t, config)
+	faulty := sqllocktest.NewFaulty(postgres.NewStd(stdPool(t, config)))
+	first, second := forupdate.New(faulty), forupdate.New(postgres.NewStd(stdPool(t, config)))
+
+	request := func(owner string) sqllock.Request {
+		return sqllock.Request{Name: "contended", Owner: owner, Lease: time.Minute}
+	}
+
+	// The name's rows are there, and its last holder's lease is not over.
+	before, err := second.TryAcquire(t.Context(), request("before"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := before.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	reached, resume := faulty.Pause("record.acquire", sqllocktest.Before)
+	attempted := make(chan error, 1)
+
+	go func() {
+		_, err := first.TryAcquire(t.Context(), request("first"))
+		attempted <- err
+	}()
+
+	<-reached
+	exec(t, db, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'sqllock:first'")
+
+	grant, err := second.TryAcquire(t.Context(), request("second"))
+	if err != nil {
+		t.Fatalf("TryAcquire() after the session has ended = %v, want the lock", err)
+	}
+
+	resume()
+
+	if err := <-attempted; err == nil {
+		t.Error("TryAcquire() whose session has ended = a lock, want an error")
+	}
+
+	if err := grant.Check(t.Context()); err != nil {
+		t.Errorf("Check() of the lock that the other got = %v, want nil", err)
+	}
+
+	if err := grant.Release(t.Context()); err != nil {
+		t.Errorf("Release() = %v, want nil", err)
 	}
 }
 

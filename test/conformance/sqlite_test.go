@@ -56,6 +56,7 @@ func TestSQLite(t *testing.T) {
 					}
 				},
 				GuardBlocksRenewal: true,
+				TryWithin:          tryWithin,
 				Statements:         statementNames(strategy.name, databases.SQLite),
 			})
 		})
