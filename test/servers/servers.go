@@ -121,7 +121,9 @@ func start(ctx context.Context, names []string, log io.Writer, ways []way) (*Set
 
 	for _, name := range names {
 		if name == "sqlite" {
+			mutex.Lock()
 			fmt.Fprintf(log, "%-9s in the test's own process\n", name)
+			mutex.Unlock()
 
 			continue
 		}
