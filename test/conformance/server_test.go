@@ -213,6 +213,77 @@ func TestNoSchemaLeavesNothingLocked(t *testing.T) {
 	}
 }
 
+// TestReapEndsSessions: a holder that stopped renewing keeps its row locked for
+// as long as its session lives, until the reaper ends that.
+func TestReapEndsSessions(t *testing.T) {
+	t.Parallel()
+
+	check := func(t *testing.T, beside *sql.DB, first, second sqllock.Strategy, age string) {
+		t.Helper()
+
+		request := sqllock.Request{Name: "reaped", Owner: "first", Lease: time.Hour}
+
+		grant, err := first.TryAcquire(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		t.Cleanup(func() { _ = grant.Release(context.WithoutCancel(t.Context())) })
+		exec(t, beside, age)
+
+		admin, ok := second.(sqllock.Administrator)
+		if !ok {
+			t.Fatalf("%T is no Administrator", second)
+		}
+
+		reaped, err := admin.Reap(t.Context(), time.Hour)
+		if err != nil || reaped.Expired < 1 {
+			t.Fatalf("Reap() = %+v, %v, want the grant", reaped, err)
+		}
+
+		// The row is free when the server has noticed, a moment later.
+		deadline := time.Now().Add(10 * time.Second)
+		tick := time.NewTicker(20 * time.Millisecond)
+
+		defer tick.Stop()
+
+		for request.Owner = "second"; ; <-tick.C {
+			next, err := second.TryAcquire(t.Context(), request)
+			if err == nil {
+				_ = next.Release(t.Context())
+
+				break
+			}
+
+			if time.Now().After(deadline) {
+				t.Fatalf("TryAcquire() after the reaping = %v, want the lock", err)
+			}
+		}
+
+		if err := grant.Renew(t.Context(), time.Hour); !errors.Is(err, sqllock.ErrLost) {
+			t.Errorf("Renew() after the reaping = %v, want ErrLost", err)
+		}
+	}
+
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+
+		config := postgresDatabase(t, postgresConfig(t))
+		check(t, stdPool(t, config), forupdate.New(postgres.NewStd(stdPool(t, config))),
+			forupdate.New(postgres.NewStd(stdPool(t, config))), "UPDATE sqllock_locks SET expires_at = 'epoch'")
+	})
+
+	for _, server := range []string{"mysql", "mariadb"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			config := mysqlDatabase(t, mysqlConfig(t, server))
+			check(t, mysqlPool(t, config), forupdate.New(mysql.New(mysqlPool(t, config))),
+				forupdate.New(mysql.New(mysqlPool(t, config))), "UPDATE sqllock_leases SET expires_at = 0")
+		})
+	}
+}
+
 // TestSessionEndsBeforeItsRecord: the row was locked, and the session ends before
 // the lease is written down on another connection. Meanwhile another gets the
 // lock. What was held up must neither be a lock nor take that one away.
