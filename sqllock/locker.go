@@ -380,21 +380,18 @@ func (a *acquisition) heldHere(holder *hold) error {
 
 // ended is the error of a wait that was ended.
 func (a *acquisition) ended(wait, ctx context.Context) error {
-	cause, last := context.Cause(wait), a.last
+	cause := context.Cause(wait)
 
-	switch {
-	case errors.Is(cause, ErrClosed):
+	if errors.Is(cause, ErrClosed) {
 		return fmt.Errorf("lock %q: %w", a.request.Name, ErrClosed)
-	case ctx.Err() != nil:
-		// The caller's context, whichever of its errors and causes.
-		if !errors.Is(cause, ctx.Err()) {
-			cause = errors.Join(ctx.Err(), cause)
-		}
-
-		return &waitError{name: a.request.Name, cause: cause, last: last}
-	default:
-		return &waitError{name: a.request.Name, cause: cause, last: last}
 	}
+
+	// The caller's context may have ended with a cause of its own.
+	if ended := ctx.Err(); ended != nil && !errors.Is(cause, ended) {
+		cause = errors.Join(ended, cause)
+	}
+
+	return &waitError{name: a.request.Name, cause: cause, last: a.last}
 }
 
 // maxDoubts is how many attempts in a row may end with an unknown outcome.
@@ -458,7 +455,7 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	// A grant that takes longer than its lease is worth nothing.
 	trusted := a.set.trust(a.set.lease)
 
-	bound, cancel := context.WithTimeoutCause(wait, trusted, errors.New("the database took longer than the lease to answer"))
+	bound, cancel := context.WithTimeout(wait, trusted)
 	defer cancel()
 
 	start, request := now(), a.request

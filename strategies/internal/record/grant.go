@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -84,12 +85,7 @@ func (g *Grant) Release(ctx context.Context) error {
 func (g *Grant) ReleaseOn(ctx context.Context, on databases.Session) error {
 	g.released.Store(true)
 
-	statement := g.store.statements.Release
-	if g.request.MinHold > 0 {
-		statement = g.store.statements.ReleaseLater
-	}
-
-	result, err := on.Exec(ctx, statement, g.store.values(g.request))
+	result, err := on.Exec(ctx, g.releaseStatement(), g.store.values(g.request))
 	if err != nil || result.RowsAffected > 0 {
 		return err
 	}
@@ -105,6 +101,15 @@ func (g *Grant) ReleaseOn(ctx context.Context, on databases.Session) error {
 	default:
 		return g.lost(st)
 	}
+}
+
+// releaseStatement frees the name, at once or when its minimum hold is over.
+func (g *Grant) releaseStatement() databases.Statement {
+	if g.request.MinHold > 0 {
+		return g.store.statements.ReleaseLater
+	}
+
+	return g.store.statements.Release
 }
 
 // lost says why a grant is gone, from what its row says now.
@@ -207,18 +212,9 @@ func (g *Grant) ReleaseTx(ctx context.Context, tx sqllock.Tx) error {
 		return err
 	}
 
-	statements := g.store.statements.ReleaseTx
-
-	switch {
-	case g.request.MinHold > 0:
-		statements = append(statements[:len(statements):len(statements)], g.store.statements.ReleaseLater)
-	default:
-		statements = append(statements[:len(statements):len(statements)], g.store.statements.Release)
-	}
-
 	var result databases.Result
 
-	for _, statement := range statements {
+	for _, statement := range append(slices.Clone(g.store.statements.ReleaseTx), g.releaseStatement()) {
 		if result, err = on.Exec(ctx, statement, g.store.values(g.request)); err != nil {
 			return g.store.Explain(err)
 		}
