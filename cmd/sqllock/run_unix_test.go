@@ -240,6 +240,9 @@ func TestRunDiesWithItsGroup(t *testing.T) {
 	i := start(t, migrated(t), "run", "--name", "a", "--", "sh", "-c", stubborn)
 	pids := i.pids(2)
 
+	// The watchdog is told of the group just after the command has begun.
+	<-time.After(500 * time.Millisecond)
+
 	signalTo(t, i, syscall.SIGKILL)
 	gone(t, pids)
 	i.wait()
