@@ -9,6 +9,9 @@ var (
 	// ErrReadOnly is wrapped by [DB.Verify] when the server takes no writes: a
 	// replica, a standby, a server in read-only mode.
 	ErrReadOnly = errors.New("server is read-only")
+	// ErrNoNotifications is wrapped by [Listener.Listen] where notifications do
+	// not come, or the driver can not wait for them.
+	ErrNoNotifications = errors.New("no notifications")
 )
 
 // Class says what an error of a driver means for a statement that had one.

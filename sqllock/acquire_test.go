@@ -105,6 +105,8 @@ func TestCancelledWaiterPassesTheTurnOn(t *testing.T) {
 func TestOneContender(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory, locker := setup(t)
+		memory.Fail("listen", 1, sqllocktest.Before, sqllock.ErrUnsupported)
+
 		other := newLocker(t, memory.Peer())
 		first := acquire(t, other)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -384,5 +386,46 @@ func TestDoJoinsErrors(t *testing.T) {
 		})
 		wantIs(t, "Do() that the caller cancelled", err, own)
 		wantFree(t, memory, "after Do")
+	})
+}
+
+// A database that was away for a moment is asked again after that.
+func TestUnansweredAttemptsTakeTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		memory.Fail("acquire", 2, sqllocktest.Before, nil)
+
+		started := time.Now()
+		lock := acquire(t, locker)
+
+		if took := time.Since(started); took < 30*time.Millisecond {
+			t.Errorf("three attempts, two of them without an answer, were over in %s", took)
+		}
+
+		if err := lock.Release(t.Context()); err != nil {
+			t.Errorf("Release() = %v, want nil", err)
+		}
+	})
+}
+
+// unreachable is a strategy whose database is not there.
+type unreachable struct{ *sqllocktest.Memory }
+
+var errUnreachable = errors.New("dial tcp 192.0.2.1:5432: no answer")
+
+func (unreachable) TryAcquire(ctx context.Context, _ sqllock.Request) (sqllock.Grant, error) {
+	<-ctx.Done()
+
+	return nil, errors.Join(errUnreachable, ctx.Err())
+}
+
+// Without it the error would read as if somebody held the lock.
+func TestWaitTellsWhyNothingAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+
+		_, err := newLocker(t, unreachable{sqllocktest.NewMemory()}).Acquire(ctx, name)
+		wantIs(t, "Acquire() without a database", err, sqllock.ErrNotAcquired, context.DeadlineExceeded, errUnreachable)
 	})
 }

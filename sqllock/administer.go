@@ -47,6 +47,33 @@ func (l *Locker) Inspect(ctx context.Context, name string) (HeldLock, error) {
 	}
 }
 
+// LastGrant tells of the latest grant of a name, also when nobody holds it any
+// more: who had it, why it ended, and whether a transaction guards it.
+// ErrNotHeld: it was never granted, or its row was reaped.
+func (l *Locker) LastGrant(ctx context.Context, name string) (LastGrant, error) {
+	const verb = "look up the last grant"
+
+	if err := checkName(name); err != nil {
+		return LastGrant{}, err
+	}
+
+	if _, err := l.administrator(verb); err != nil {
+		return LastGrant{}, err
+	}
+
+	historian, ok := l.strategy.(Historian)
+	if !ok {
+		return LastGrant{}, fmt.Errorf("%s: %w by strategy %s on %s", verb, ErrUnsupported, l.features.Strategy, l.features.Database)
+	}
+
+	grant, err := historian.LastGrant(ctx, name)
+	if err != nil {
+		return LastGrant{}, fmt.Errorf("%s of lock %q: %w", verb, name, err)
+	}
+
+	return grant, nil
+}
+
 // ForceRelease takes a lock away from whoever holds it. The holder learns of
 // it at its next renewal, with ReasonForced and the reason given here; until
 // then two may believe to hold it, and Guard and tokens keep that harmless.

@@ -3,6 +3,8 @@ package sqllock
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/sqllock/sqllock/internal/wallclock"
 )
 
 // instant is a point in time on two clocks of this machine. The monotonic
@@ -20,7 +22,7 @@ var epoch = time.Now() //nolint:gochecknoglobals // the monotonic clock has no a
 func now() instant {
 	t := time.Now()
 
-	return instant{mono: t.Sub(epoch), wall: time.Duration(t.UnixNano())}
+	return instant{mono: t.Sub(epoch), wall: wallclock.Of(t)}
 }
 
 // since returns the time from earlier to i.

@@ -2,7 +2,11 @@ package sqllock_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,12 +15,19 @@ import (
 )
 
 func TestCloseIsBoundedByItsContext(t *testing.T) {
+	for _, held := range []int{1, 400} {
+		t.Run(strconv.Itoa(held), func(t *testing.T) { closeBounded(t, held) })
+	}
+}
+
+func closeBounded(t *testing.T, held int) {
+	t.Helper()
 	bubble(t, func(t *testing.T) {
 		memory, locker := setup(t)
 
 		var locks []*sqllock.Lock
 
-		for i := range 400 {
+		for i := range held {
 			lock, err := locker.Acquire(t.Context(), strconv.Itoa(i))
 			if err != nil {
 				t.Fatal(err)
@@ -73,6 +84,33 @@ func TestCloseWaitsForAcquisitions(t *testing.T) {
 	})
 }
 
+// So is what an attempt leaves that its caller has given up and that the driver goes on with.
+func TestCloseWaitsForAbandonedAttempts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		strategy := &late{Memory: sqllocktest.NewMemory(), delay: 3 * time.Second}
+		locker := newLocker(t, strategy)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+
+		if _, err := locker.TryAcquire(ctx, name); err == nil {
+			t.Fatal("TryAcquire() = a lock after its deadline")
+		}
+
+		if err := locker.Close(t.Context()); err != nil {
+			t.Errorf("Close() = %v, want nil", err)
+		}
+
+		if strategy.returned.Load() == 0 {
+			t.Error("Close() returned while an attempt was under way")
+		}
+
+		if n := held(t, strategy.Memory); n != 0 {
+			t.Errorf("%d locks are held after Close, want none", n)
+		}
+	})
+}
+
 func TestCloseUnderDo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, locker := setup(t)
@@ -108,4 +146,49 @@ func TestFeaturesOfNil(t *testing.T) {
 	if got := locker.Features(); got != (sqllock.Features{}) {
 		t.Errorf("Features() of nil = %v, want none", got)
 	}
+}
+
+// A lock can end before the acquisition that got it has returned.
+func TestEndBesideAnAcquisition(t *testing.T) {
+	t.Parallel()
+
+	t.Run("by Close", func(t *testing.T) {
+		t.Parallel()
+
+		for range 300 {
+			locker := newLocker(t, sqllocktest.NewMemory(), sqllock.WithoutBatching())
+
+			var group sync.WaitGroup
+
+			for i := range 20 {
+				group.Go(func() {
+					if _, err := locker.Acquire(t.Context(), fmt.Sprint(i)); err != nil && !errors.Is(err, sqllock.ErrClosed) {
+						t.Errorf("Acquire() beside Close() = %v, want the lock or ErrClosed", err)
+					}
+				})
+			}
+
+			runtime.Gosched()
+
+			if err := locker.Close(t.Context()); err != nil {
+				t.Errorf("Close() = %v, want nil", err)
+			}
+
+			group.Wait()
+		}
+	})
+
+	t.Run("by its longest hold", func(t *testing.T) {
+		t.Parallel()
+
+		locker := newLocker(t, sqllocktest.NewMemory(), sqllock.WithoutBatching(), sqllock.WithMaxHold(time.Nanosecond))
+
+		for range 5000 {
+			lock := acquire(t, locker)
+
+			if err := lock.Release(t.Context()); err != nil && !errors.Is(err, sqllock.ErrLost) {
+				t.Fatalf("Release() at the longest hold = %v, want nil or ErrLost", err)
+			}
+		}
+	})
 }

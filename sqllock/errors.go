@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/sqllock/sqllock/internal/plain"
 )
 
 // Sentinels, for errors.Is. Each may come with the driver's error beside it,
@@ -53,9 +55,12 @@ type HeldError struct {
 
 // Error is one line: the name, the holder and the time left.
 func (e *HeldError) Error() string {
-	var b strings.Builder
+	return fmt.Sprintf("lock %q is held%s", e.Name, e.how())
+}
 
-	fmt.Fprintf(&b, "lock %q is held", e.Name)
+// how says by whom and for how long.
+func (e *HeldError) how() string {
+	var b strings.Builder
 
 	remaining := e.Remaining.Round(time.Millisecond)
 
@@ -69,7 +74,7 @@ func (e *HeldError) Error() string {
 	}
 
 	if e.Detail != "" {
-		fmt.Fprintf(&b, " (%s)", e.Detail)
+		fmt.Fprintf(&b, " (%s)", plain.Text(e.Detail))
 	}
 
 	return b.String()
@@ -117,11 +122,11 @@ func (e *LostError) Error() string {
 	fmt.Fprintf(&b, "lock %q (token %d) lost: %s", e.Name, e.Token, e.Reason)
 
 	if e.Detail != "" {
-		fmt.Fprintf(&b, " (%s)", e.Detail)
+		fmt.Fprintf(&b, " (%s)", plain.Text(e.Detail))
 	}
 
 	if e.Err != nil {
-		fmt.Fprintf(&b, ": %s", e.Err)
+		fmt.Fprintf(&b, ": %s", oneLine(e.Err))
 	}
 
 	return b.String()
@@ -148,14 +153,22 @@ type waitError struct {
 }
 
 func (e *waitError) Error() string {
-	cause := strings.ReplaceAll(e.cause.Error(), "\n", ": ")
+	cause := oneLine(e.cause)
 
 	if e.last == nil {
 		return fmt.Sprintf("lock %q not acquired: %s", e.name, cause)
 	}
 
-	return fmt.Sprintf("lock %q not acquired: %s; the last attempt said: %s", e.name, cause, e.last)
+	if held := new(HeldError); errors.As(e.last, &held) && held.Name == e.name {
+		return fmt.Sprintf("lock %q not acquired: %s; it is held%s", e.name, cause, held.how())
+	}
+
+	return fmt.Sprintf("lock %q not acquired: %s; the last attempt said: %s", e.name, cause, oneLine(e.last))
 }
+
+// oneLine joins the lines of an error: of several, or of a driver that tells what
+// each address of a server answered.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ": ") }
 
 func (*waitError) Is(target error) bool { return target == ErrNotAcquired }
 

@@ -147,6 +147,34 @@ func ExampleLocker_Inspect() {
 	// cron {"build":"1.2.3"}
 }
 
+func ExampleLocker_LastGrant() {
+	locker, err := sqllock.New(sqllocktest.NewMemory(), sqllock.WithLabel("report"))
+	if err != nil {
+		panic(err)
+	}
+
+	ctx := context.Background()
+
+	lock, err := locker.Acquire(ctx, "nightly")
+	if err != nil {
+		panic(err)
+	}
+
+	if err := locker.ForceRelease(ctx, "nightly", "the node is gone"); err != nil {
+		panic(err)
+	}
+
+	_ = lock.Release(ctx)
+
+	last, err := locker.LastGrant(ctx, "nightly")
+	if err != nil {
+		panic(err)
+	}
+
+	fmt.Printf("%s had it, %s: %s\n", last.Holder.Label, last.Ended, last.Detail)
+	// Output: report had it, forced: the node is gone
+}
+
 func ExampleLocker_ForceRelease() {
 	ctx := context.Background()
 	_, locker := exampleLocker()

@@ -16,6 +16,8 @@ type hold struct {
 	request  Request
 	grant    Grant
 	acquired instant
+	granted  instant         // when the attempt was begun that brought the grant, which may have had holders before
+	first    int64           // the grant's first token
 	ctx      context.Context //nolint:containedctx // it is what Lock.Context returns: its end is the news of a loss
 	cancel   context.CancelCauseFunc
 
@@ -24,7 +26,9 @@ type hold struct {
 	lease     time.Duration // of the last confirmed renewal
 	confirmed instant       // when that renewal was begun
 	extended  time.Duration // lease of renewals to come
+	failure   error         // of the last try to renew, since that renewal
 	releasing bool          // ReleaseTx put the release into a transaction
+	pinned    bool          // it is not handed on
 	ended     error         // nil while held; else an ErrReleased or a *LostError
 
 	leaving  sync.Once // gives the turn in this process to the next
@@ -32,6 +36,12 @@ type hold struct {
 	released error
 
 	schedule schedule // of the keeper, under its mutex
+}
+
+// open makes the lock's context.
+func (h *hold) open(ctx context.Context) {
+	h.ctx, h.cancel = context.WithCancelCause(
+		context.WithValue(context.WithoutCancel(ctx), reentry{h.locker, h.request.Name}, h))
 }
 
 // left is how long the lock can be trusted from the instant n on.
@@ -42,8 +52,13 @@ func (h *hold) left(n instant) time.Duration {
 	return h.leftLocked(n)
 }
 
+// trustedLocked is what is left of the trust window.
+func (h *hold) trustedLocked(n instant) time.Duration {
+	return h.settings.trust(h.lease) - n.since(h.confirmed)
+}
+
 func (h *hold) leftLocked(n instant) time.Duration {
-	left := h.settings.trust(h.lease) - n.since(h.confirmed)
+	left := h.trustedLocked(n)
 
 	if h.settings.maxHold > 0 {
 		left = min(left, h.settings.maxHold-n.since(h.acquired))
@@ -68,15 +83,21 @@ func (h *hold) err() error {
 }
 
 // confirm notes a renewal that was begun at start. A late answer never takes
-// back what a later one gave.
+// back what a later one gave, nor revives a hold whose window is over: the name
+// may have been somebody else's meanwhile, and this owner's again since, by an
+// attempt to acquire that was held up on its way.
 func (h *hold) confirm(start instant, lease time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
+	if h.leftLocked(now()) <= 0 {
+		return // whoever looks next ends the hold
+	}
+
 	// Both instants are read on both clocks, so the later window is compared
 	// on the monotonic one only, where order is certain.
 	if start.mono+lease >= h.confirmed.mono+h.lease {
-		h.confirmed, h.lease = start, lease
+		h.confirmed, h.lease, h.failure = start, lease, nil
 	}
 }
 
@@ -85,7 +106,7 @@ func (h *hold) expire() error {
 	h.mu.Lock()
 	releasing := h.releasing
 	overheld := h.settings.maxHold > 0 && now().since(h.acquired) >= h.settings.maxHold
-	lease := h.lease
+	lease, failure := h.lease, h.failure
 	h.mu.Unlock()
 
 	switch {
@@ -96,7 +117,7 @@ func (h *hold) expire() error {
 	case overheld:
 		return h.lose(ReasonMaxHold, h.settings.maxHold.String(), nil)
 	default:
-		return h.lose(ReasonExpired, fmt.Sprintf("no renewal was confirmed within the lease of %s", lease), nil)
+		return h.lose(ReasonExpired, fmt.Sprintf("no renewal was confirmed within the lease of %s", lease), failure)
 	}
 }
 
@@ -187,6 +208,14 @@ func (h *hold) releaseNow(ctx context.Context) error {
 	releasing := h.releasing
 	h.mu.Unlock()
 
+	if h.handOff() {
+		h.locker.note(h.settings, eventReleased, Event{
+			Name: h.request.Name, Token: h.grant.Token(), HeldFor: now().since(h.acquired),
+		})
+
+		return nil
+	}
+
 	// First the work is told to stop, then others may have the lock.
 	if state := h.end(ErrReleased); errors.Is(state, ErrLost) {
 		h.goOn(ctx)
@@ -196,7 +225,14 @@ func (h *hold) releaseNow(ctx context.Context) error {
 
 	defer h.leave()
 
+	h.handedOn()
+
 	err := h.giveBack(ctx)
+
+	if c, ok := h.grant.(Crowder); ok && err == nil {
+		h.locker.queue.crowd(h.request.Name, c.Crowded())
+	}
+
 	if errors.Is(err, ErrLost) && releasing {
 		// The transaction that released it has committed.
 		err = nil
@@ -218,13 +254,18 @@ func (h *hold) releaseNow(ctx context.Context) error {
 }
 
 // goOn goes on with the release in the background, for as long as the lease
-// that it returns may run.
+// that it returns may run, or a connection is held.
 func (h *hold) goOn(ctx context.Context) time.Duration {
 	h.mu.Lock()
 	lease := max(h.lease, h.extended)
 	h.mu.Unlock()
 
-	h.locker.inBackground(ctx, lease, h.grant.Release)
+	bound := lease
+	if h.locker.features.ConnectionHeld {
+		bound = 0
+	}
+
+	h.locker.inBackground(ctx, bound, h.grant.Release)
 
 	return lease
 }
@@ -241,17 +282,53 @@ func (h *hold) giveBack(ctx context.Context) error {
 
 	var err error
 
+	// Others may wait for a name that is waited for here, which not every batch
+	// can tell.
+	together := h.batched() && !h.locker.queue.waits(h.request.Name)
+
 	for try := range releaseTries {
-		if try > 0 {
+		// What a batch could not do is done alone, at once.
+		if try > 0 && !errors.Is(err, ErrAlone) {
 			sleep(ctx, backoff(try, defaultPollMin, defaultPollMax))
 		}
 
-		if err = bounded(ctx, releaseTimeout/releaseTries, h.grant.Release); err == nil || errors.Is(err, ErrLost) {
+		err = h.freeGrant(ctx, releaseTimeout/releaseTries, together && try == 0)
+
+		switch {
+		case try > 0 && h.followed(err):
+			return nil
+		case err == nil, errors.Is(err, ErrLost):
 			return err
 		}
 	}
 
 	return err
+}
+
+// freeGrant makes one try to release the grant, together with others or alone.
+func (h *hold) freeGrant(ctx context.Context, timeout time.Duration, together bool) error {
+	if !together {
+		return bounded(ctx, timeout, h.grant.Release)
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+
+	_, err := h.locker.releases.ride(ctx, h.grant, nil)
+
+	return err
+}
+
+// batched says whether calls about the hold may go together with others.
+func (h *hold) batched() bool { return h.locker.batches(h.settings) }
+
+// followed says whether an earlier try released the lock though its answer was
+// lost: somebody has been granted it since, which the lease would not have let
+// happen yet.
+func (h *hold) followed(err error) bool {
+	var lost *LostError
+
+	return errors.As(err, &lost) && lost.Reason == ReasonTakenOver && !h.locker.features.ConnectionHeld && h.left(now()) > 0
 }
 
 // share adds a handle, if the hold is alive.
@@ -266,7 +343,7 @@ func (h *hold) share() (*Lock, error) {
 	switch {
 	case h.ended != nil:
 		return nil, h.ended
-	case h.releasing:
+	case h.releasing, h.handles == 0:
 		return nil, ErrReleased
 	}
 
@@ -275,19 +352,35 @@ func (h *hold) share() (*Lock, error) {
 	return &Lock{hold: h}, nil
 }
 
-// setReleasing notes that the release is, or is not, part of a transaction. It
-// refuses while there are other handles.
-func (h *hold) setReleasing(releasing bool) bool {
+var errOtherHandles = fmt.Errorf("%w while other handles of it are open", ErrUnsupported)
+
+// beginReleaseTx notes that a transaction has the release in it, or may have. It
+// refuses when the hold has ended, whose grant somebody else in this process may
+// have, and while there are other handles.
+func (h *hold) beginReleaseTx() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	if releasing && h.handles > 1 {
-		return false
+	switch {
+	case h.ended != nil:
+		return h.ended
+	case h.handles > 1:
+		return errOtherHandles
 	}
 
-	h.releasing = releasing
+	h.releasing, h.pinned = true, true
 
-	return true
+	return nil
+}
+
+// endReleaseTx takes that back: the transaction has no release in it.
+func (h *hold) endReleaseTx() {
+	h.mu.Lock()
+	h.releasing = false
+	h.mu.Unlock()
+
+	// The renewal may have been due meanwhile.
+	h.locker.keeper.again(h)
 }
 
 // drop takes a handle away and says whether it was the last.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/sqllock/sqllock/internal/plain"
 )
 
 // Holder says who holds a lock, or asks for it.
@@ -17,33 +19,34 @@ type Holder struct {
 	Metadata string
 }
 
-// String is "label (host, pid N)", as far as it is known.
+// String is "label (host, pid N)", as far as it is known, fit for a terminal.
 func (h Holder) String() string {
 	var place []string
 
 	if h.Host != "" {
-		place = append(place, h.Host)
+		place = append(place, plain.Text(h.Host))
 	}
 
 	if h.PID != 0 {
 		place = append(place, fmt.Sprintf("pid %d", h.PID))
 	}
 
-	where := strings.Join(place, ", ")
+	where, label := strings.Join(place, ", "), plain.Text(h.Label)
 
 	switch {
-	case h.Label == "":
+	case label == "":
 		return where
 	case where == "":
-		return h.Label
+		return label
 	default:
-		return fmt.Sprintf("%s (%s)", h.Label, where)
+		return fmt.Sprintf("%s (%s)", label, where)
 	}
 }
 
 // HeldLock is a lock that somebody holds, as the database knows it.
 type HeldLock struct {
-	// Name of the lock, Strategy that keeps it, Token of the grant.
+	// Name of the lock, Strategy that keeps it, Token of the grant: where several
+	// holders of one process have it one after the other, the largest of theirs.
 	Name     string
 	Strategy string
 	Token    int64
@@ -56,6 +59,32 @@ type HeldLock struct {
 	// Owner identifies the acquisition. Together with the name it can release
 	// the lock by hand, so do not show it to those who must not.
 	Owner string
+}
+
+// LastGrant is the latest grant of a name, whether somebody still holds it or
+// not.
+type LastGrant struct {
+	// Name of the lock and Token of the grant.
+	Name  string
+	Token int64
+	// Holder had it, or still has.
+	Holder Holder
+	// Remaining is how long its lease runs without renewal, by the database's
+	// clock; zero if nobody holds the name.
+	Remaining time.Duration
+	// Taken is how long nobody is granted the name though nobody holds it: until
+	// the minimum hold of a lock that was released is over, or the lock delay of
+	// one whose lease ran out. Zero if there is no such thing.
+	Taken time.Duration
+	// Ended says why it ended, if that was not its own release: ReasonForced,
+	// ReasonExpired if it was reaped, else empty. Detail is the text given to
+	// ForceRelease.
+	Ended  Reason
+	Detail string
+	// Guarded: the row is locked against the next grant at this moment. If that
+	// lasts, a transaction with a Guard is open; for an instant it may be a
+	// renewal or an attempt. It is not known on SQLite, and false there.
+	Guarded bool
 }
 
 // Filter narrows Holders. The zero value matches all locks.

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -40,6 +41,7 @@ type schedule struct {
 	due      time.Duration // monotonic time of the next look
 	renewAt  time.Duration // monotonic time of the next renewal
 	renewing bool          // waiting for a renewer, or at it
+	alone    bool          // not together with others this time
 }
 
 // keep takes a new hold over.
@@ -76,12 +78,39 @@ func (k *keeper) forget(h *hold) {
 	}
 }
 
+// replace keeps next in the place of h, whose grant it has.
+func (k *keeper) replace(h, next *hold) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	next.schedule = schedule{index: h.schedule.index, due: h.schedule.due, renewAt: h.schedule.renewAt}
+	h.schedule.index = -1
+
+	k.holds[next.schedule.index] = next
+	before := next.schedule.due
+	next.schedule.due = next.due(now())
+	heap.Fix(&k.holds, next.schedule.index)
+
+	// The keeper is not woken for each of many.
+	if next.schedule.due < before {
+		k.alarm()
+	}
+}
+
 // reschedule sets the next renewal after one that was begun at start.
 func (k *keeper) reschedule(h *hold, start instant) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
 	h.schedule.renewAt = start.mono + h.renewAfter()
+	k.fix(h)
+}
+
+// again takes a hold up that was not to be renewed for a while.
+func (k *keeper) again(h *hold) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
 	k.fix(h)
 }
 
@@ -115,7 +144,8 @@ func (k *keeper) all() []*hold {
 }
 
 // renewAfter is a third of the lease, a little less at random so that many
-// locks acquired together are not renewed together for ever.
+// locks acquired together are not renewed together for ever, if they can not be
+// in one statement.
 func (h *hold) renewAfter() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,16 +155,28 @@ func (h *hold) renewAfter() time.Duration {
 	return third - third/10 + jitter(third/10)
 }
 
+// company is how much earlier than it has to a hold is renewed if others are.
+func (h *hold) company() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	return h.extended / 3 / 10
+}
+
+// renews says whether the keeper is to renew the hold.
+func (h *hold) renews() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	return h.settings.renew && !h.releasing
+}
+
 // due is when the keeper has to look at the hold next, as seen from n. A hold
 // that has time left at n is due after n.
 func (h *hold) due(n instant) time.Duration {
 	due := n.mono + h.left(n)
 
-	h.mu.Lock()
-	renews := h.settings.renew && !h.releasing
-	h.mu.Unlock()
-
-	if renews && !h.schedule.renewing {
+	if h.renews() && !h.schedule.renewing {
 		due = min(due, h.schedule.renewAt)
 	}
 
@@ -186,8 +228,18 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 
 	k.offset = n.wall - n.mono
 
-	for len(k.holds) > 0 && k.holds[0].schedule.due <= n.mono && len(ended) == 0 {
+	for gathered := false; len(k.holds) > 0 && len(ended) == 0; {
 		h := k.holds[0]
+
+		early := time.Duration(0)
+		if gathered && h.batched() {
+			early = h.company()
+		}
+
+		renew := !h.schedule.renewing && h.schedule.renewAt <= n.mono+early && h.renews()
+		if h.schedule.due > n.mono && !renew {
+			break
+		}
 
 		if h.left(n) <= 0 {
 			ended = append(ended, h)
@@ -195,7 +247,8 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 			break
 		}
 
-		if h.schedule.renewAt <= n.mono && !h.schedule.renewing {
+		if renew {
+			gathered = true
 			k.renew(h)
 		}
 
@@ -218,14 +271,6 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 
 // renew gives the hold to a renewer.
 func (k *keeper) renew(h *hold) {
-	h.mu.Lock()
-	renews := h.settings.renew && !h.releasing
-	h.mu.Unlock()
-
-	if !renews {
-		return
-	}
-
 	h.schedule.renewing = true
 	k.ready = append(k.ready, h)
 
@@ -240,48 +285,141 @@ func (k *keeper) renew(h *hold) {
 func (k *keeper) renewReady() {
 	for {
 		k.mu.Lock()
+		holds := k.nextLocked()
 
-		if len(k.ready) == 0 {
+		if len(holds) == 0 {
 			k.busy--
 			k.mu.Unlock()
 
 			return
 		}
 
-		h := k.ready[0]
-		k.ready = k.ready[1:]
 		k.mu.Unlock()
 
-		again := h.renewOnce()
+		again := renew(holds)
 
 		k.mu.Lock()
-		h.schedule.renewing = false
-		h.schedule.renewAt = again
-		k.fix(h)
+
+		for i, h := range holds {
+			if again[i] == alone {
+				h.schedule.alone = true
+				k.renew(h)
+
+				continue
+			}
+
+			h.schedule.renewing, h.schedule.alone, h.schedule.renewAt = false, false, again[i]
+			k.fix(h)
+		}
+
 		k.mu.Unlock()
 	}
 }
 
-// renewOnce makes one try to renew and returns the monotonic time of the next.
-func (h *hold) renewOnce() time.Duration {
-	if h.err() != nil {
-		return 0
+// nextLocked takes from what is ready one hold, or all that can be renewed in
+// one statement.
+func (k *keeper) nextLocked() []*hold {
+	if len(k.ready) == 0 {
+		return nil
 	}
 
+	first := k.ready[0]
+
+	if first.schedule.alone || !first.batched() {
+		k.ready = k.ready[1:]
+
+		return []*hold{first}
+	}
+
+	lease := first.nextLease()
+
+	var holds, rest []*hold
+
+	for _, h := range k.ready {
+		if len(holds) < maxBatch && !h.schedule.alone && h.batched() && h.nextLease() == lease {
+			holds = append(holds, h)
+		} else {
+			rest = append(rest, h)
+		}
+	}
+
+	k.ready = rest
+
+	return holds
+}
+
+// nextLease is the lease of renewals to come.
+func (h *hold) nextLease() time.Duration {
 	h.mu.Lock()
-	lease := h.extended
-	h.mu.Unlock()
+	defer h.mu.Unlock()
+
+	return h.extended
+}
+
+// alone is no time: the hold has to be renewed by itself, at once.
+const alone = time.Duration(-1)
+
+// renew makes one try to renew holds of the same lease and returns the
+// monotonic times of the next, or alone.
+func renew(holds []*hold) []time.Duration {
+	var (
+		first  = holds[0]
+		lease  = first.nextLease()
+		again  = make([]time.Duration, len(holds))
+		asked  []int // which of the holds
+		grants []Grant
+	)
+
+	for i, h := range holds {
+		if h.err() == nil {
+			asked, grants = append(asked, i), append(grants, h.grant)
+		}
+	}
+
+	if len(asked) == 0 {
+		return again
+	}
 
 	start := now()
 
 	// A fifth of the lease for each try and up to a twentieth between: three
 	// fit into the two thirds that are left when the first begins. No more than
 	// some seconds, so that long leases that hang do not take the renewers from
-	// short ones. The lock's context is not used: a
-	// release meanwhile must not break the connection that renews.
-	err := bounded(context.WithoutCancel(h.ctx), min(lease/5, maxRenewal), func(ctx context.Context) error {
-		return h.grant.Renew(ctx, lease)
-	})
+	// short ones. The locks' contexts are not used: a release meanwhile must
+	// not break the connection that renews.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(first.ctx), min(lease/5, maxRenewal))
+	defer cancel()
+
+	answers, err := within(ctx, func(ctx context.Context) ([]error, error) {
+		if len(grants) == 1 {
+			return []error{grants[0].Renew(ctx, lease)}, nil
+		}
+
+		return first.locker.batcher.RenewAll(ctx, grants, lease), nil
+	}, nil)
+
+	for n, i := range asked {
+		answer := err
+		if err == nil {
+			answer = answers[n]
+		}
+
+		if errors.Is(answer, ErrAlone) {
+			again[i] = alone
+		} else {
+			again[i] = holds[i].renewed(start, lease, answer)
+		}
+	}
+
+	return again
+}
+
+// renewed takes the answer to a try to renew that was begun at start, and
+// returns the monotonic time of the next.
+func (h *hold) renewed(start instant, lease time.Duration, err error) time.Duration {
+	if h.err() != nil {
+		return 0
+	}
 
 	event := Event{
 		Name: h.request.Name, Token: h.grant.Token(), HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: err,
@@ -290,6 +428,11 @@ func (h *hold) renewOnce() time.Duration {
 	switch {
 	case err == nil:
 		h.confirm(start, lease)
+
+		if h.err() != nil {
+			return 0
+		}
+
 		h.locker.note(h.settings, eventRenewed, event)
 
 		return start.mono + h.renewAfter()
@@ -298,10 +441,25 @@ func (h *hold) renewOnce() time.Duration {
 
 		return 0
 	default:
+		h.failed(err)
+
 		h.locker.note(h.settings, eventRenewalFailed, event)
 
 		return now().mono + jitter(max(lease/20, time.Millisecond))
 	}
+}
+
+// failed notes why a renewal failed. That the keeper's own time for it was over must
+// not look like the end of a context of the caller's.
+func (h *hold) failed(err error) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		err = errors.New(err.Error())
+	}
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	h.failure = err
 }
 
 // holdHeap orders holds by when the keeper has to look at them.

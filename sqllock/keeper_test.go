@@ -2,6 +2,7 @@ package sqllock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -349,6 +350,84 @@ func TestRemaining(t *testing.T) {
 
 		if got := lock.Remaining(); got != 0 {
 			t.Errorf("Remaining() of a lost lock = %s, want 0", got)
+		}
+	})
+}
+
+// A renewal that fell due while the release was on its way into a transaction comes
+// at once when that failed, not at the end of the lease.
+func TestRenewalAfterAFailedReleaseTx(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t, sqllock.WithoutBatching())
+
+		for i := range 100 {
+			if _, err := locker.Acquire(t.Context(), fmt.Sprint(i)); err != nil {
+				t.Fatalf("Acquire() = %v, want the lock", err)
+			}
+
+			time.Sleep(100 * time.Millisecond)
+		}
+
+		renewed := make(chan struct{}, 1)
+		hooks := sqllock.Hooks{Renewed: func(sqllock.Event) {
+			select {
+			case renewed <- struct{}{}:
+			default:
+			}
+		}}
+
+		lock := acquire(t, locker, sqllock.WithHooks(hooks))
+
+		time.Sleep(lease/3 - 2*time.Second)
+
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+
+		memory.Pause("releasetx", sqllocktest.Before)
+
+		if err := lock.ReleaseTx(ctx, memory.Begin()); err == nil {
+			t.Fatal("ReleaseTx() that is stopped = nil, want an error")
+		}
+
+		time.Sleep(time.Second)
+
+		select {
+		case <-renewed:
+		default:
+			t.Errorf("no renewal within a second after ReleaseTx failed; %s are left", lock.Remaining())
+		}
+
+		release(t, lock)
+	})
+}
+
+// The time that the keeper gave the renewal is not the caller's.
+func TestLossIsNoDeadline(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		lock := acquire(t, newLocker(t, hung{sqllocktest.NewMemory()}, sqllock.WithoutBatching()), sqllock.WithLease(time.Hour))
+
+		<-lock.Done()
+
+		if lost := wantLost(t, "Err()", lock.Err(), sqllock.ReasonExpired); lost.Err == nil || errors.Is(lost, context.DeadlineExceeded) {
+			t.Errorf("Err() = %v, want the renewals' end told, and that it matches no %q", lost, context.DeadlineExceeded)
+		}
+
+		time.Sleep(time.Minute) // the last try ends
+	})
+}
+
+// Why no renewal was confirmed is what an operator asks first.
+func TestLossTellsTheDatabasesLastError(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		lock := acquire(t, locker)
+		refused := errors.New("connection refused")
+		memory.Fail("renew", 1000, sqllocktest.Before, refused)
+
+		<-lock.Done()
+
+		if lost := wantLost(t, "Err()", lock.Err(), sqllock.ReasonExpired); !errors.Is(lost, refused) {
+			t.Errorf("Err() = %v, want that it matches %q", lost, refused)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package sqllock_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,9 +19,12 @@ type late struct {
 	*sqllocktest.Memory
 	delay    time.Duration
 	attempts atomic.Int64
+	returned atomic.Int64
 }
 
 func (l *late) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+	defer l.returned.Add(1)
+
 	if l.attempts.Add(1) == 1 {
 		time.Sleep(l.delay)
 
@@ -35,6 +39,11 @@ func (l *late) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant
 func TestLateGrantIsNotTheLock(t *testing.T) {
 	t.Parallel()
 
+	const (
+		lease  = 6 * time.Second
+		window = 5930 * time.Millisecond
+	)
+
 	for what, delay := range map[string]time.Duration{
 		"too late":                window + 10*time.Millisecond,
 		"abandoned":               window + time.Second,
@@ -48,7 +57,7 @@ func TestLateGrantIsNotTheLock(t *testing.T) {
 				strategy.Fail("settle", 1, sqllocktest.Before, nil)
 
 				lock := acquire(t, newLocker(t, strategy, sqllock.WithPoll(time.Millisecond, time.Second)),
-					sqllock.WithMaxWait(5*time.Minute))
+					sqllock.WithLease(lease), sqllock.WithMaxWait(5*time.Minute))
 
 				time.Sleep(2 * delay)
 
@@ -235,5 +244,111 @@ func TestLongLeasesDoNotStarveShortOnes(t *testing.T) {
 		}
 
 		time.Sleep(time.Minute)
+	})
+}
+
+// connected is a strategy whose locks hold a connection, which can not be had for a
+// while.
+type connected struct {
+	*sqllocktest.Memory
+	free     time.Time
+	returned *atomic.Int64 // connections that were given back
+}
+
+func (c connected) Features() sqllock.Features {
+	f := c.Memory.Features()
+	f.ConnectionHeld = true
+
+	return f
+}
+
+func (c connected) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+	g, err := c.Memory.TryAcquire(ctx, r)
+
+	return connectedGrant{g, c}, err
+}
+
+type connectedGrant struct {
+	sqllock.Grant
+	strategy connected
+}
+
+func (g connectedGrant) Release(ctx context.Context) error {
+	if time.Now().Before(g.strategy.free) {
+		<-ctx.Done()
+
+		return ctx.Err()
+	}
+
+	g.strategy.returned.Add(1)
+
+	return g.Grant.Release(ctx)
+}
+
+// The lease ends the lock, but it is the release that gives the connection
+// back: however late, and before Close returns.
+func TestReleaseGivesTheConnectionBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		strategy := connected{sqllocktest.NewMemory(), time.Now().Add(10 * lease), new(atomic.Int64)}
+		locker := newLocker(t, strategy)
+
+		lock := acquire(t, locker)
+		if err := lock.Release(t.Context()); err == nil {
+			t.Fatal("Release() = nil while the connection can not be had")
+		}
+
+		if err := locker.Close(t.Context()); err != nil {
+			t.Errorf("Close() = %v, want nil", err)
+		}
+
+		if strategy.returned.Load() == 0 {
+			t.Error("the connection was not given back when Close returned")
+		}
+	})
+}
+
+// followed is a strategy whose first release gets no answer, and whose locks
+// somebody else takes at once.
+type followed struct{ *sqllocktest.Memory }
+
+func (f followed) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+	grant, err := f.Memory.TryAcquire(ctx, r)
+
+	return &followedGrant{Grant: grant, strategy: f, request: r}, err
+}
+
+type followedGrant struct {
+	sqllock.Grant
+	strategy followed
+	request  sqllock.Request
+	tries    atomic.Int64
+}
+
+func (g *followedGrant) Release(ctx context.Context) error {
+	err := g.Grant.Release(ctx)
+
+	if g.tries.Add(1) > 1 {
+		return err
+	}
+
+	next := g.request
+	next.Owner = "the successor"
+
+	if _, err := g.strategy.Memory.TryAcquire(ctx, next); err != nil {
+		return err
+	}
+
+	return errors.New("no answer")
+}
+
+// The lock was not lost but released, or nobody could have it while its lease
+// ran.
+func TestReleaseWithoutAnswerBeforeASuccessor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		lock := acquire(t, newLocker(t, followed{sqllocktest.NewMemory()}))
+
+		if err := lock.Release(t.Context()); err != nil {
+			t.Errorf("Release() = %v, want nil", err)
+		}
 	})
 }

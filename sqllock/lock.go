@@ -123,6 +123,11 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 
+	// Who has it next in this process asked for a lease of its own.
+	if err := h.pin(); err != nil {
+		return err
+	}
+
 	start := now()
 
 	if err := l.ask(ctx, "extend", func(ctx context.Context) error { return h.grant.Renew(ctx, d) }); err != nil {
@@ -130,6 +135,11 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	}
 
 	h.confirm(start, d)
+
+	if err := l.Err(); err != nil {
+		return err
+	}
+
 	h.mu.Lock()
 	h.extended = d
 	h.mu.Unlock()
@@ -174,6 +184,10 @@ func (l *Lock) Guard(ctx context.Context, tx Tx) error {
 		return err
 	}
 
+	if err := l.hold.pin(); err != nil {
+		return err
+	}
+
 	return l.told("guard", guarder.Guard(ctx, tx))
 }
 
@@ -192,12 +206,14 @@ func (l *Lock) ReleaseTx(ctx context.Context, tx Tx) error {
 
 	// Before it is sent: a renewal that comes just after the commit must not
 	// take the release for a loss.
-	if !l.hold.setReleasing(true) {
-		return fmt.Errorf("%s lock %q: %w while other handles of it are open", verb, l.Name(), ErrUnsupported)
+	if err := l.hold.beginReleaseTx(); errors.Is(err, ErrUnsupported) {
+		return fmt.Errorf("%s lock %q: %w", verb, l.Name(), err)
+	} else if err != nil {
+		return err
 	}
 
 	if err := guarder.ReleaseTx(ctx, tx); err != nil {
-		l.hold.setReleasing(false)
+		l.hold.endReleaseTx()
 
 		return l.told(verb, err)
 	}

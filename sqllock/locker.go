@@ -19,6 +19,13 @@ type Locker struct {
 	queue    queue
 	keeper   keeper
 
+	// Of a strategy that serves several calls with one statement.
+	batcher  Batcher // or nil
+	acquires lane[Request, Grant]
+	releases lane[Grant, struct{}]
+
+	ear ear
+
 	life  context.Context //nolint:containedctx // ends with Close; waits and background work end with it
 	close context.CancelCauseFunc
 
@@ -59,6 +66,21 @@ func New(strategy Strategy, options ...Option) (*Locker, error) {
 		queue:    queue{lines: make(map[string]*line)},
 	}
 	l.keeper = keeper{locker: l, wake: make(chan struct{}, 1)}
+
+	l.acquires.alone = strategy.TryAcquire
+	l.releases.alone = func(ctx context.Context, g Grant) (struct{}, error) { return struct{}{}, g.Release(ctx) }
+
+	l.ear = ear{locker: l, bells: make(map[string]chan struct{})}
+	l.ear.notifier, _ = strategy.(Notifier)
+
+	if b, ok := strategy.(Batcher); ok {
+		l.batcher = b
+		l.acquires.together = b.TryAcquireAll
+		l.releases.together = func(ctx context.Context, grants []Grant) ([]struct{}, []error) {
+			return make([]struct{}, len(grants)), b.ReleaseAll(ctx, grants)
+		}
+	}
+
 	l.life, l.close = context.WithCancelCause(context.Background()) //nolint:forbidigo // the locker's own life, which no call's context bounds
 
 	return l, nil
@@ -150,11 +172,14 @@ func (l *Locker) Close(ctx context.Context) error {
 	l.mu.Unlock()
 	l.close(ErrClosed)
 
-	held := l.keeper.all()
+	var held []*hold
 
-	// All work is told to stop, then others may have the locks.
-	for _, h := range held {
-		_ = h.end(errReleasedByClose)
+	// All work is told to stop, then others may have the locks. A lock that has
+	// just been lost may still be there; whoever has it was told.
+	for _, h := range l.keeper.all() {
+		if state := h.end(errReleasedByClose); !errors.Is(state, ErrLost) {
+			held = append(held, h)
+		}
 	}
 
 	errs := l.releaseAll(ctx, held)
@@ -177,6 +202,10 @@ func (l *Locker) releaseAll(ctx context.Context, held []*hold) (errs []error) {
 		slots = make(chan struct{}, renewers)
 	)
 
+	if l.batcher != nil {
+		slots = make(chan struct{}, maxBatch)
+	}
+
 	for _, h := range held {
 		select {
 		case slots <- struct{}{}:
@@ -186,7 +215,11 @@ func (l *Locker) releaseAll(ctx context.Context, held []*hold) (errs []error) {
 			continue
 		}
 
+		// Close waits for it, also when it takes longer than ctx.
+		l.count()
+
 		group.Go(func() {
+			defer l.finish()
 			defer func() { <-slots }()
 
 			if err := h.release(ctx); err != nil {
@@ -276,7 +309,8 @@ func (l *Locker) acquire(ctx context.Context, name string, try bool, options []O
 
 	started := now()
 	a := &acquisition{locker: l, set: set, try: try || set.waits && set.maxWait == 0, request: Request{
-		Name: name, Owner: newOwner(), Lease: set.lease, MinHold: set.minHold, LockDelay: set.lockDelay, Holder: set.holder,
+		Name: name, Owner: newOwner(), Lease: set.lease, MinHold: set.minHold, LockDelay: set.lockDelay,
+		DurableRelease: set.durable, Holder: set.holder,
 	}}
 
 	h, err := a.run(ctx)
@@ -314,8 +348,14 @@ type acquisition struct {
 	try      bool
 	request  Request
 	attempts int
-	doubtful bool  // an attempt's outcome was unknown
-	last     error // of the last attempt that was answered; nil if none was
+	since    time.Time // when it began, was heard that the name may be free, or changed hands
+	rung     int       // how often it was heard
+	polite   time.Time // until when others go first, for whom this process had the name
+	seen     int64     // the holder's token at the last attempt
+	changes  int       // how often that was another
+	rivals   float64   // how many others contend for the name, by earlier waits
+	doubtful bool      // an attempt's outcome was unknown
+	last     error     // of the last attempt that was answered; nil if none was
 }
 
 // run takes the turn in this process, then attempts until it has the lock.
@@ -346,12 +386,41 @@ func (a *acquisition) run(ctx context.Context) (*hold, error) {
 		if holder, ok := l.queue.tryEnter(name); !ok {
 			return nil, a.heldHere(holder)
 		}
-	} else if err := l.queue.enter(wait, name); err != nil {
-		return nil, a.ended(wait, ctx)
+	} else {
+		h, err := l.queue.enter(wait, name, &waiter{set: a.set, ctx: ctx})
+
+		switch {
+		case err != nil:
+			return nil, a.ended(wait, ctx)
+		case h != nil:
+			return h, nil
+		}
+	}
+
+	tokens, polite, rivals := l.queue.advise(name)
+	a.rivals = rivals
+
+	if a.set.handsOff {
+		a.request.Tokens = tokens
+	}
+
+	if polite && !a.try && !endsWithin(wait, 2*politeness) {
+		a.polite = time.Now().Add(rememberCrowd)
+
+		if !sleep(wait, politeness) {
+			l.queue.leave(name)
+
+			return nil, a.ended(wait, ctx)
+		}
 	}
 
 	h, err := a.contend(wait, ctx)
 	if err != nil {
+		// There are as many rivals at least.
+		if float64(a.changes) > rivals {
+			l.queue.learn(name, a.changes)
+		}
+
 		l.queue.leave(name)
 
 		if a.doubtful {
@@ -394,12 +463,23 @@ func (a *acquisition) ended(wait, ctx context.Context) error {
 	return &waitError{name: a.request.Name, cause: cause, last: a.last}
 }
 
-// maxDoubts is how many attempts in a row may end with an unknown outcome.
-const maxDoubts = 3
+const (
+	// maxDoubts is how many attempts in a row may end with an unknown outcome.
+	maxDoubts = 3
+	// maxAttempt bounds one, so that long leases do not wait for as long on a
+	// connection that was cut off.
+	maxAttempt = 10 * time.Second
+)
 
 // contend makes attempts until one has the lock.
 func (a *acquisition) contend(wait, ctx context.Context) (*hold, error) {
-	doubts := 0
+	var (
+		doubts = 0
+		bell   <-chan struct{}
+		down   func()
+	)
+
+	a.since = time.Now()
 
 	for ; ; a.attempts++ {
 		if wait.Err() != nil {
@@ -417,6 +497,10 @@ func (a *acquisition) contend(wait, ctx context.Context) (*hold, error) {
 			return h, nil
 		case wait.Err() != nil && !final(err):
 			a.doubtful = true
+
+			if a.last == nil && !errors.As(err, &abandonedError{}) && err != wait.Err() { //nolint:errorlint // only if it says no more than that
+				a.last = err
+			}
 
 			return nil, a.ended(wait, ctx)
 		case errors.As(err, &held):
@@ -436,32 +520,42 @@ func (a *acquisition) contend(wait, ctx context.Context) (*hold, error) {
 			return nil, err
 		}
 
-		pause := backoff(a.attempts, a.set.pollMin, a.set.pollMax)
-		if held != nil && held.Remaining > 0 {
-			// When the holder is dead its lease ends then.
-			pause = min(pause, held.Remaining+jitter(a.set.pollMin))
+		if down == nil && held != nil && a.set.listens {
+			bell, down = a.locker.ear.hang(a.request.Name)
+			defer down()
+
+			if a.locker.ear.mayHaveMissed(a.request.Name) {
+				a.request.Waiting = true
+
+				continue
+			}
 		}
 
-		if !sleep(wait, pause) {
+		if !a.pause(wait, held, bell) {
 			return nil, a.ended(wait, ctx)
 		}
 	}
 }
 
+// longest is how long the database has to answer: a grant that takes longer than its
+// lease is worth nothing.
+func (a *acquisition) longest() time.Duration { return min(a.set.trust(a.set.lease), maxAttempt) }
+
 // attempt asks the strategy once.
 func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	l := a.locker
 
-	// A grant that takes longer than its lease is worth nothing.
-	trusted := a.set.trust(a.set.lease)
-
-	bound, cancel := context.WithTimeout(wait, trusted)
+	bound, cancel := context.WithTimeout(wait, a.longest())
 	defer cancel()
 
 	start, request := now(), a.request
 
-	grant, err := within(bound, func(ctx context.Context) (Grant, error) {
-		return l.strategy.TryAcquire(ctx, request)
+	grant, err := awaited(l, func(late func(Grant, error)) (Grant, error) {
+		if l.batches(a.set) {
+			return l.acquires.serve(bound, request, late)
+		}
+
+		return within(bound, func(ctx context.Context) (Grant, error) { return l.strategy.TryAcquire(ctx, request) }, late)
 	}, func(late Grant, err error) {
 		if err == nil || !final(err) {
 			l.settle(ctx, request, late)
@@ -479,7 +573,7 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 		return nil, err
 	}
 
-	if now().since(start) >= trusted {
+	if now().since(start) >= a.set.trust(a.set.lease) {
 		l.settle(ctx, request, grant)
 		a.request.Owner = newOwner()
 
@@ -498,15 +592,24 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	}
 
 	h := &hold{
-		locker: l, settings: a.set, request: request, grant: grant, acquired: start, confirmed: start,
+		locker: l, settings: a.set, request: request, grant: grant, acquired: start, granted: start, first: grant.Token(), confirmed: start,
 		lease: a.set.lease, extended: a.set.lease, handles: 1, schedule: schedule{index: -1},
 	}
-	h.ctx, h.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), reentry{l, a.request.Name}, h))
+	h.open(ctx)
+
+	if !a.try {
+		l.queue.learn(a.request.Name, a.changes)
+	}
+
+	// From then on the lock can end, and the turn with it.
 	l.queue.hold(a.request.Name, h)
 	l.keeper.keep(h)
 
 	return h, nil
 }
+
+// batches says whether calls about a lock may go together with others.
+func (l *Locker) batches(set *settings) bool { return l.batcher != nil && !set.alone }
 
 // settle ends, in the background, what an acquisition that nobody has may have
 // left in the database: its grant, if there is one here, and whatever is its
@@ -522,16 +625,45 @@ func (l *Locker) settleLocked(ctx context.Context, request Request, grant Grant)
 	settler, ok := l.strategy.(Settler)
 
 	switch {
-	case grant != nil && (l.features.ConnectionHeld || !ok):
+	case grant != nil && l.features.ConnectionHeld:
+		l.inBackgroundLocked(ctx, 0, grant.Release)
+	case grant != nil && !ok:
 		l.inBackgroundLocked(ctx, request.Lease, grant.Release)
 	case ok:
 		// Not by its grant, which would keep a minimum hold that nobody has.
-		l.inBackgroundLocked(ctx, request.Lease, func(ctx context.Context) error { return settler.Settle(ctx, request) })
+		end := func(ctx context.Context) error { return settler.Settle(ctx, request) }
+		l.inBackgroundLocked(ctx, request.Lease, end)
+
+		if grant == nil {
+			l.lookAgainLocked(ctx, end)
+		}
 	}
 }
 
+// lookAgainLocked ends once more what an attempt left whose answer is not known.
+// It may have been on its way still, and overtaken by what ended it: on a server
+// that has much to do. Close does not wait for these times, but looks at once.
+func (l *Locker) lookAgainLocked(ctx context.Context, end func(context.Context) error) {
+	ctx = context.WithoutCancel(ctx)
+	l.pending++
+
+	go func() {
+		defer l.finish()
+
+		for _, after := range []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second} {
+			open := sleep(l.life, after)
+
+			// If it fails the lease ends what there is, as for one that comes later still.
+			if _ = bounded(ctx, time.Second, end); !open {
+				return
+			}
+		}
+	}()
+}
+
 // inBackground ends something in the database. It tries until the database
-// answers or the lease has ended by itself.
+// answers or the lease has ended by itself. Zero is no lease: what ends a
+// connection-held grant also gives its connection back, which nothing else does.
 func (l *Locker) inBackground(ctx context.Context, lease time.Duration, end func(context.Context) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -540,7 +672,11 @@ func (l *Locker) inBackground(ctx context.Context, lease time.Duration, end func
 }
 
 func (l *Locker) inBackgroundLocked(ctx context.Context, lease time.Duration, end func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(lease, time.Second))
+	ctx, cancel := context.WithoutCancel(ctx), context.CancelFunc(func() {})
+	if lease > 0 {
+		ctx, cancel = context.WithTimeout(ctx, max(lease, time.Second))
+	}
+
 	l.pending++
 
 	go func() {
@@ -568,7 +704,33 @@ func (l *Locker) begin() bool {
 	return !l.closed
 }
 
-// finish ends what begin counted.
+// awaited is a call, by within or the like, that Close waits for, also when it is
+// abandoned, and then for what late makes of it.
+func awaited[T any](l *Locker, call func(late func(T, error)) (T, error), late func(T, error)) (T, error) {
+	l.count()
+
+	value, err := call(func(value T, err error) {
+		defer l.finish()
+
+		late(value, err)
+	})
+
+	if !errors.As(err, &abandonedError{}) {
+		l.finish()
+	}
+
+	return value, err
+}
+
+// count is begin for a part of what begin counted.
+func (l *Locker) count() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.pending++
+}
+
+// finish ends what begin or count counted.
 func (l *Locker) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

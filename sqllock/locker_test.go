@@ -3,6 +3,7 @@ package sqllock_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,7 @@ func TestNewRefuses(t *testing.T) {
 		"an invalid strategy": {invalid{plain{memory}}, sqllock.WithLease(lease), errInvalid},
 		"a nil option":        {memory, nil, sqllock.ErrInvalidOption},
 		"a lease of nothing":  {memory, sqllock.WithLease(0), sqllock.ErrInvalidOption},
+		"pauses without end":  {memory, sqllock.WithPoll(time.Second, math.MaxInt64), sqllock.ErrInvalidOption},
 		"WithMinHold":         {plain{memory}, sqllock.WithMinHold(time.Second), sqllock.ErrUnsupported},
 		"WithLockDelay":       {plain{memory}, sqllock.WithLockDelay(time.Second), sqllock.ErrUnsupported},
 	} {

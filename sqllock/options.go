@@ -22,6 +22,7 @@ const (
 
 	defaultMargin    = 10 * time.Millisecond
 	defaultDrift     = 0.01
+	defaultPoll      = time.Millisecond
 	defaultPollMin   = 20 * time.Millisecond
 	defaultPollMax   = time.Second
 	defaultRetention = 7 * 24 * time.Hour
@@ -43,6 +44,10 @@ type settings struct {
 	minHold   time.Duration
 	lockDelay time.Duration
 	reentrant bool
+	alone     bool // not batched
+	handsOff  bool // to the next who waits in this process
+	listens   bool // for releases while waiting
+	durable   bool // so are releases
 	holder    Holder
 	pollMin   time.Duration
 	pollMax   time.Duration
@@ -63,8 +68,10 @@ func defaults() settings {
 	return settings{
 		lease:     DefaultLease,
 		renew:     true,
+		handsOff:  true,
+		listens:   true,
 		holder:    Holder{Host: cut(host, MaxLabelLength), PID: os.Getpid()},
-		pollMin:   defaultPollMin,
+		pollMin:   defaultPoll,
 		pollMax:   defaultPollMax,
 		drift:     defaultDrift,
 		margin:    defaultMargin,
@@ -222,6 +229,56 @@ func WithReentrant() Option {
 	}
 }
 
+// WithoutBatching sends each acquisition, renewal and release in a statement of
+// its own. By default those of a locker that come at the same time share one,
+// which is faster for many locks and makes no difference for one.
+func WithoutBatching() Option {
+	return func(s *settings) error {
+		s.alone = true
+
+		return nil
+	}
+}
+
+// WithoutHandOff gives the lock back to the database at each release. By default
+// a holder hands its grant on to the next who waits for it in this process, with
+// a new token but without the database, for some milliseconds; then it goes back
+// for the sake of other processes. A lock whose holder used Guard is not handed
+// on, as its transaction may still be open, nor one to somebody who asked for
+// other options.
+func WithoutHandOff() Option {
+	return func(s *settings) error {
+		s.handsOff = false
+
+		return nil
+	}
+}
+
+// WithoutNotifications opens no connection to hear of releases while waiting, and
+// asks again and again instead. By default a locker has one such connection on
+// PostgreSQL, for all names that are waited for: for very many processes of which
+// each waits for one lock that is one too many.
+func WithoutNotifications() Option {
+	return func(s *settings) error {
+		s.listens = false
+
+		return nil
+	}
+}
+
+// WithDurableRelease lets a release wait until PostgreSQL has it on disk, and on
+// its synchronous standbys. By default it does not wait, which is faster: a
+// release that is lost in a crash of the server leaves the name taken until its
+// lease ends. Acquisitions and renewals always wait, and on other databases
+// releases do.
+func WithDurableRelease() Option {
+	return func(s *settings) error {
+		s.durable = true
+
+		return nil
+	}
+}
+
 // WithLabel says in the database and in HeldError what the holder is, beside
 // its host and process: "invoice worker 3". At most MaxLabelLength bytes.
 func WithLabel(label string) Option {
@@ -256,13 +313,15 @@ func WithMetadata(metadata map[string]string) Option {
 }
 
 // WithPoll bounds the random pause between two attempts of a waiting Acquire:
-// it starts about at lowest and doubles up to highest. The defaults are 20 ms
-// and 1 s.
+// it starts about at lowest and grows towards an eighth of the time since the lock
+// was last seen to change hands, up to highest. The defaults are 1 ms and 1 s, the
+// bounds a millisecond and 366 days. Where the database tells of releases it is
+// asked less often.
 func WithPoll(lowest, highest time.Duration) Option {
 	return func(s *settings) error {
-		if lowest < time.Millisecond || highest < lowest {
-			return fmt.Errorf("%w: WithPoll(%s, %s): the lowest is at least a millisecond and at most the highest",
-				ErrInvalidOption, lowest, highest)
+		if lowest < time.Millisecond || highest < lowest || highest > maxLease {
+			return fmt.Errorf("%w: WithPoll(%s, %s): the lowest is at least a millisecond and at most the highest, which is at most %s",
+				ErrInvalidOption, lowest, highest, maxLease)
 		}
 
 		s.pollMin, s.pollMax = lowest, highest

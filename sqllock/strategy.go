@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -58,6 +59,15 @@ type Request struct {
 	// MinHold and LockDelay are zero unless the caller asked for them.
 	MinHold   time.Duration
 	LockDelay time.Duration
+	// Tokens is how many tokens the grant is to have, if it is a Reserver. Zero
+	// is one.
+	Tokens int64
+	// Waiting: the name was held at the last attempt, and nothing was heard of
+	// its release since.
+	Waiting bool
+	// DurableRelease: the release waits until it is on disk, too. Otherwise it
+	// need not: if it is lost in a crash of the server, the lease ends the grant.
+	DurableRelease bool
 	// Holder says who asks.
 	Holder Holder
 }
@@ -96,6 +106,53 @@ type Settler interface {
 	Settle(ctx context.Context, r Request) error
 }
 
+// Batcher is a strategy that serves several calls with one statement. The core
+// sends what has gathered while another statement was under way. Answers come
+// in the order of the calls, and each has the meaning that it would have alone.
+// A call that the statement could not serve, because a row was locked for
+// example, is answered with ErrAlone and not waited for: the core then makes it
+// alone.
+type Batcher interface {
+	// TryAcquireAll makes one attempt for each request. Their names differ.
+	TryAcquireAll(ctx context.Context, requests []Request) ([]Grant, []error)
+	// RenewAll renews grants of this strategy, for the same lease.
+	RenewAll(ctx context.Context, grants []Grant, lease time.Duration) []error
+	// ReleaseAll ends grants of this strategy.
+	ReleaseAll(ctx context.Context, grants []Grant) []error
+}
+
+// ErrAlone is a Batcher's answer to a call that has to be made alone. Nothing was
+// granted; a renewal or a release may have been done all the same.
+var ErrAlone = errors.New("not together with others")
+
+// Reserver is a grant that can have several tokens, for holders of this process
+// one after the other.
+type Reserver interface {
+	// Next returns the grant under its next token, nil if it has none left. The
+	// next grant of the name, whoever gets it, has a larger token than any that
+	// was reserved, also after a crash. With a nil the grant is unchanged;
+	// otherwise it guards no more.
+	Next() Grant
+}
+
+// Notifier is a strategy that notes who waits for a name, and tells of its
+// release.
+type Notifier interface {
+	// Register notes for so long that somebody waits for the name. It returns
+	// false if it could not, because the name is not held or changes hands.
+	Register(ctx context.Context, name string, d time.Duration) (bool, error)
+	// Listen calls ready when from now on the release of no name is missed that
+	// somebody is registered for, and then released for each. It returns when ctx
+	// or the connection ends, and an ErrUnsupported where it can not work.
+	Listen(ctx context.Context, ready func(), released func(name string)) error
+}
+
+// Crowder is a grant that knows, when it has been released, whether somebody was
+// registered as waiting. The next holder in this process lets others go first then.
+type Crowder interface {
+	Crowded() bool
+}
+
 // Guarder is a grant that can bind itself to the caller's transaction.
 type Guarder interface {
 	// Guard checks in tx that the grant is the name's latest and keeps any
@@ -115,6 +172,14 @@ type Administrator interface {
 	// Reap ends grants whose lease ran out and removes what is left of names
 	// that have been idle for longer than retention.
 	Reap(ctx context.Context, retention time.Duration) (Reaped, error)
+}
+
+// Historian is an Administrator that knows a name's latest grant also when
+// nobody holds it.
+type Historian interface {
+	// LastGrant tells of the name's latest grant. It waits for nobody's
+	// transaction. ErrNotHeld: there is none.
+	LastGrant(ctx context.Context, name string) (LastGrant, error)
 }
 
 // Tx is the caller's own transaction, as postgres.Tx, mysql.Tx, sqlite.Tx and

@@ -2,6 +2,7 @@ package sqllocktest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -22,6 +23,7 @@ type Faulty struct {
 	out       int
 	discarded int
 	misuse    []string
+	undone    string // the statement whose next call Undo is about
 }
 
 // NewFaulty wraps a database.
@@ -54,6 +56,19 @@ func (f *Faulty) Classify(err error) databases.Class { return f.db.Classify(err)
 // MaxConns is the database's.
 func (f *Faulty) MaxConns() int { return f.db.MaxConns() }
 
+// Listen is the database's, if it has one. Its connection is not under the
+// script.
+func (f *Faulty) Listen(
+	ctx context.Context, channel string, ready func(), notified func(payload string),
+) error {
+	listener, ok := f.db.(databases.Listener)
+	if !ok {
+		return databases.ErrNoNotifications
+	}
+
+	return listener.Listen(ctx, channel, ready, notified)
+}
+
 // Validate is the database's, if it has one.
 func (f *Faulty) Validate() error {
 	if v, ok := f.db.(interface{ Validate() error }); ok {
@@ -61,6 +76,28 @@ func (f *Faulty) Validate() error {
 	}
 
 	return nil
+}
+
+// Undo lets the next call of the statement deliver its rows, fail, and have had no
+// effect: a server sends what a statement returns before it commits.
+func (f *Faulty) Undo(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.undone = name
+}
+
+// undoes says whether a call is the one that Undo was asked for.
+func (f *Faulty) undoes(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	undo := f.undone != "" && matches(f.undone, name)
+	if undo {
+		f.undone = ""
+	}
+
+	return undo
 }
 
 // Tx puts a caller's transaction under the script, for Guard and ReleaseTx.
@@ -155,6 +192,10 @@ func (c *faultyConn) Exec(
 func (c *faultyConn) Query(
 	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
 ) error {
+	if c.faulty.undoes(s.Name) {
+		return c.undo(ctx, s, v, each)
+	}
+
 	var own error // what the caller's function said, which puts no connection in doubt
 
 	err := c.run(ctx, s, func(answered bool) error {
@@ -178,6 +219,25 @@ func (c *faultyConn) Query(
 	}
 
 	return own
+}
+
+// undo runs a statement in a transaction that it rolls back.
+func (c *faultyConn) undo(
+	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
+) error {
+	if _, err := c.Conn.Exec(ctx, databases.Statement{Name: "begin", SQL: "BEGIN"}, nil); err != nil {
+		return err
+	}
+
+	err := c.Conn.Query(ctx, s, v, each)
+	_, failed := c.Conn.Exec(ctx, databases.Statement{Name: "rollback", SQL: "ROLLBACK"}, nil)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.broken, c.doubt = ErrBroken, s.Name+" broke off"
+
+	return errors.Join(ErrBroken, err, failed)
 }
 
 func (c *faultyConn) run(ctx context.Context, s databases.Statement, call func(answered bool) error) error {

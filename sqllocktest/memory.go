@@ -30,7 +30,7 @@ type Memory struct {
 
 // NewMemory returns a strategy without any lock.
 func NewMemory() *Memory {
-	return &Memory{Script: &Script{}, store: &memoryStore{rows: make(map[string]*memoryRow)}}
+	return &Memory{Script: &Script{}, store: &memoryStore{rows: make(map[string]*memoryRow), ears: make(map[*memoryEar]struct{})}}
 }
 
 // Peer returns a strategy with the same locks and a Script of its own, as
@@ -44,7 +44,11 @@ type memoryStore struct {
 	// floor is the largest token of the rows that were removed. The clock alone
 	// is not enough here: in a synctest bubble it can stand still.
 	floor int64
+	ears  map[*memoryEar]struct{}
 }
+
+// memoryEar is one that listens for releases.
+type memoryEar struct{ released chan string }
 
 // memoryRow is what is known of a name.
 type memoryRow struct {
@@ -59,6 +63,7 @@ type memoryRow struct {
 	minHold   time.Duration
 	reason    sqllock.Reason // why the last grant ended, if not by its own release
 	detail    string
+	waiting   time.Time // until then somebody waits for the name
 	pins      map[*MemoryTx]struct{}
 }
 
@@ -89,36 +94,118 @@ func (m *Memory) do(ctx context.Context, operation string, effect func(now time.
 
 // TryAcquire makes one attempt.
 func (m *Memory) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
-	var grant *memoryGrant
+	var grant sqllock.Grant
 
-	err := m.do(ctx, "acquire", func(now time.Time) error {
-		row := m.store.row(r.Name)
+	err := m.do(ctx, "acquire", func(now time.Time) (err error) {
+		grant, err = m.acquire(now, r)
 
-		if row.owner == r.Owner {
-			// The same owner asks again: its first answer was lost.
-			row.expires = now.Add(r.Lease)
-			grant = &memoryGrant{m, r.Name, r.Owner, row.token}
-
-			return nil
-		}
-
-		if err := row.inTheWay(now); err != nil {
-			return err
-		}
-
-		*row = memoryRow{
-			name: r.Name, token: max(row.token+1, m.store.floor+1, now.UnixMicro()), owner: r.Owner, holder: r.Holder,
-			acquired: now, expires: now.Add(r.Lease), lockDelay: r.LockDelay, minHold: r.MinHold, pins: row.pins,
-		}
-		grant = &memoryGrant{m, r.Name, r.Owner, row.token}
-
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 
 	return grant, nil
+}
+
+// TryAcquireAll makes one attempt for each request.
+func (m *Memory) TryAcquireAll(ctx context.Context, requests []sqllock.Request) ([]sqllock.Grant, []error) {
+	grants, errs := make([]sqllock.Grant, len(requests)), make([]error, len(requests))
+
+	err := m.do(ctx, "acquire-all", func(now time.Time) error {
+		for i, r := range requests {
+			grants[i], errs[i] = m.acquire(now, r)
+		}
+
+		return nil
+	})
+	if err != nil {
+		for i := range errs {
+			grants[i], errs[i] = nil, err
+		}
+	}
+
+	return grants, errs
+}
+
+// RenewAll renews grants.
+func (m *Memory) RenewAll(ctx context.Context, grants []sqllock.Grant, lease time.Duration) []error {
+	return m.all(ctx, "renew-all", grants, func(now time.Time, _ *memoryGrant, row *memoryRow) {
+		if expires := now.Add(lease); expires.After(row.expires) {
+			row.expires = expires
+		}
+	})
+}
+
+// ReleaseAll ends grants.
+func (m *Memory) ReleaseAll(ctx context.Context, grants []sqllock.Grant) []error {
+	return m.all(ctx, "release-all", grants, func(now time.Time, g *memoryGrant, row *memoryRow) {
+		row.free("", "")
+
+		g.crowded = m.store.tell(now, row)
+	})
+}
+
+// all does something to the rows of grants; those that have none go alone.
+func (m *Memory) all(
+	ctx context.Context, operation string, grants []sqllock.Grant, effect func(now time.Time, g *memoryGrant, row *memoryRow),
+) []error {
+	errs := make([]error, len(grants))
+
+	err := m.do(ctx, operation, func(now time.Time) error {
+		for i, grant := range grants {
+			errs[i] = sqllock.ErrAlone
+
+			g, ok := grant.(*memoryGrant)
+			if !ok {
+				continue
+			}
+
+			if row, err := g.mine(); err == nil {
+				effect(now, g, row)
+
+				errs[i] = nil
+			}
+		}
+
+		return nil
+	})
+	if err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+	}
+
+	return errs
+}
+
+// acquire grants the name if it is free.
+func (m *Memory) acquire(now time.Time, r sqllock.Request) (sqllock.Grant, error) {
+	row := m.store.row(r.Name)
+
+	if row.owner == r.Owner {
+		// The same owner asks again: its first answer was lost.
+		row.expires = now.Add(r.Lease)
+
+		return m.grant(r, row), nil
+	}
+
+	if err := row.inTheWay(now); err != nil {
+		return nil, err
+	}
+
+	*row = memoryRow{
+		name: r.Name, token: max(max(row.token, m.store.floor)+max(1, r.Tokens), now.UnixMicro()), owner: r.Owner, holder: r.Holder,
+		acquired: now, expires: now.Add(r.Lease), lockDelay: r.LockDelay, minHold: r.MinHold, pins: row.pins, waiting: row.waiting,
+	}
+
+	return m.grant(r, row), nil
+}
+
+// grant is the row's first, of as many tokens as were asked for. The row has the
+// last one.
+func (m *Memory) grant(r sqllock.Request, row *memoryRow) *memoryGrant {
+	return &memoryGrant{memory: m, name: r.Name, owner: r.Owner, token: row.token - max(1, r.Tokens) + 1, last: row.token}
 }
 
 // row returns the name's row, which it makes if there is none.
@@ -147,6 +234,68 @@ func (r *memoryRow) inTheWay(now time.Time) error {
 	default:
 		return nil
 	}
+}
+
+// Register notes that somebody waits for the name.
+func (m *Memory) Register(ctx context.Context, name string, d time.Duration) (registered bool, err error) {
+	err = m.do(ctx, "register", func(now time.Time) error {
+		row := m.store.row(name)
+		if registered = row.owner != "" && now.Before(row.expires); registered {
+			row.waiting = now.Add(d)
+		}
+
+		return nil
+	})
+
+	return registered, err
+}
+
+// Listen tells of releases.
+func (m *Memory) Listen(ctx context.Context, ready func(), released func(name string)) error {
+	ear := &memoryEar{make(chan string, 1024)}
+
+	err := m.do(ctx, "listen", func(time.Time) error {
+		m.store.ears[ear] = struct{}{}
+
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+
+	defer func() {
+		m.store.mu.Lock()
+		defer m.store.mu.Unlock()
+
+		delete(m.store.ears, ear)
+	}()
+
+	ready()
+
+	for {
+		select {
+		case name := <-ear.released:
+			released(name)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// tell tells those who listen of a release, if somebody waits, and says whether.
+func (s *memoryStore) tell(now time.Time, row *memoryRow) bool {
+	if !row.waiting.After(now) {
+		return false
+	}
+
+	for ear := range s.ears {
+		select {
+		case ear.released <- row.name:
+		default: // it does not keep up
+		}
+	}
+
+	return true
 }
 
 // free ends the grant that the row has.
@@ -235,6 +384,36 @@ func (m *Memory) Holders(ctx context.Context, f sqllock.Filter) ([]sqllock.HeldL
 	return held, nil
 }
 
+// LastGrant tells of the name's latest grant.
+func (m *Memory) LastGrant(ctx context.Context, name string) (sqllock.LastGrant, error) {
+	var last sqllock.LastGrant
+
+	err := m.do(ctx, "last-grant", func(now time.Time) error {
+		row := m.store.rows[name]
+		if row == nil || row.token == 0 {
+			return sqllock.ErrNotHeld
+		}
+
+		last = sqllock.LastGrant{
+			Name: name, Token: row.token, Holder: row.holder, Guarded: len(row.pins) > 0, Ended: row.reason, Detail: row.detail,
+		}
+
+		taken := row.taken
+		if row.owner != "" {
+			last.Remaining, last.Ended, last.Detail = max(0, row.expires.Sub(now)), "", ""
+			taken = row.expires.Add(row.lockDelay)
+		}
+
+		if last.Remaining == 0 {
+			last.Taken = max(0, taken.Sub(now))
+		}
+
+		return nil
+	})
+
+	return last, err
+}
+
 // ForceRelease ends the grant of whoever holds the name.
 func (m *Memory) ForceRelease(ctx context.Context, name, reason string) error {
 	return m.do(ctx, "force", func(now time.Time) error {
@@ -281,10 +460,36 @@ type memoryGrant struct {
 	name   string
 	owner  string
 	token  int64
+	last   int64
+	gone   bool // it goes on as another, by Next
+
+	crowded bool // when it was released somebody waited
+}
+
+// Crowded says, after the release, whether somebody was registered as waiting.
+func (g *memoryGrant) Crowded() bool {
+	g.memory.store.mu.Lock()
+	defer g.memory.store.mu.Unlock()
+
+	return g.crowded
 }
 
 // Token is the fencing token.
 func (g *memoryGrant) Token() int64 { return g.token }
+
+// Next is the grant under its next token.
+func (g *memoryGrant) Next() sqllock.Grant {
+	if g.token == g.last {
+		return nil
+	}
+
+	g.memory.store.mu.Lock()
+	defer g.memory.store.mu.Unlock()
+
+	g.gone = true
+
+	return &memoryGrant{memory: g.memory, name: g.name, owner: g.owner, token: g.token + 1, last: g.last}
+}
 
 // mine returns the grant's row, or why there is none any more.
 func (g *memoryGrant) mine() (*memoryRow, error) {
@@ -294,9 +499,9 @@ func (g *memoryGrant) mine() (*memoryRow, error) {
 	switch {
 	case row == nil:
 		lost.Detail = "its row is gone"
-	case row.token == g.token && row.owner == g.owner:
+	case row.token == g.last && row.owner == g.owner:
 		return row, nil
-	case row.token != g.token:
+	case row.token != g.last:
 		lost.Reason = sqllock.ReasonTakenOver
 
 		if row.owner != "" {
@@ -343,17 +548,19 @@ func (g *memoryGrant) Check(ctx context.Context) error {
 
 // Release ends the grant.
 func (g *memoryGrant) Release(ctx context.Context) error {
-	return g.memory.do(ctx, "release", func(time.Time) error {
+	return g.memory.do(ctx, "release", func(now time.Time) error {
 		row, err := g.mine()
 		if err == nil {
 			// Also when its lease ran out: nobody else had it since.
 			row.free("", "")
 
+			g.crowded = g.memory.store.tell(now, row)
+
 			return nil
 		}
 
 		// Its token, nobody's and no other reason: an earlier call released it.
-		if row := g.memory.store.rows[g.name]; row != nil && row.token == g.token && row.reason == "" {
+		if row := g.memory.store.rows[g.name]; row != nil && row.token == g.last && row.reason == "" {
 			return nil
 		}
 

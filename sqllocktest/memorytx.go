@@ -73,8 +73,12 @@ func (tx *MemoryTx) pin(row *memoryRow) {
 func (g *memoryGrant) Guard(ctx context.Context, tx sqllock.Tx) error {
 	return g.memory.do(ctx, "guard", func(time.Time) error {
 		mtx, row, err := g.in(tx)
-		if err != nil {
+
+		switch {
+		case err != nil:
 			return err
+		case g.gone:
+			return sqllock.ErrReleased
 		}
 
 		mtx.pin(row)
@@ -87,8 +91,12 @@ func (g *memoryGrant) Guard(ctx context.Context, tx sqllock.Tx) error {
 func (g *memoryGrant) ReleaseTx(ctx context.Context, tx sqllock.Tx) error {
 	return g.memory.do(ctx, "releasetx", func(time.Time) error {
 		mtx, row, err := g.in(tx)
-		if err != nil {
+
+		switch {
+		case err != nil:
 			return err
+		case g.gone:
+			return sqllock.ErrReleased
 		}
 
 		mtx.pin(row)

@@ -117,6 +117,16 @@ var mutants = []struct {
 	{"claims what it can not", "min hold/keeps the name taken", changed(mutation{
 		owner: func(owner string) string { return owner }, minHold: true,
 	})},
+	{"batch grants one name twice", "batch/one name is granted once", func(m *sqllocktest.Memory) sqllock.Strategy {
+		return twiceGranting{m}
+	}},
+	{
+		"tokens handed on that are not reserved", "hand-off/tokens that were reserved are never given again",
+		func(m *sqllocktest.Memory) sqllock.Strategy { return unreserved{m} },
+	},
+	{"a wait that nobody hears of", "waiting/a release is heard", func(m *sqllocktest.Memory) sqllock.Strategy {
+		return unheard{m}
+	}},
 }
 
 // takeAnyway is an attempt that pushes the holder aside.

@@ -137,3 +137,56 @@ func guard(ctx context.Context, g sqllock.Grant, tx sqllock.Tx) error {
 
 	return guarder.Guard(ctx, tx)
 }
+
+// twiceGranting gives the grant of a name to all of a batch who ask for it.
+type twiceGranting struct{ *sqllocktest.Memory }
+
+func (s twiceGranting) TryAcquireAll(ctx context.Context, requests []sqllock.Request) ([]sqllock.Grant, []error) {
+	grants, errs := s.Memory.TryAcquireAll(ctx, requests)
+
+	for i, r := range requests {
+		for j := range i {
+			if requests[j].Name == r.Name && grants[j] != nil {
+				grants[i], errs[i] = grants[j], nil
+			}
+		}
+	}
+
+	return grants, errs
+}
+
+// unreserved hands on tokens that the row knows nothing of.
+type unreserved struct{ *sqllocktest.Memory }
+
+func (s unreserved) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+	left := max(1, r.Tokens) - 1
+	r.Tokens = 1
+
+	grant, err := s.Memory.TryAcquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+
+	return unreservedGrant{grant, grant.Token(), left}, nil
+}
+
+type unreservedGrant struct {
+	sqllock.Grant
+
+	token, left int64
+}
+
+func (g unreservedGrant) Token() int64 { return g.token }
+
+func (g unreservedGrant) Next() sqllock.Grant {
+	if g.left == 0 {
+		return nil
+	}
+
+	return unreservedGrant{g.Grant, g.token + 1, g.left - 1}
+}
+
+// unheard says that it noted who waits, and did not.
+type unheard struct{ *sqllocktest.Memory }
+
+func (unheard) Register(context.Context, string, time.Duration) (bool, error) { return true, nil }

@@ -29,7 +29,8 @@ var ErrBroken = fmt.Errorf("sqllocktest: the connection broke: %w", driver.ErrBa
 // "renew", "check", "release", "settle", "guard", "releasetx", "holders",
 // "force", "reap"), of a [Faulty] those of the statements ("cas.renew").
 // Everywhere a name stands the part after the last dot is enough: "renew" is
-// the renewal of any strategy. "*" is every call.
+// the renewal of any strategy, also that of many locks at a time, which alone is
+// "renew-all". "*" is every call.
 //
 // It is safe for concurrent use. Faults that were asked for first strike first.
 type Script struct {
@@ -146,7 +147,9 @@ func (s *Script) Reset() {
 
 // matches says whether a pattern given to a script stands for a call's name.
 func matches(pattern, name string) bool {
-	return pattern == "*" || pattern == name || name[strings.LastIndex(name, ".")+1:] == pattern
+	operation := name[strings.LastIndex(name, ".")+1:]
+
+	return pattern == "*" || pattern == name || pattern == operation || pattern == strings.TrimSuffix(operation, "-all")
 }
 
 // play makes a call under the script.

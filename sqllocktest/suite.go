@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,6 +32,9 @@ type Harness struct {
 	TryWithin time.Duration
 	// Patience bounds what has to happen sooner or later. Zero is 15 s.
 	Patience time.Duration
+	// Plain: the lockers neither batch, nor hand locks on, nor listen. Cases
+	// about these are left out.
+	Plain bool
 }
 
 // Fixture is what a case works with. The functions may be nil where they can
@@ -88,7 +92,7 @@ func Run(t *testing.T, h Harness) {
 	// A group of their own, so that the cases of the reaper begin when all
 	// others have ended: it reaps what those made to look old.
 	t.Run("locks", func(t *testing.T) {
-		for _, c := range cases() {
+		for _, c := range cases(h.Plain) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				run(t, h, c)
@@ -108,17 +112,16 @@ type testCase struct {
 	run  func(e *env)
 }
 
-func cases() []testCase {
-	var all []testCase
-
-	for _, some := range [][]testCase{
+func cases(plain bool) []testCase {
+	all := slices.Concat(
 		exclusionCases(), tokenCases(), leaseCases(), ownerCases(), ambiguityCases(), nameCases(), tryCases(),
 		waitingCases(), guardCases(), administrationCases(), callCases(), sessionCases(),
-	} {
-		all = append(all, some...)
+	)
+	if plain {
+		return all
 	}
 
-	return all
+	return slices.Concat(all, notificationCases(), batchCases(), handOffCases())
 }
 
 func run(t *testing.T, h Harness, c testCase) {
@@ -228,7 +231,12 @@ type env struct {
 func (e *env) locker(s sqllock.Strategy) *sqllock.Locker {
 	e.Helper()
 
-	l, err := sqllock.New(s, sqllock.WithLease(lease), sqllock.WithPoll(5*time.Millisecond, 50*time.Millisecond))
+	options := []sqllock.Option{sqllock.WithLease(lease), sqllock.WithPoll(5*time.Millisecond, 50*time.Millisecond)}
+	if e.harness.Plain {
+		options = append(options, sqllock.WithoutBatching(), sqllock.WithoutHandOff(), sqllock.WithoutNotifications())
+	}
+
+	l, err := sqllock.New(s, options...)
 	if err != nil {
 		e.Fatalf("New(...) = %v", err)
 	}
@@ -406,6 +414,17 @@ func (e *env) alive(lock *sqllock.Lock) {
 
 	if err := lock.Check(e.ctx()); err != nil {
 		e.Errorf("Check() of token %d = %v, want nil%s", lock.Token(), err, e.holder(lock.Name()))
+	}
+}
+
+// ended waits until the context of a lock has ended because of something.
+func (e *env) ended(lock *sqllock.Lock, because string) {
+	e.Helper()
+
+	select {
+	case <-lock.Done():
+	case <-time.After(e.patience):
+		e.Fatalf("the context did not end within %s %s", e.patience, because)
 	}
 }
 

@@ -22,6 +22,10 @@ func administrationCases() []testCase {
 		{"force release/tells the renewal why", administerOnly, forceReleaseRenewal},
 		{"force release/of nobody", administerOnly, forceReleaseNobody},
 		{"force release/odd reasons", administerOnly, forceReleaseReasons},
+		{"last grant/outlives the lock", administerOnly, lastGrant},
+		{"last grant/within a minimum hold", both(administerOnly, minHoldOnly), lastGrantMinHold},
+		{"last grant/within a lock delay", both(administerOnly, lockDelayOnly), lastGrantLockDelay},
+		{"last grant/sees a guard", both(administerOnly, guardOnly), lastGrantGuarded},
 	}
 }
 
@@ -47,6 +51,10 @@ func featuresRefused(e *env) {
 
 	if _, ok := e.Strategy.(sqllock.Administrator); f.Administer && !ok {
 		e.Errorf("Features claim Administer, and %T is no Administrator", e.Strategy)
+	}
+
+	if _, ok := e.Strategy.(sqllock.Historian); f.Administer && !ok {
+		e.Errorf("Features claim Administer, and %T is no Historian", e.Strategy)
 	}
 
 	for option, o := range map[string]struct {
@@ -239,11 +247,7 @@ func forceReleaseRenewal(e *env) {
 		e.Fatalf("ForceRelease() = %v, want nil", err)
 	}
 
-	select {
-	case <-first.Done():
-	case <-time.After(e.patience):
-		e.Fatalf("the context did not end within %s of ForceRelease", e.patience)
-	}
+	e.ended(first, "of ForceRelease")
 
 	if lost := e.lost("Err() after ForceRelease", first.Err(), sqllock.ReasonForced); !strings.Contains(lost.Detail, reason) {
 		e.Errorf("LostError.Detail = %q, want that it says %q", lost.Detail, reason)
@@ -341,4 +345,108 @@ func reapIdle(e *env) {
 	second := e.acquire(e.b)
 	e.grow("the removal of the row", first.Token(), second.Token())
 	e.release(second)
+}
+
+func lastGrant(e *env) {
+	if _, err := e.b.LastGrant(e.ctx(), e.name); !errors.Is(err, sqllock.ErrNotHeld) {
+		e.Errorf("LastGrant() of a new name = %v, want ErrNotHeld", err)
+	}
+
+	lock := e.acquire(e.a, sqllock.WithLabel("the label"))
+
+	if last := e.last(); last.Token != lock.Token() || last.Holder.Label != "the label" || last.Remaining <= 0 || last.Ended != "" {
+		e.Errorf("LastGrant() of a held lock = %+v, want token %d, its label, some time, and no end", last, lock.Token())
+	}
+
+	e.release(lock)
+
+	if last := e.last(); last.Token != lock.Token() || last.Remaining != 0 || last.Taken != 0 || last.Ended != "" {
+		e.Errorf("LastGrant() after a release = %+v, want token %d, no time, and no reason", last, lock.Token())
+	}
+
+	forced := e.acquire(e.a)
+
+	if err := e.b.ForceRelease(e.ctx(), e.name, "the reason"); err != nil {
+		e.Fatalf("ForceRelease() = %v, want nil", err)
+	}
+
+	if last := e.last(); last.Token != forced.Token() || last.Remaining != 0 || last.Ended != sqllock.ReasonForced || last.Detail != "the reason" {
+		e.Errorf("LastGrant() after a forced release = %+v, want token %d, no time, and the reason", last, forced.Token())
+	}
+}
+
+func lastGrantMinHold(e *env) {
+	const least = 10 * time.Second
+
+	lock := e.acquire(e.a, sqllock.WithMinHold(least))
+
+	if last := e.last(); last.Taken != 0 {
+		e.Errorf("LastGrant() of a held lock = %+v, want it not taken besides", last)
+	}
+
+	e.release(lock)
+
+	if last := e.last(); last.Token != lock.Token() || last.Remaining != 0 || last.Taken <= 0 || last.Taken > least {
+		e.Errorf("LastGrant() within a minimum hold = %+v, want token %d, no holder, and it taken for at most %s", last, lock.Token(), least)
+	}
+
+	e.age(2 * least)
+
+	if last := e.last(); last.Taken != 0 {
+		e.Errorf("LastGrant() after a minimum hold = %+v, want it not taken", last)
+	}
+}
+
+func lastGrantLockDelay(e *env) {
+	lock := e.acquire(e.a, sqllock.WithLockDelay(lease))
+	e.age(lease + 10*time.Second)
+
+	if last := e.last(); last.Token != lock.Token() || last.Remaining != 0 || last.Taken <= 0 || last.Taken > lease {
+		e.Errorf("LastGrant() within a lock delay = %+v, want token %d, no holder, and it taken for at most %s", last, lock.Token(), lease)
+	}
+
+	e.age(lease)
+
+	if last := e.last(); last.Taken != 0 {
+		e.Errorf("LastGrant() after a lock delay = %+v, want it not taken", last)
+	}
+}
+
+func lastGrantGuarded(e *env) {
+	lock := e.acquire(e.a)
+	tx := e.begin("")
+
+	if err := lock.Guard(e.ctx(), tx.Tx); err != nil {
+		e.Fatalf("Guard() = %v, want nil", err)
+	}
+
+	// One writer: what has the lock of the file is not known there.
+	want := !e.harness.GuardBlocksRenewal
+
+	if last := e.last(); last.Guarded != want {
+		e.Errorf("LastGrant().Guarded beside a guard = %t, want %t", last.Guarded, want)
+	}
+
+	e.commit(tx)
+	// A renewal may have the row for a moment.
+	e.poll("LastGrant() after the guard's end", func() error {
+		if e.last().Guarded {
+			return errors.New("it is guarded still")
+		}
+
+		return nil
+	})
+	e.release(lock)
+}
+
+// last asks for the latest grant, as another process would.
+func (e *env) last() sqllock.LastGrant {
+	e.Helper()
+
+	last, err := e.b.LastGrant(e.ctx(), e.name)
+	if err != nil {
+		e.Fatalf("LastGrant() = %v, want nil", err)
+	}
+
+	return last
 }

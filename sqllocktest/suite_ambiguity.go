@@ -15,6 +15,7 @@ func ambiguityCases() []testCase {
 		{"ambiguity/acquire without an answer is given back", nil, acquireGivenBack},
 		{"ambiguity/acquire that was cancelled under way is given back", nil, acquireInterrupted},
 		{"ambiguity/acquire that ended late is given back", nil, acquireLate},
+		{"ambiguity/acquire that arrives after it was given back", leaseOnly, acquireOvertaken},
 		{"ambiguity/acquire that arrives again", both(leaseOnly, guardOnly), acquireArrivesAgain},
 		{"ambiguity/acquire with a cancelled context", nil, acquireCancelled},
 		{"ambiguity/release without an answer", nil, releaseAnswerLost},
@@ -40,6 +41,69 @@ func acquireAnswerLost(e *env) {
 	e.alive(lock)
 	e.refused(e.b)
 	e.release(lock)
+	e.release(e.acquire(e.b))
+}
+
+// overtaken is a strategy whose attempts are still on their way to the database
+// when their context ends.
+type overtaken struct {
+	sqllock.Strategy
+	sqllock.Settler
+
+	sent    chan sqllock.Request
+	settled chan struct{}
+}
+
+func (o overtaken) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+	o.sent <- r
+
+	<-ctx.Done()
+
+	return nil, ctx.Err()
+}
+
+func (o overtaken) Settle(ctx context.Context, r sqllock.Request) error {
+	err := o.Settler.Settle(ctx, r)
+
+	select {
+	case o.settled <- struct{}{}:
+	default:
+	}
+
+	return err
+}
+
+func acquireOvertaken(e *env) {
+	settler, ok := e.Strategy.(sqllock.Settler)
+	if !ok {
+		e.Skip("the strategy is no Settler")
+	}
+
+	o := overtaken{e.Strategy, settler, make(chan sqllock.Request, 1), make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(e.ctx())
+	locker := e.locker(o)
+	ended := make(chan error, 1)
+
+	go func() {
+		_, err := locker.Acquire(ctx, e.name)
+		ended <- err
+	}()
+
+	request := <-o.sent
+
+	cancel()
+
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		e.Errorf("Acquire() that was cancelled = %v, want context.Canceled", err)
+	}
+
+	<-o.settled
+
+	// Now it arrives. Nobody knows of its grant, and nobody renews it.
+	if _, err := e.Strategy.TryAcquire(e.ctx(), request); err != nil {
+		e.Fatalf("TryAcquire() = %v, want a grant", err)
+	}
+
 	e.release(e.acquire(e.b))
 }
 
@@ -320,11 +384,7 @@ func renewalsUnanswered(e *env) {
 
 	e.script.Fail(e.op("renew"), 1_000_000, After, nil)
 
-	select {
-	case <-lock.Done():
-	case <-time.After(e.patience):
-		e.Fatalf("the context did not end within %s though no renewal was answered", e.patience)
-	}
+	e.ended(lock, "though no renewal was answered")
 
 	if took := time.Since(started); took > 2*short {
 		e.Errorf("the context ended after %s, want within the lease of %s", took, short)

@@ -198,11 +198,7 @@ func lossByRenewal(e *env) {
 
 	second := e.acquire(e.b)
 
-	select {
-	case <-first.Done():
-	case <-time.After(e.patience):
-		e.Fatalf("the context of the earlier holder did not end within %s", e.patience)
-	}
+	e.ended(first, "of the take-over")
 
 	// A renewal of the expired lease may have come before the take-over.
 	if took := time.Since(started); took > short {

@@ -8,6 +8,7 @@ import (
 
 func sessionCases() []testCase {
 	return []testCase{
+		{"session/who waits has it when it ends", connectionHeldOnly, sessionWaits},
 		{"session/its end ends the lock", connectionHeldOnly, sessionEnds},
 		{"session/the renewal hears of its end", connectionHeldOnly, sessionRenewal},
 	}
@@ -45,11 +46,7 @@ func sessionRenewal(e *env) {
 
 	e.endSession()
 
-	select {
-	case <-first.Done():
-	case <-time.After(e.patience):
-		e.Fatalf("the context did not end within %s of the session's end", e.patience)
-	}
+	e.ended(first, "of the session's end")
 
 	if took := time.Since(started); took > short/2 {
 		e.Errorf("the loss was told after %s, want by the renewal at a third of %s", took, short)
@@ -57,4 +54,16 @@ func sessionRenewal(e *env) {
 
 	e.lost("Err() after the session ended", first.Err(), sqllock.ReasonSessionGone)
 	e.release(e.acquire(e.b))
+}
+
+// The lease is that of one whose session has ended: it is in nobody's way.
+func sessionWaits(e *env) {
+	first := e.acquire(e.a, sqllock.WithoutRenewal())
+	locks := e.waiting(e.b)
+	e.stillWaiting(locks, "another session holds it")
+	e.endSession()
+
+	next := e.get(locks)
+	e.grow("the end of a session", first.Token(), next.Token())
+	e.release(next)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
@@ -20,6 +22,7 @@ func waitingCases() []testCase {
 		{"waiting/until the deadline", nil, waitDeadline},
 		{"waiting/until cancelled", nil, waitCancelled},
 		{"waiting/does not starve the holder", nil, waitHolder},
+		{"waiting/each of three has its turn", nil, waitFair},
 	}
 }
 
@@ -248,4 +251,42 @@ func waitHolder(e *env) {
 
 		e.release(next)
 	}
+}
+
+// Of three that have the lock in turns none waits while the two others take it
+// again and again.
+func waitFair(e *env) {
+	const (
+		grants = 90
+		most   = 45
+	)
+
+	var (
+		group  sync.WaitGroup
+		served atomic.Int64
+	)
+
+	for _, l := range []*sqllock.Locker{e.a, e.b, e.locker(e.Strategy)} {
+		group.Go(func() {
+			for before := served.Load(); before < grants; before = served.Load() {
+				lock, err := l.Acquire(e.ctx(), e.name, sqllock.WithPoll(time.Millisecond, time.Second))
+				if err != nil {
+					e.Errorf("Acquire() = %v, want the lock%s", err, e.holder(e.name))
+
+					return
+				}
+
+				if missed := served.Add(1) - 1 - before; missed > most {
+					e.Errorf("others had the lock %d times while one waited for it, want at most %d times", missed, most)
+				}
+
+				// Whoever comes back finds that somebody waits.
+				e.elapse(8 * time.Millisecond)
+				e.release(lock)
+				e.elapse(2 * time.Millisecond)
+			}
+		})
+	}
+
+	group.Wait()
 }

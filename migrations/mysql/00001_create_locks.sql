@@ -20,9 +20,10 @@ CREATE TABLE sqllock_locks (
 ) ENGINE = InnoDB;
 
 CREATE TABLE sqllock_leases (
-    name       VARBINARY(255) NOT NULL PRIMARY KEY,
-    owner      VARBINARY(64)  NOT NULL DEFAULT '', -- '' = free
-    expires_at BIGINT         NOT NULL DEFAULT 0   -- free from here on, plus the delay
+    name          VARBINARY(255) NOT NULL PRIMARY KEY,
+    owner         VARBINARY(64)  NOT NULL DEFAULT '', -- '' = free
+    expires_at    BIGINT         NOT NULL DEFAULT 0,  -- free from here on, plus the delay
+    waiting_until BIGINT         NOT NULL DEFAULT 0   -- until then other processes wait for it
 ) ENGINE = InnoDB;
 
 -- Strategy insert: a row is there = the name is held. The name is the only

@@ -16,7 +16,8 @@ CREATE TABLE sqllock_locks (
     pid           bigint           NOT NULL DEFAULT 0,
     label         text             NOT NULL DEFAULT '',
     metadata      text             NOT NULL DEFAULT '',
-    ended         text             NOT NULL DEFAULT ''       -- why the last grant ended, if not by its own release
+    ended         text             NOT NULL DEFAULT '',      -- why the last grant ended, if not by its own release
+    waiting_until timestamptz      NOT NULL DEFAULT 'epoch'  -- until then other processes wait for it, and are told of its release
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
 -- Strategy insert: a row is there = the name is held.

@@ -15,7 +15,8 @@ CREATE TABLE sqllock_locks (
     pid           INTEGER NOT NULL DEFAULT 0,
     label         TEXT    NOT NULL DEFAULT '',
     metadata      TEXT    NOT NULL DEFAULT '',
-    ended         TEXT    NOT NULL DEFAULT ''  -- why the last grant ended, if not by its own release
+    ended         TEXT    NOT NULL DEFAULT '', -- why the last grant ended, if not by its own release
+    waiting_until INTEGER NOT NULL DEFAULT 0   -- until then other processes wait for it
 ) WITHOUT ROWID;
 
 -- Strategy insert: a row is there = the name is held.

@@ -95,6 +95,8 @@ func (s *Strategy) Features() sqllock.Features {
 // the connection under the other locks; an acquisition that nobody waits for
 // any more is given back by the core.
 func (s *Strategy) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+	r.Tokens = 1
+
 	cur, err := s.enter(ctx)
 	if err != nil {
 		return nil, err

@@ -45,6 +45,9 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 	})
 }
 
+// Next is nil: the session stays with one holder, whose end is the end of the lock.
+func (*grant) Next() sqllock.Grant { return nil }
+
 // Check asks the session and the lease.
 func (g *grant) Check(ctx context.Context) error {
 	return g.use(ctx, g.Request().Lease, func(ctx context.Context) error {

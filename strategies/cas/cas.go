@@ -14,6 +14,7 @@ package cas
 
 import (
 	"context"
+	"time"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/sqllock"
@@ -27,6 +28,11 @@ type Strategy struct {
 	record.Admin
 	store *record.Store
 }
+
+var (
+	_ sqllock.Batcher  = (*Strategy)(nil)
+	_ sqllock.Notifier = (*Strategy)(nil)
+)
 
 // New returns the strategy for a database. What is wrong with db, if anything,
 // sqllock.New reports.
@@ -58,4 +64,29 @@ func (s *Strategy) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.G
 	}
 
 	return s.store.Grant(r, token), nil
+}
+
+// TryAcquireAll takes the rows that are free, all in one statement.
+func (s *Strategy) TryAcquireAll(ctx context.Context, requests []sqllock.Request) ([]sqllock.Grant, []error) {
+	return s.store.TryAcquireAll(ctx, requests)
+}
+
+// RenewAll renews grants in one statement.
+func (s *Strategy) RenewAll(ctx context.Context, grants []sqllock.Grant, lease time.Duration) []error {
+	return s.store.RenewAll(ctx, grants, lease)
+}
+
+// ReleaseAll releases grants in one statement.
+func (s *Strategy) ReleaseAll(ctx context.Context, grants []sqllock.Grant) []error {
+	return s.store.ReleaseAll(ctx, grants)
+}
+
+// Listen tells of releases on PostgreSQL.
+func (s *Strategy) Listen(ctx context.Context, ready func(), released func(name string)) error {
+	return s.store.Listen(ctx, ready, released)
+}
+
+// Register notes in the row that somebody waits.
+func (s *Strategy) Register(ctx context.Context, name string, d time.Duration) (bool, error) {
+	return s.store.Register(ctx, name, d)
 }

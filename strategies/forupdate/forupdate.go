@@ -83,6 +83,8 @@ func (s *Strategy) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.G
 		}
 	}
 
+	r.Tokens = 1
+
 	g, err := s.acquire(ctx, r)
 	if err != nil {
 		s.held.Add(-1)
@@ -141,7 +143,12 @@ func (s *Strategy) lock(ctx context.Context, r sqllock.Request) (databases.Conn,
 	}
 
 	locked := false
-	err = s.exec(ctx, conn, s.sql.begin, r, 0)
+
+	for _, begin := range s.sql.begin {
+		if err == nil {
+			err = s.exec(ctx, conn, begin, r, 0)
+		}
+	}
 
 	if err == nil {
 		err = s.exec(ctx, conn, s.sql.limit, r, r.Lease)

@@ -46,6 +46,9 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 	return g.dropIfLost(ctx, g.Grant.Renew(ctx, lease))
 }
 
+// Next is nil: the connection stays with one holder, whose end is the end of the lock.
+func (*grant) Next() sqllock.Grant { return nil }
+
 // Check asks the session and the lease.
 func (g *grant) Check(ctx context.Context) error {
 	err := g.use(ctx, func(ctx context.Context) error { return g.strategy.ping(ctx, g.conn) })

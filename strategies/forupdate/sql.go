@@ -8,14 +8,15 @@ import "github.com/sqllock/sqllock/databases"
 // the transaction that holds the lock would be rolled back by a crash, and
 // given out again.
 type statements struct {
-	// prepare makes the row to lock, on another connection: FOR UPDATE of a
+	// create makes the row to lock, on another connection: FOR UPDATE of a
 	// row that is not there locks nothing and is no error.
 	exists, create databases.Statement
 	// begin opens the transaction. lock takes the row, and returns its name,
 	// or nothing if another session has it. limit lets the server end the
 	// session when nothing was heard from it for so long: the lease, enforced
 	// by the server; sending it again is the heartbeat.
-	begin, limit, lock databases.Statement
+	begin       []databases.Statement
+	limit, lock databases.Statement
 	// ping only asks.
 	ping databases.Statement
 	// end frees the row, and leaves the session as it was found.
@@ -37,7 +38,7 @@ var dialects = map[databases.Dialect]statements{
 			SQL:  `INSERT INTO sqllock_mutexes (name) VALUES ($1) ON CONFLICT DO NOTHING`,
 			Args: []string{"name"},
 		},
-		begin: databases.Statement{Name: "forupdate.begin", SQL: `BEGIN ISOLATION LEVEL READ COMMITTED`},
+		begin: []databases.Statement{{Name: "forupdate.begin", SQL: `BEGIN ISOLATION LEVEL READ COMMITTED`}},
 
 		// Settings of the transaction, gone with it. application_name marks
 		// the session with its owner, for the reaper and for people.
@@ -88,7 +89,13 @@ var dialects = map[databases.Dialect]statements{
 			SQL:  `INSERT INTO sqllock_mutexes (name) VALUES (?) ON DUPLICATE KEY UPDATE name = sqllock_mutexes.name`,
 			Args: []string{"name"},
 		},
-		begin: databases.Statement{Name: "forupdate.begin", SQL: `START TRANSACTION`},
+		// For the next transaction alone. Under SERIALIZABLE the record that is
+		// read in it would be locked by that, against being written beside it
+		// (https://dev.mysql.com/doc/refman/9.7/en/set-transaction.html).
+		begin: []databases.Statement{
+			{Name: "forupdate.isolate", SQL: `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`},
+			{Name: "forupdate.begin", SQL: `START TRANSACTION`},
+		},
 
 		// wait_timeout is in whole seconds. What it was before is kept once:
 		// a renewal finds the variable set.

@@ -44,12 +44,12 @@ var acquire = map[databases.Dialect]steps{
     RETURNING name
 )
 UPDATE sqllock_locks l
-   SET token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token + 1, ` + record.PostgresMicros + `) END, owner = $2,
+   SET token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token + $10::bigint, ` + record.PostgresMicros + `) END, owner = $2,
        acquired_at = clock_timestamp(), host = $5, pid = $6, label = $7, metadata = $8, strategy = $9, ended = ''
   FROM won
  WHERE l.name = won.name
 RETURNING l.token`,
-			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy"},
+			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "tokens"},
 		},
 	},
 
@@ -80,10 +80,10 @@ SELECT free.name, ?, ` + record.MySQLNow + ` + ?, ?
 			SQL: `UPDATE (SELECT name, owner FROM sqllock_locks WHERE name = ? LIMIT 1 FOR UPDATE SKIP LOCKED) free
 STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
 STRAIGHT_JOIN sqllock_inserts i ON i.name = free.name
-   SET l.token = LAST_INSERT_ID(IF(free.owner = ?, l.token, GREATEST(l.token + 1, ` + record.MySQLNow + `))), l.owner = ?, l.lock_delay_us = 0,
+   SET l.token = LAST_INSERT_ID(IF(free.owner = ?, l.token, GREATEST(l.token + ?, ` + record.MySQLNow + `))), l.owner = ?, l.lock_delay_us = 0,
        l.acquired_at = ` + record.MySQLNow + `, l.host = ?, l.pid = ?, l.label = ?, l.metadata = ?, l.strategy = ?, l.ended = ''
  WHERE i.owner = ?`,
-			Args: []string{"name", "owner", "owner", "host", "pid", "label", "metadata", "strategy", "owner"},
+			Args: []string{"name", "owner", "tokens", "owner", "host", "pid", "label", "metadata", "strategy", "owner"},
 		},
 	},
 
@@ -104,12 +104,12 @@ RETURNING 1`,
 			SQL: `INSERT INTO sqllock_locks AS l (name, token, owner, acquired_at, host, pid, label, metadata, strategy)
 VALUES (?1, ` + record.SQLiteNow + `, ?2, ` + record.SQLiteNow + `, ?3, ?4, ?5, ?6, ?7)
     ON CONFLICT (name) DO UPDATE
-   SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + 1, excluded.token) END,
+   SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?8, excluded.token) END,
        owner = excluded.owner, acquired_at = excluded.acquired_at,
        host = excluded.host, pid = excluded.pid, label = excluded.label, metadata = excluded.metadata,
        strategy = excluded.strategy, ended = ''
 RETURNING token`,
-			Args: []string{"name", "owner", "host", "pid", "label", "metadata", "strategy"},
+			Args: []string{"name", "owner", "host", "pid", "label", "metadata", "strategy", "tokens"},
 		},
 		commit:   databases.Statement{Name: "insert.commit", SQL: `COMMIT`},
 		rollback: databases.Statement{Name: "insert.rollback", SQL: `ROLLBACK`},
@@ -147,8 +147,8 @@ var grants = map[databases.Dialect]record.Statements{
 		},
 		Release: databases.Statement{
 			Name: "insert.release",
-			SQL:  `DELETE FROM sqllock_inserts WHERE name = $1 AND owner = $2`,
-			Args: []string{"name", "owner"},
+			SQL:  `DELETE FROM sqllock_inserts WHERE name = $1 AND owner = $2 AND ` + record.PostgresAsync("$3"),
+			Args: []string{"name", "owner", "durable"},
 		},
 		ReleaseLater: databases.Statement{
 			Name: "insert.release-later",
@@ -160,7 +160,12 @@ var grants = map[databases.Dialect]record.Statements{
 		},
 		// The name's row too, so that a try skips it and does not wait for the
 		// transaction.
-		ReleaseTx: []databases.Statement{{
+		ReleaseTx: databases.Statement{
+			Name: "insert.release",
+			SQL:  `DELETE FROM sqllock_inserts WHERE name = $1 AND owner = $2`,
+			Args: []string{"name", "owner"},
+		},
+		BeforeReleaseTx: []databases.Statement{{
 			Name: "insert.release-tx",
 			SQL:  `UPDATE sqllock_locks SET owner = '' WHERE name = $1 AND owner = $2`,
 			Args: []string{"name", "owner"},
@@ -211,7 +216,12 @@ var grants = map[databases.Dialect]record.Statements{
  WHERE l.name = ? AND i.owner = ?`,
 			Args: []string{"min_hold", "name", "owner"},
 		},
-		ReleaseTx: []databases.Statement{{
+		ReleaseTx: databases.Statement{
+			Name: "insert.release",
+			SQL:  `DELETE FROM sqllock_inserts WHERE name = ? AND owner = ?`,
+			Args: []string{"name", "owner"},
+		},
+		BeforeReleaseTx: []databases.Statement{{
 			Name: "insert.release-tx",
 			SQL:  `UPDATE sqllock_locks SET owner = '' WHERE name = ? AND owner = ?`,
 			Args: []string{"name", "owner"},
@@ -249,6 +259,11 @@ STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
 			Args: []string{"name", "owner", "lease"},
 		},
 		Release: databases.Statement{
+			Name: "insert.release",
+			SQL:  `DELETE FROM sqllock_inserts WHERE name = ?1 AND owner = ?2`,
+			Args: []string{"name", "owner"},
+		},
+		ReleaseTx: databases.Statement{
 			Name: "insert.release",
 			SQL:  `DELETE FROM sqllock_inserts WHERE name = ?1 AND owner = ?2`,
 			Args: []string{"name", "owner"},

@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -54,6 +55,55 @@ func (a Admin) Holders(ctx context.Context, f sqllock.Filter) (held []sqllock.He
 	})
 
 	return held, err
+}
+
+// LastGrant tells of the name's latest grant.
+func (a Admin) LastGrant(ctx context.Context, name string) (last sqllock.LastGrant, err error) {
+	err = a.store.On(ctx, func(conn databases.Conn) error {
+		st, found, err := a.store.State(ctx, conn, name)
+		if err != nil {
+			return err
+		}
+
+		if !found || st.Token == 0 {
+			return sqllock.ErrNotHeld
+		}
+
+		last = st.last(name)
+
+		if a.store.shared.Unguarded.SQL == "" {
+			return nil
+		}
+
+		last.Guarded = true
+
+		return conn.Query(ctx, a.store.shared.Unguarded, databases.Values{"name": name}, func(row databases.Row) error {
+			last.Guarded = false
+
+			return row(&name)
+		})
+	})
+
+	return last, err
+}
+
+// last is the state as the core tells it.
+func (st State) last(name string) sqllock.LastGrant {
+	last := sqllock.LastGrant{Name: name, Token: st.Token, Holder: st.Holder}
+
+	if st.Owner != "" && st.Left > 0 {
+		last.Remaining = st.Left
+	} else {
+		last.Taken = max(0, st.Left+st.Delay)
+	}
+
+	if detail, found := strings.CutPrefix(st.Ended, forced); found {
+		last.Ended, last.Detail = sqllock.ReasonForced, detail
+	} else if st.Ended == expired {
+		last.Ended = sqllock.ReasonExpired
+	}
+
+	return last
 }
 
 // ForceRelease ends the grant of whoever holds the name.

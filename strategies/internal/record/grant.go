@@ -18,16 +18,36 @@ type Grant struct {
 	store   *Store
 	request sqllock.Request
 	token   int64
+	last    int64 // of the tokens that are reserved; the one in the row
 
 	// released refuses a guard from the moment that a release began. The row
 	// that a guard looks at may not tell: a release leaves it alone where a
 	// guard would stop it (MySQL).
 	released atomic.Bool
+	crowded  atomic.Bool
 }
 
-// Grant returns the grant that was made for a request.
-func (s *Store) Grant(r sqllock.Request, token int64) *Grant {
-	return &Grant{store: s, request: r, token: token}
+// Grant returns the grant that was made for a request with the token in its row,
+// which is the last of those that the request reserves.
+func (s *Store) Grant(r sqllock.Request, last int64) *Grant {
+	return &Grant{store: s, request: r, token: first(r, last), last: last}
+}
+
+// tokens is how many tokens the request reserves.
+func tokens(r sqllock.Request) int64 { return max(1, r.Tokens) }
+
+// first is the first of those tokens.
+func first(r sqllock.Request, last int64) int64 { return last - tokens(r) + 1 }
+
+// Next is the grant under its next token.
+func (g *Grant) Next() sqllock.Grant {
+	if g.token == g.last {
+		return nil
+	}
+
+	g.released.Store(true)
+
+	return &Grant{store: g.store, request: g.request, token: g.token + 1, last: g.last}
 }
 
 // Token is the fencing token.
@@ -44,7 +64,7 @@ func (g *Grant) Renew(ctx context.Context, lease time.Duration) error {
 // RenewOn is Renew on a connection that the caller has.
 func (g *Grant) RenewOn(ctx context.Context, on databases.Session, lease time.Duration) error {
 	values := g.store.values(g.request)
-	values["lease"] = lease.Microseconds()
+	values["lease"] = g.store.lease(lease)
 
 	result, err := on.Exec(ctx, g.store.statements.Renew, values)
 	if err != nil || result.RowsAffected > 0 {
@@ -85,8 +105,8 @@ func (g *Grant) Release(ctx context.Context) error {
 func (g *Grant) ReleaseOn(ctx context.Context, on databases.Session) error {
 	g.released.Store(true)
 
-	result, err := on.Exec(ctx, g.releaseStatement(), g.store.values(g.request))
-	if err != nil || result.RowsAffected > 0 {
+	freed, err := g.free(ctx, on)
+	if err != nil || freed {
 		return err
 	}
 
@@ -95,7 +115,7 @@ func (g *Grant) ReleaseOn(ctx context.Context, on databases.Session) error {
 	switch {
 	case err != nil:
 		return err
-	case found && st.Owner == "" && st.Token == g.token && st.Ended == "":
+	case found && st.Owner == "" && st.Token == g.last && st.Ended == "":
 		// Released before: the answer of an earlier try was lost.
 		return nil
 	default:
@@ -103,27 +123,54 @@ func (g *Grant) ReleaseOn(ctx context.Context, on databases.Session) error {
 	}
 }
 
-// releaseStatement frees the name, at once or when its minimum hold is over.
-func (g *Grant) releaseStatement() databases.Statement {
+// free frees the name, at once or when its minimum hold is over, and says whether
+// there was something to free.
+func (g *Grant) free(ctx context.Context, on databases.Session) (freed bool, err error) {
+	s, values := g.store, g.store.values(g.request)
+
 	if g.request.MinHold > 0 {
-		return g.store.statements.ReleaseLater
+		result, err := on.Exec(ctx, s.statements.ReleaseLater, values)
+
+		return result.RowsAffected > 0, err
 	}
 
-	return g.store.statements.Release
+	if notes := s.statements.Register.SQL != ""; !notes || s.Dialect() == databases.MySQL {
+		result, err := on.Exec(ctx, s.statements.Release, values)
+		// Where nobody can note that they wait, others may have waited all the
+		// while that the lock went round in this process.
+		g.crowded.Store(result.LastInsertID != 0 || !notes && g.token > first(g.request, g.last))
+
+		return result.RowsAffected > 0, err
+	}
+
+	err = on.Query(ctx, s.statements.Release, values, func(row databases.Row) error {
+		var crowded bool
+
+		freed, err = true, row(&crowded)
+		g.crowded.Store(crowded)
+
+		return err
+	})
+
+	return freed, err
 }
+
+// Crowded says, after the release, whether somebody was registered as waiting, or
+// may be waiting.
+func (g *Grant) Crowded() bool { return g.crowded.Load() }
 
 // lost says why a grant is gone, from what its row says now.
 func (g *Grant) lost(st State) error {
 	lost := &sqllock.LostError{Name: g.request.Name, Token: g.token, Reason: sqllock.ReasonUnknown}
 
 	switch {
-	case st.Owner == g.request.Owner, st.Token == g.token && st.Ended == expired:
+	case st.Owner == g.request.Owner, st.Token == g.last && st.Ended == expired:
 		lost.Reason, lost.Detail = sqllock.ReasonExpired, "by the database's clock"
-	case st.Token == g.token && strings.HasPrefix(st.Ended, forced):
+	case st.Token == g.last && strings.HasPrefix(st.Ended, forced):
 		lost.Reason, lost.Detail = sqllock.ReasonForced, strings.TrimPrefix(st.Ended, forced)
-	case st.Token > g.token && st.Owner != "":
+	case st.Token > g.last && st.Owner != "":
 		lost.Reason, lost.Detail = sqllock.ReasonTakenOver, fmt.Sprintf("by %s with token %d", st.Holder, st.Token)
-	case st.Token > g.token:
+	case st.Token > g.last:
 		lost.Reason, lost.Detail = sqllock.ReasonTakenOver, fmt.Sprintf("since then granted with token %d", st.Token)
 	}
 
@@ -154,7 +201,7 @@ func (g *Grant) Guard(ctx context.Context, tx sqllock.Tx) error {
 		return sqllock.ErrReleased
 	}
 
-	values := databases.Values{"name": g.request.Name, "owner": g.request.Owner, "token": g.token}
+	values := databases.Values{"name": g.request.Name, "owner": g.request.Owner, "token": g.last}
 	token := int64(0)
 
 	err = on.Query(ctx, g.store.shared.Guard, values, func(row databases.Row) error { return row(&token) })
@@ -167,10 +214,10 @@ func (g *Grant) Guard(ctx context.Context, tx sqllock.Tx) error {
 			return fmt.Errorf("%w: %w", lost, err)
 		}
 
-		return fmt.Errorf("%w: %w", errOldSnapshot, err)
+		return fmt.Errorf("%w: %w", errInTheWay, err)
 	case err != nil:
 		return g.store.Explain(err)
-	case token == g.token:
+	case token == g.last:
 		return nil
 	}
 
@@ -203,7 +250,11 @@ func (g *Grant) superseded(ctx context.Context) error {
 	})
 }
 
-var errOldSnapshot = errors.New("the transaction's snapshot is older than the lock; begin it after the lock is acquired")
+var (
+	errOldSnapshot = errors.New("the transaction's snapshot is older than the lock; begin it after the lock is acquired")
+	errInTheWay    = errors.New("another transaction is in the way, or this one's snapshot is older than the lock; " +
+		"roll it back and begin again")
+)
 
 // ReleaseTx ends the grant when the caller's transaction commits.
 func (g *Grant) ReleaseTx(ctx context.Context, tx sqllock.Tx) error {
@@ -212,9 +263,18 @@ func (g *Grant) ReleaseTx(ctx context.Context, tx sqllock.Tx) error {
 		return err
 	}
 
+	if g.released.Load() {
+		return sqllock.ErrReleased
+	}
+
 	var result databases.Result
 
-	for _, statement := range append(slices.Clone(g.store.statements.ReleaseTx), g.releaseStatement()) {
+	release := g.store.statements.ReleaseTx
+	if g.request.MinHold > 0 {
+		release = g.store.statements.ReleaseLater
+	}
+
+	for _, statement := range append(slices.Clone(g.store.statements.BeforeReleaseTx), release) {
 		if result, err = on.Exec(ctx, statement, g.store.values(g.request)); err != nil {
 			return g.store.Explain(err)
 		}

@@ -8,22 +8,49 @@ import "github.com/sqllock/sqllock/databases"
 type Statements struct {
 	// Create makes the name's rows, if they are not there.
 	Create []databases.Statement
-	// Acquire grants the name if it is free, and draws the token. PostgreSQL
+	// Acquire grants the name if it is free, and draws the token: the last of as
+	// many as the request reserves, and about the microsecond of now, so that
+	// tokens follow the clock however many are reserved. PostgreSQL
 	// and SQLite return a row with the token or none; MySQL's token is the
 	// insert id of the answer, zero if the name was not free.
 	Acquire databases.Statement
-	// State reads the name's rows without a lock: see (*Store).state.
+	// State reads the name's rows without a lock: see (*Store).State.
 	State databases.Statement
 	// Renew, Release and ReleaseLater act on one owner's grant. ReleaseLater
-	// keeps the name taken until its minimum hold is over.
+	// keeps the name taken until its minimum hold is over. Release tells whether
+	// somebody waits: PostgreSQL and SQLite return a row that says so, MySQL's
+	// insert id is 1 then. On PostgreSQL it also tells those who listen.
 	Renew        databases.Statement
 	Release      databases.Statement
 	ReleaseLater databases.Statement
-	// ReleaseTx is what goes before the release in a caller's transaction.
-	ReleaseTx []databases.Statement
+	// ReleaseTx is the release in a caller's transaction, and BeforeReleaseTx
+	// what goes before it or before ReleaseLater.
+	ReleaseTx       databases.Statement
+	BeforeReleaseTx []databases.Statement
+	// Register notes that somebody waits for a name that is held. It changes a
+	// row if it did. Without it nobody is told of releases.
+	Register databases.Statement
 	// Force ends a grant of the owner that State told, and notes why. One of
 	// them changes a row if there was one.
 	Force []databases.Statement
+	// Batch are the statements about many grants; nil if there are none.
+	Batch *Batch
+}
+
+// Batch are the statements about many grants at a time. None of them waits for
+// a row that somebody else has locked: that grant is dealt with alone.
+type Batch struct {
+	// Create makes the names' rows, if they are not there.
+	Create []databases.Statement
+	// Acquire grants the names that are free. PostgreSQL and SQLite return the
+	// owner and the token of each grant, MySQL nothing.
+	Acquire databases.Statement
+	// State is that for one name with the name before its columns.
+	State databases.Statement
+	// Renew and Release act on each owner's grant. PostgreSQL and SQLite return
+	// the owners, and whether somebody waits; MySQL counts.
+	Renew   databases.Statement
+	Release databases.Statement
 }
 
 // Shared are statements that are the same for every strategy.
@@ -31,6 +58,10 @@ type Shared struct {
 	// Guard reads the name's row, if the grant is its latest, and locks it
 	// against the next grant until the transaction ends.
 	Guard databases.Statement
+	// Unguarded returns the name if neither a guard nor an acquisition has its
+	// row locked; none on SQLite, whose one write lock does not say of which
+	// row.
+	Unguarded databases.Statement
 	// Holders lists the view.
 	Holders databases.Statement
 	// Expired lists names whose grant ran out, and End ends one of them.
@@ -67,11 +98,29 @@ const (
 	SQLiteNow      = `CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000`
 )
 
+// PostgresAsync is a condition, always true, that lets the commit of its statement
+// not wait for the disk nor for a standby, unless the placeholder says that the
+// release is to be durable. It holds for the statement's own transaction
+// (https://www.postgresql.org/docs/current/wal-async-commit.html). What comes later
+// in the log and is durable makes this durable, too: no later grant is there
+// without the release.
+func PostgresAsync(durable string) string {
+	return `set_config('synchronous_commit', CASE WHEN ` + durable + `::boolean THEN current_setting('synchronous_commit') ELSE 'off' END, true) <> ''`
+}
+
+// Channel is where PostgreSQL's releases are told, with the name as payload.
+const Channel = "sqllock_released"
+
+// postgresTell is true if somebody waits, who is told then. A notification takes
+// a lock of the whole server at the commit, so there is none otherwise.
+const postgresTell = `CASE WHEN waiting_until > clock_timestamp() THEN pg_notify('` + Channel + `', l.name) IS NOT NULL ELSE false END`
+
 // Lease returns the statements of the strategies whose lease is in the lock's
 // own row: cas, where the row is the lock, and forupdate and advisory, where it
 // stands beside the session that is.
 func Lease(d databases.Dialect) (Statements, bool) {
 	s, ok := lease[d]
+	s.Batch = batches[d]
 
 	return s, ok
 }
@@ -108,14 +157,14 @@ var lease = map[databases.Dialect]Statements{
        FOR UPDATE SKIP LOCKED
 )
 UPDATE sqllock_locks l
-   SET token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token + 1, ` + PostgresMicros + `) END,
+   SET token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token + $12::bigint, ` + PostgresMicros + `) END,
        owner = $2, expires_at = greatest(CASE WHEN l.owner = $2 THEN l.expires_at END,
                                          clock_timestamp() + $3::bigint * interval '1 microsecond'),
        lock_delay_us = $4, acquired_at = clock_timestamp(), host = $5, pid = $6, label = $7, metadata = $8, strategy = $9, ended = ''
   FROM free
  WHERE l.name = free.name
 RETURNING l.token`,
-			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "session", "seen"},
+			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "session", "seen", "tokens"},
 		},
 
 		State: databases.Statement{
@@ -137,9 +186,28 @@ RETURNING l.token`,
 		},
 		Release: databases.Statement{
 			Name: "record.release",
-			SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 'epoch', lock_delay_us = 0
- WHERE name = $1 AND owner = $2`,
+			SQL: `UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
+ WHERE name = $1 AND owner = $2 AND ` + PostgresAsync("$3") + `
+RETURNING ` + postgresTell,
+			Args: []string{"name", "owner", "durable"},
+		},
+		ReleaseTx: databases.Statement{
+			Name: "record.release",
+			SQL: `UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
+ WHERE name = $1 AND owner = $2
+RETURNING ` + postgresTell,
 			Args: []string{"name", "owner"},
+		},
+		// The row is locked by whoever releases it, so either this comes first
+		// and the release tells, or it finds the name free. Its loss in a crash
+		// costs a poll.
+		Register: databases.Statement{
+			Name: "record.register",
+			SQL: `UPDATE sqllock_locks
+   SET waiting_until = greatest(waiting_until, clock_timestamp() + $2::bigint * interval '1 microsecond')
+ WHERE name = (SELECT name FROM sqllock_locks WHERE name = $1 AND owner <> '' AND expires_at > clock_timestamp()
+                  FOR NO KEY UPDATE SKIP LOCKED) AND ` + PostgresAsync("false"),
+			Args: []string{"name", "for"},
 		},
 		ReleaseLater: databases.Statement{
 			Name: "record.release-later",
@@ -150,8 +218,9 @@ RETURNING l.token`,
 		},
 		Force: []databases.Statement{{
 			Name: "record.force",
-			SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 'epoch', lock_delay_us = 0, ended = $3
- WHERE name = $1 AND owner = $2 AND strategy <> 'insert'`,
+			SQL: `UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0, ended = $3
+ WHERE name = $1 AND owner = $2 AND strategy <> 'insert'
+RETURNING ` + postgresTell,
 			Args: []string{"name", "owner", "ended"},
 		}},
 	},
@@ -191,11 +260,11 @@ RETURNING l.token`,
 ) free
 STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
 STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
-   SET l.token = LAST_INSERT_ID(IF(free.owner = ?, l.token, GREATEST(l.token + 1, ` + MySQLNow + `))), l.owner = ?, l.lock_delay_us = ?,
+   SET l.token = LAST_INSERT_ID(IF(free.owner = ?, l.token, GREATEST(l.token + ?, ` + MySQLNow + `))), l.owner = ?, l.lock_delay_us = ?,
        l.acquired_at = ` + MySQLNow + `, l.host = ?, l.pid = ?, l.label = ?, l.metadata = ?, l.strategy = ?, l.ended = '',
        e.owner = ?, e.expires_at = GREATEST(IF(free.owner = ?, e.expires_at, 0), ` + MySQLNow + ` + ?)`,
 			Args: []string{
-				"name", "owner", "session", "seen", "seen", "owner", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner",
+				"name", "owner", "session", "seen", "seen", "owner", "tokens", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner",
 				"owner", "lease",
 			},
 		},
@@ -215,8 +284,24 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 		},
 		Release: databases.Statement{
 			Name: "record.release",
+			SQL: `UPDATE sqllock_leases SET owner = '', expires_at = 0 * LAST_INSERT_ID(waiting_until > ` + MySQLNow + `)
+ WHERE name = ? AND owner = ?`,
+			Args: []string{"name", "owner"},
+		},
+		// The insert id of the caller's session is left alone.
+		ReleaseTx: databases.Statement{
+			Name: "record.release",
 			SQL:  `UPDATE sqllock_leases SET owner = '', expires_at = 0 WHERE name = ? AND owner = ?`,
 			Args: []string{"name", "owner"},
+		},
+		Register: databases.Statement{
+			Name: "record.register",
+			SQL: `UPDATE (
+    SELECT name FROM sqllock_leases WHERE name = ? AND owner <> '' AND expires_at > ` + MySQLNow + ` LIMIT 1 FOR UPDATE SKIP LOCKED
+) held
+STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
+   SET e.waiting_until = GREATEST(e.waiting_until, ` + MySQLNow + ` + ?)`,
+			Args: []string{"name", "for"},
 		},
 		ReleaseLater: databases.Statement{
 			Name: "record.release-later",
@@ -253,13 +338,13 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
        (name, token, owner, expires_at, lock_delay_us, acquired_at, host, pid, label, metadata, strategy)
 VALUES (?1, ` + SQLiteNow + `, ?2, ` + SQLiteNow + ` + ?3, ?4, ` + SQLiteNow + `, ?5, ?6, ?7, ?8, ?9)
     ON CONFLICT (name) DO UPDATE
-   SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + 1, excluded.token) END,
+   SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?10, excluded.token) END,
        owner = excluded.owner, expires_at = max(l.expires_at, excluded.expires_at),
        lock_delay_us = excluded.lock_delay_us, acquired_at = excluded.acquired_at, host = excluded.host,
        pid = excluded.pid, label = excluded.label, metadata = excluded.metadata, strategy = excluded.strategy, ended = ''
  WHERE l.expires_at + l.lock_delay_us <= ` + SQLiteNow + ` OR l.owner = excluded.owner
 RETURNING token`,
-			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy"},
+			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "tokens"},
 		},
 		State: databases.Statement{
 			Name: "record.state",
@@ -274,8 +359,20 @@ RETURNING token`,
 		},
 		Release: databases.Statement{
 			Name: "record.release",
+			SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0 WHERE name = ?1 AND owner = ?2
+RETURNING waiting_until > ` + SQLiteNow,
+			Args: []string{"name", "owner"},
+		},
+		ReleaseTx: databases.Statement{
+			Name: "record.release",
 			SQL:  `UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0 WHERE name = ?1 AND owner = ?2`,
 			Args: []string{"name", "owner"},
+		},
+		Register: databases.Statement{
+			Name: "record.register",
+			SQL: `UPDATE sqllock_locks SET waiting_until = max(waiting_until, ` + SQLiteNow + ` + ?2)
+ WHERE name = ?1 AND owner <> '' AND expires_at > ` + SQLiteNow,
+			Args: []string{"name", "for"},
 		},
 		ReleaseLater: databases.Statement{
 			Name: "record.release-later",
@@ -301,6 +398,12 @@ var shared = map[databases.Dialect]Shared{
 			Name: "record.guard",
 			SQL:  `SELECT token FROM sqllock_locks WHERE name = $1 AND owner = $2 AND token = $3 FOR KEY SHARE`,
 			Args: []string{"name", "owner", "token"},
+		},
+		// As the next acquisition would lock it.
+		Unguarded: databases.Statement{
+			Name: "record.unguarded",
+			SQL:  `SELECT name FROM sqllock_locks WHERE name = $1 FOR UPDATE SKIP LOCKED`,
+			Args: []string{"name"},
 		},
 		Holders: databases.Statement{
 			Name: "record.holders",
@@ -387,6 +490,12 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 			Name: "record.guard",
 			SQL:  `SELECT token FROM sqllock_locks WHERE name = ? AND owner = ? AND token = ? LOCK IN SHARE MODE`,
 			Args: []string{"name", "owner", "token"},
+		},
+		// As the next acquisition would lock it.
+		Unguarded: databases.Statement{
+			Name: "record.unguarded",
+			SQL:  `SELECT name FROM sqllock_locks WHERE name = ? FOR UPDATE SKIP LOCKED`,
+			Args: []string{"name"},
 		},
 		Holders: databases.Statement{
 			Name: "record.holders",

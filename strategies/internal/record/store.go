@@ -181,7 +181,7 @@ func (s *Store) Busy(err error) bool {
 func (s *Store) values(r sqllock.Request) databases.Values {
 	return databases.Values{
 		"name": r.Name, "owner": r.Owner, "strategy": s.strategy,
-		"lease": r.Lease.Microseconds(), "delay": r.LockDelay.Microseconds(), "min_hold": r.MinHold.Microseconds(),
+		"lease": s.lease(r.Lease), "delay": ceil(r.LockDelay), "min_hold": ceil(r.MinHold), "durable": r.DurableRelease, "tokens": tokens(r),
 		"host": r.Holder.Host, "pid": int64(r.Holder.PID), "label": r.Holder.Label, "metadata": r.Holder.Metadata,
 	}
 }
@@ -202,19 +202,27 @@ type State struct {
 
 // State reads a name's rows. found is false if there are none.
 func (s *Store) State(ctx context.Context, on databases.Session, name string) (st State, found bool, err error) {
+	err = on.Query(ctx, s.statements.State, databases.Values{"name": name}, func(row databases.Row) (err error) {
+		found = true
+		st, err = scan(row)
+
+		return err
+	})
+
+	return st, found, err
+}
+
+// scan reads a row of a statement for State, with more columns before its own.
+func scan(row databases.Row, more ...any) (st State, err error) {
 	var left, delay, pid int64
 
-	err = on.Query(ctx, s.statements.State, databases.Values{"name": name}, func(row databases.Row) error {
-		found = true
-
-		return row(&st.Owner, &st.Token, &st.Ended, &left, &delay,
-			&st.Holder.Host, &pid, &st.Holder.Label, &st.Holder.Metadata)
-	})
+	err = row(append(more, &st.Owner, &st.Token, &st.Ended, &left, &delay,
+		&st.Holder.Host, &pid, &st.Holder.Label, &st.Holder.Metadata)...)
 
 	st.Left, st.Delay = micros(left), micros(delay)
 	st.Holder.PID = int(pid)
 
-	return st, found, err
+	return st, err
 }
 
 // Held is the error for a name that the state says somebody has.
@@ -265,6 +273,18 @@ const AnyToken = -1
 func (s *Store) Acquire(ctx context.Context, on databases.Session, r sqllock.Request, instead Instead) (int64, error) {
 	values := s.values(r)
 	values["session"], values["seen"] = instead.Strategy, instead.Token
+
+	if r.Waiting && instead.Strategy == "" {
+		// Who waits finds it held as a rule: a look costs no lock.
+		st, found, err := s.State(ctx, on, r.Name)
+		if err != nil {
+			return 0, err
+		}
+
+		if found && st.Owner != r.Owner && st.Left+st.Delay > 0 {
+			return 0, st.Held(r.Name)
+		}
+	}
 
 	// The second round follows the making of the row, once in a name's life.
 	for range 2 {
@@ -329,3 +349,18 @@ func (s *Store) Exec(
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// lease is what the database adds to its clock for a lease. SQLite's shows the
+// millisecond that began last, so that a lease that begins within it would end as
+// much too early.
+func (s *Store) lease(d time.Duration) int64 {
+	if s.Dialect() == databases.SQLite {
+		d += time.Millisecond
+	}
+
+	return ceil(d)
+}
+
+// ceil returns microseconds, rounded up: with WithClockMargin(0, 0) the database
+// would otherwise end a lease before its holder stops to trust it.
+func ceil(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }

@@ -1,0 +1,176 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/sqllock/sqllock/databases"
+)
+
+var _ databases.Listener = (*DB)(nil)
+
+const (
+	// echoTime is how long the notification that tests the way may take.
+	echoTime = 2 * time.Second
+	// silence is how long nothing may come before the connection is tested, and
+	// pingTime how long that may take.
+	silence  = 10 * time.Second
+	pingTime = 5 * time.Second
+)
+
+// Listen opens a connection of its own, beside the pool, with the pool's
+// settings.
+//
+// A proxy that pools transactions accepts LISTEN, and nothing ever comes
+// (https://www.pgbouncer.org/features.html). So the way is tested, with a
+// notification from another connection.
+func (d *DB) Listen(ctx context.Context, channel string, ready func(), notified func(payload string)) error {
+	conn, err := d.connect(ctx)
+	if err != nil {
+		return err
+	}
+
+	defer end(ctx, conn)
+
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+
+	if err := d.echo(ctx, conn, channel); err != nil {
+		return err
+	}
+
+	ready()
+
+	for {
+		wait, cancel := context.WithTimeout(ctx, silence)
+		notification, err := conn.WaitForNotification(wait)
+
+		cancel()
+
+		switch {
+		case err == nil:
+			notified(notification.Payload)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case wait.Err() != nil && !conn.IsClosed():
+			if err := ping(ctx, conn); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// end closes a connection that is not the pool's.
+func end(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
+	defer cancel()
+
+	_ = conn.Close(ctx)
+}
+
+func ping(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+
+	return conn.Ping(ctx)
+}
+
+// echo sends a notification over a second connection and waits until it comes.
+// Not over one of the pool, which the application may use up.
+func (d *DB) echo(ctx context.Context, conn *pgx.Conn, channel string) error {
+	ctx, cancel := context.WithTimeout(ctx, echoTime)
+	defer cancel()
+
+	other, err := d.connect(ctx)
+	if err != nil {
+		return err
+	}
+
+	defer end(ctx, other)
+
+	payload := "\x01" + rand.Text() // no name of a lock that anybody waits for
+	if _, err := other.Exec(ctx, "SELECT pg_notify($1, $2)", channel, payload); err != nil {
+		return fmt.Errorf("notify: %w", err)
+	}
+
+	for {
+		notification, err := conn.WaitForNotification(ctx)
+
+		switch {
+		case err == nil && notification.Payload == payload:
+			return nil
+		case err == nil:
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w: one did not come in %s; a proxy that pools transactions swallows them: %w",
+				databases.ErrNoNotifications, echoTime, err)
+		default:
+			return err
+		}
+	}
+}
+
+// connect opens a connection as the pool does. Its notifications are its own: a
+// pool, or the connection that the settings are taken from, may have a function
+// for them, and then WaitForNotification returns neither one nor an error.
+func (d *DB) connect(ctx context.Context) (*pgx.Conn, error) {
+	config, err := d.connConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	config.OnNotification = nil
+
+	return pgx.ConnectConfig(ctx, config)
+}
+
+// connConfig is a copy of the pool's settings for connections.
+func (d *DB) connConfig(ctx context.Context) (*pgx.ConnConfig, error) {
+	if d.pool == nil {
+		return stdConfig(ctx, d.std.DB)
+	}
+
+	config := d.pool.Config()
+
+	// A password that changes, for example.
+	if config.BeforeConnect != nil {
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+
+	return config.ConnConfig, nil
+}
+
+// stdConfig asks a connection of database/sql, if it is pgx's, how it was made.
+func stdConfig(ctx context.Context, db *sql.DB) (*pgx.ConnConfig, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	defer func() { _ = conn.Close() }()
+
+	var config *pgx.ConnConfig
+
+	err = conn.Raw(func(driver any) error {
+		c, ok := driver.(*stdlib.Conn)
+		if !ok {
+			return fmt.Errorf("%w: the driver's connection is a %T", databases.ErrNoNotifications, driver)
+		}
+
+		config = c.Conn().Config()
+
+		return nil
+	})
+
+	return config, err
+}

@@ -1,0 +1,75 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// nothing is a strategy that grants nothing.
+type nothing struct{}
+
+func (nothing) TryAcquire(context.Context, Request) (Grant, error) {
+	return nil, errors.New("no grant")
+}
+func (nothing) Features() Features { return Features{} }
+
+// A lock that is lost leaves the keeper a moment after its holder was told.
+func TestCloseAfterALoss(t *testing.T) {
+	t.Parallel()
+
+	locker, err := New(nothing{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	h := &hold{
+		locker: locker, settings: &locker.defaults, lease: DefaultLease, extended: DefaultLease, acquired: now(), confirmed: now(),
+		schedule: schedule{index: -1},
+	}
+	h.ctx, h.cancel = context.WithCancelCause(t.Context())
+	locker.keeper.keep(h)
+
+	h.mu.Lock()
+	h.ended = &LostError{Name: "lost", Reason: ReasonExpired}
+	h.mu.Unlock()
+
+	if err := locker.Close(t.Context()); err != nil {
+		t.Errorf("Close() = %v, want nil", err)
+	}
+}
+
+// ago is so long before now on both clocks.
+func ago(d time.Duration) instant {
+	n := now()
+
+	return instant{mono: n.mono - d, wall: n.wall - d}
+}
+
+// TestConfirmInTime is a process that was paused: the answer of a renewal is
+// there when it goes on, and may be looked at before the clock is.
+func TestConfirmInTime(t *testing.T) {
+	t.Parallel()
+
+	const lease = 30 * time.Second
+
+	for _, c := range []struct {
+		name  string
+		since time.Duration // the last confirmed renewal
+		holds bool
+	}{
+		{"within the window", 20 * time.Second, true},
+		{"after the window", 30 * time.Second, false},
+	} {
+		set := defaults()
+		h := &hold{settings: &set, lease: lease, confirmed: ago(c.since)}
+
+		// Begun within the window, confirmed now.
+		h.confirm(ago(15*time.Second), lease)
+
+		if holds := h.left(now()) > 0; holds != c.holds {
+			t.Errorf("a renewal confirmed %s: holds = %t, want %t", c.name, holds, c.holds)
+		}
+	}
+}

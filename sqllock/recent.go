@@ -1,0 +1,48 @@
+package sqllock
+
+import (
+	"maps"
+	"time"
+)
+
+// recent keeps something in mind about names for a while.
+type recent[V any] struct {
+	entries map[string]entry[V]
+	sweep   int // from how many entries on those that are over are looked for
+}
+
+type entry[V any] struct {
+	value V
+	until time.Time
+}
+
+// fewEntries need no sweep.
+const fewEntries = 256
+
+func (r *recent[V]) put(name string, value V, until time.Time) {
+	if len(r.entries) >= max(r.sweep, fewEntries) {
+		n := time.Now()
+
+		maps.DeleteFunc(r.entries, func(_ string, e entry[V]) bool { return !n.Before(e.until) })
+
+		r.sweep = 2 * len(r.entries)
+	}
+
+	if r.entries == nil {
+		r.entries = make(map[string]entry[V])
+	}
+
+	r.entries[name] = entry[V]{value, until}
+}
+
+// get returns what is known, and for how long still: zero or less if it is not.
+func (r *recent[V]) get(name string) (V, time.Duration) {
+	e, ok := r.entries[name]
+	if !ok {
+		return e.value, 0
+	}
+
+	return e.value, time.Until(e.until)
+}
+
+func (r *recent[V]) remove(name string) { delete(r.entries, name) }

@@ -1,0 +1,280 @@
+package sqllock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
+)
+
+// answered is a strategy that does something while the answer to an attempt is on
+// its way.
+type answered struct {
+	*sqllocktest.Memory
+
+	during func()
+}
+
+func (a *answered) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+	grant, err := a.Memory.TryAcquire(ctx, r)
+
+	if during := a.during; during != nil {
+		a.during = nil
+
+		during()
+	}
+
+	return grant, err
+}
+
+// The release is told of before the one who begins to wait could hear it, since
+// the database knew already that somebody of this process waits.
+func TestReleaseWhileOneBeginsToWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		strategy := &answered{Memory: sqllocktest.NewMemory()}
+		other := newLocker(t, strategy.Peer())
+		locker := newLocker(t, strategy, sqllock.WithoutBatching())
+
+		// So that it listens, and has said so.
+		held := acquire(t, other)
+		locks := make(chan *sqllock.Lock, 1)
+
+		go func() { locks <- acquire(t, locker) }()
+
+		time.Sleep(6 * time.Second)
+		release(t, held)
+		release(t, <-locks)
+
+		held = acquire(t, other)
+		strategy.during = func() {
+			release(t, held)
+			time.Sleep(time.Millisecond)
+		}
+
+		started := time.Now()
+		release(t, acquire(t, locker))
+
+		if waited := time.Since(started); waited > 100*time.Millisecond {
+			t.Errorf("the lock was had %s after its release, want less than 100ms", waited)
+		}
+	})
+}
+
+// deaf has a first call that goes to a connection that was cut off.
+type deaf struct {
+	*sqllocktest.Memory
+
+	operation string
+	calls     atomic.Int64
+}
+
+func (d *deaf) hang(ctx context.Context, operation string) error {
+	if operation != d.operation || d.calls.Add(1) > 1 {
+		return nil
+	}
+
+	<-ctx.Done()
+
+	return ctx.Err()
+}
+
+func (d *deaf) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+	if err := d.hang(ctx, "acquire"); err != nil {
+		return nil, err
+	}
+
+	return d.Memory.TryAcquire(ctx, r)
+}
+
+func (d *deaf) Register(ctx context.Context, name string, duration time.Duration) (bool, error) {
+	if err := d.hang(ctx, "register"); err != nil {
+		return false, err
+	}
+
+	return d.Memory.Register(ctx, name, duration)
+}
+
+// A long lease is no reason to wait for as long.
+func TestLongLeaseOnADeadConnection(t *testing.T) {
+	t.Parallel()
+
+	for _, operation := range []string{"acquire", "register"} {
+		t.Run(operation, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				strategy := &deaf{Memory: sqllocktest.NewMemory(), operation: operation}
+				held := acquire(t, newLocker(t, strategy.Peer()))
+				locker := newLocker(t, strategy, sqllock.WithLease(24*time.Hour), sqllock.WithoutBatching())
+
+				go func() {
+					time.Sleep(time.Second)
+					release(t, held)
+				}()
+
+				started := time.Now()
+				release(t, acquire(t, locker))
+
+				if waited := time.Since(started); waited > 12*time.Second {
+					t.Errorf("the lock was had after %s, want at most the 10s of one attempt and a pause", waited)
+				}
+			})
+		})
+	}
+}
+
+// stuck has four calls that do not return, also when their contexts have ended.
+type stuck struct {
+	*sqllocktest.Memory
+
+	calls atomic.Int64
+	end   chan struct{}
+}
+
+const stuckCalls = 4
+
+func (s *stuck) hang() error {
+	if s.calls.Add(1) > stuckCalls {
+		return nil
+	}
+
+	<-s.end
+
+	return errors.New("cut off")
+}
+
+func (s *stuck) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+	if err := s.hang(); err != nil {
+		return nil, err
+	}
+
+	return s.Memory.TryAcquire(ctx, r)
+}
+
+func (s *stuck) TryAcquireAll(ctx context.Context, requests []sqllock.Request) ([]sqllock.Grant, []error) {
+	if err := s.hang(); err != nil {
+		return make([]sqllock.Grant, len(requests)), make([]error, len(requests))
+	}
+
+	return s.Memory.TryAcquireAll(ctx, requests)
+}
+
+// Statements that hang keep others waiting for a moment, whether those who sent
+// them still wait or not.
+func TestHungAttemptsDoNotStopOthers(t *testing.T) {
+	t.Parallel()
+
+	for what, after := range map[string]time.Duration{"just sent": 0, "given up": time.Minute} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				strategy := &stuck{Memory: sqllocktest.NewMemory(), end: make(chan struct{})}
+				defer close(strategy.end)
+
+				locker := newLocker(t, strategy)
+
+				for i := range stuckCalls {
+					go func() { _, _ = locker.TryAcquire(t.Context(), fmt.Sprint(i)) }()
+
+					time.Sleep(20 * time.Millisecond)
+				}
+
+				time.Sleep(after)
+
+				started := time.Now()
+				release(t, acquire(t, locker))
+
+				if waited := time.Since(started); waited > 2*time.Second {
+					t.Errorf("the lock of another name was had after %s, want at most 2s", waited)
+				}
+			})
+		})
+	}
+}
+
+// slow is a strategy behind a network, where nobody is told of releases.
+type slow struct{ *sqllocktest.Memory }
+
+const trip = 400 * time.Microsecond
+
+func (s slow) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+	time.Sleep(trip)
+
+	return s.Memory.TryAcquire(ctx, r)
+}
+
+func (slow) Listen(context.Context, func(), func(string)) error { return sqllock.ErrUnsupported }
+
+// Who takes the lock again as soon as it was released is as polite as if somebody
+// of its process had waited: otherwise the name is free for less than the others'
+// pauses, for ever.
+func TestComingBackAtOnceLetsOthersGoFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const (
+			waits = 20
+			hold  = time.Second
+		)
+
+		memory := sqllocktest.NewMemory()
+		looper := newLocker(t, slow{memory}, sqllock.WithoutBatching())
+		other := newLocker(t, slow{memory.Peer()}, sqllock.WithoutBatching())
+		ctx, stop := context.WithCancel(t.Context())
+
+		var (
+			had  atomic.Int64
+			done = make(chan struct{})
+		)
+
+		go func() {
+			defer close(done)
+
+			for ctx.Err() == nil {
+				lock := acquire(t, looper)
+
+				had.Add(1)
+				time.Sleep(hold)
+				release(t, lock)
+			}
+		}()
+
+		missed := int64(0)
+
+		for range waits {
+			time.Sleep(3 * hold / 2)
+
+			before := had.Load()
+			release(t, acquire(t, other))
+
+			missed += had.Load() - before
+		}
+
+		stop()
+		<-done
+
+		if missed > 20*waits {
+			t.Errorf("in a wait another had the lock %d times, want at most 20", missed/waits)
+		}
+	})
+}
+
+// Who has no time to let others go first asks at once.
+func TestShortWaitOnACrowdedName(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		other := newLocker(t, memory.Peer())
+		lock := acquire(t, locker)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+
+		defer cancel()
+
+		if _, err := other.Acquire(ctx, name); !errors.Is(err, sqllock.ErrNotAcquired) {
+			t.Fatalf("Acquire() of a held lock = %v, want ErrNotAcquired", err)
+		}
+
+		// The database tells the one who releases that somebody waited.
+		release(t, lock)
+		release(t, acquire(t, locker, sqllock.WithMaxWait(4*time.Millisecond)))
+	})
+}

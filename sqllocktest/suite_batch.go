@@ -1,0 +1,412 @@
+package sqllocktest
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+func batchOnly(e *env) sqllock.Batcher {
+	e.Helper()
+
+	batcher, ok := e.Strategy.(sqllock.Batcher)
+	if !ok {
+		e.Skip("the strategy has no Batcher")
+	}
+
+	return batcher
+}
+
+// requests are n of new owners, each for a name of its own.
+func (e *env) requests(n int) []sqllock.Request {
+	requests := make([]sqllock.Request, n)
+	for i := range requests {
+		requests[i] = sqllock.Request{
+			Name: fmt.Sprintf("%s/%d \"\\{},ü", e.name, i), Owner: rand.Text(), Lease: lease,
+			Holder: sqllock.Holder{Host: "host", PID: i + 1, Label: `a "label" \, {x}`, Metadata: `{"a":"b\"c"}`},
+		}
+	}
+
+	return requests
+}
+
+// acquireAll acquires all in one call and fails if it can not.
+func (e *env) acquireAll(b sqllock.Batcher, requests []sqllock.Request) []sqllock.Grant {
+	e.Helper()
+
+	grants, errs := b.TryAcquireAll(e.ctx(), requests)
+	for i, err := range errs {
+		if err != nil {
+			e.Fatalf("TryAcquireAll() of %q = %v, want the grant", requests[i].Name, err)
+		}
+	}
+
+	return grants
+}
+
+func batchCases() []testCase {
+	return []testCase{
+		{name: "batch/each answer is its call's", run: func(e *env) {
+			b := batchOnly(e)
+			requests := e.requests(6)
+
+			// 0 and 1 exist and are free, 2 is held, 3 to 5 were never seen.
+			for _, r := range requests[:2] {
+				e.release(e.acquireName(e.b, r.Name))
+			}
+
+			held := e.acquireName(e.b, requests[2].Name, sqllock.WithLabel("the holder"))
+			grants, errs := b.TryAcquireAll(e.ctx(), requests)
+
+			for i, r := range requests {
+				if i == 2 {
+					var refused *sqllock.HeldError
+					if !errors.As(errs[i], &refused) || refused.Name != r.Name || refused.Holder.Label != "the holder" || refused.Token != held.Token() {
+						e.Errorf("the held name's answer = %v, want that the holder has it", errs[i])
+					}
+
+					continue
+				}
+
+				if errs[i] != nil || grants[i] == nil {
+					e.Fatalf("the answer for %q = %v, want the grant", r.Name, errs[i])
+				}
+
+				if err := grants[i].Check(e.ctx()); err != nil {
+					e.Errorf("Check() of %q = %v, want nil", r.Name, err)
+				}
+
+				if got := e.refusedName(e.b, r.Name); got.Holder != r.Holder || got.Token != grants[i].Token() {
+					e.Errorf("%q is held by %+v with token %d, want %+v and %d", r.Name, got.Holder, got.Token, r.Holder, grants[i].Token())
+				}
+			}
+		}},
+		{name: "batch/one name is granted once", run: func(e *env) {
+			b := batchOnly(e)
+
+			for range 5 {
+				requests := e.requests(4)
+				requests[1].Name, requests[2].Name = requests[0].Name, requests[0].Name
+
+				grants, _ := b.TryAcquireAll(e.ctx(), requests)
+				granted := 0
+
+				for _, g := range grants[:3] {
+					if g != nil {
+						granted++
+					}
+				}
+
+				if granted > 1 {
+					e.Fatalf("%d of three requests for one name were granted", granted)
+				}
+
+				for _, g := range grants {
+					if g == nil {
+						continue
+					}
+
+					if err := g.Release(e.ctx()); err != nil {
+						e.Errorf("Release() = %v, want nil", err)
+					}
+				}
+			}
+		}},
+		{name: "batch/tokens grow", run: func(e *env) {
+			b := batchOnly(e)
+
+			var last []int64
+
+			for range 3 {
+				grants := e.acquireAll(b, e.requests(5))
+
+				for i, g := range grants {
+					if last != nil && g.Token() <= last[i] {
+						e.Errorf("token %d of grant %d came after %d", g.Token(), i, last[i])
+					}
+				}
+
+				last = nil
+				for _, g := range grants {
+					last = append(last, g.Token())
+				}
+
+				for i, err := range b.ReleaseAll(e.ctx(), grants) {
+					if err != nil {
+						e.Fatalf("ReleaseAll() of grant %d = %v, want nil", i, err)
+					}
+				}
+			}
+		}},
+		{name: "batch/the same owners ask again", run: func(e *env) {
+			b := batchOnly(e)
+			requests := e.requests(4)
+
+			e.script.Fail("acquire-all", 1, After, nil)
+
+			if _, errs := b.TryAcquireAll(e.ctx(), requests); errs[0] == nil || errors.Is(errs[0], sqllock.ErrNotAcquired) || errors.Is(errs[0], sqllock.ErrAlone) {
+				e.Fatalf("TryAcquireAll() whose answer was lost = %v, want that it is not known", errs[0])
+			}
+
+			first := e.acquireAll(b, requests)
+			second := e.acquireAll(b, requests)
+
+			for i := range first {
+				if first[i].Token() != second[i].Token() {
+					e.Errorf("asked twice, grant %d has tokens %d and %d, want one", i, first[i].Token(), second[i].Token())
+				}
+			}
+
+			alone, err := e.Strategy.TryAcquire(e.ctx(), requests[1])
+			if err != nil || alone.Token() != first[1].Token() {
+				e.Errorf("TryAcquire() of an owner that has it = %v, want the same grant", err)
+			}
+		}},
+		{name: "batch/every statement twice", run: func(e *env) {
+			b := batchOnly(e)
+			requests := e.requests(3)
+
+			e.script.Twice("*")
+
+			grants := e.acquireAll(b, requests)
+
+			for i, err := range b.RenewAll(e.ctx(), grants, lease) {
+				if errors.Is(err, sqllock.ErrAlone) {
+					err = grants[i].Renew(e.ctx(), lease)
+				}
+
+				if err != nil {
+					e.Errorf("Renew() of grant %d = %v, want nil", i, err)
+				}
+			}
+
+			// What the second finds is that the first has done it.
+			for i, err := range b.ReleaseAll(e.ctx(), grants) {
+				if errors.Is(err, sqllock.ErrAlone) {
+					err = grants[i].Release(e.ctx())
+				}
+
+				if err != nil {
+					e.Errorf("Release() of grant %d = %v, want nil", i, err)
+				}
+			}
+
+			for i, r := range requests {
+				next := e.acquireName(e.b, r.Name)
+				e.grow("a release", grants[i].Token(), next.Token())
+				e.release(next)
+			}
+		}},
+		{name: "batch/rows without a commit are no answer", run: func(e *env) {
+			b := batchOnly(e)
+			if e.Faulty == nil {
+				e.Skip("there is no database that rows come from")
+			}
+
+			requests := e.requests(3)
+			for _, r := range requests {
+				e.release(e.acquireName(e.b, r.Name))
+			}
+
+			e.Faulty.Undo("acquire-all")
+
+			grants, errs := b.TryAcquireAll(e.ctx(), requests)
+
+			for i, g := range grants {
+				if errs[i] == nil && g.Check(e.ctx()) != nil {
+					e.Errorf("TryAcquireAll() for request %d = a grant that there is not", i)
+				}
+			}
+
+			grants = e.acquireAll(b, requests)
+
+			e.Faulty.Undo("renew-all")
+
+			errs = b.RenewAll(e.ctx(), grants, 3*lease)
+
+			for i, r := range requests {
+				if left := e.refusedName(e.b, r.Name).Remaining; errs[i] == nil && left < 2*lease {
+					e.Errorf("RenewAll() for %s of grant %d = nil, and %s are left", 3*lease, i, left)
+				}
+			}
+
+			e.Faulty.Undo("release-all")
+
+			errs = b.ReleaseAll(e.ctx(), grants)
+
+			for i, g := range grants {
+				if errs[i] == nil && g.Check(e.ctx()) == nil {
+					e.Errorf("ReleaseAll() of grant %d = nil, and it is held", i)
+				}
+			}
+		}},
+		{name: "batch/renewal runs from now", run: func(e *env) {
+			b := batchOnly(e)
+			grants := e.acquireAll(b, e.requests(3))
+
+			for i, err := range b.RenewAll(e.ctx(), grants, 3*lease) {
+				if err != nil {
+					e.Errorf("RenewAll() of grant %d = %v, want nil", i, err)
+				}
+			}
+
+			for _, r := range e.requests(3) {
+				if left := e.refusedName(e.b, r.Name).Remaining; left < 2*lease {
+					e.Errorf("after the renewal for %s %q has %s left", 3*lease, r.Name, left)
+				}
+			}
+		}},
+		{name: "batch/a locked row delays nobody else", run: func(e *env) {
+			b := batchOnly(e)
+
+			switch {
+			case e.harness.GuardBlocksRenewal:
+				e.Skip("the database has one writer, so that a locked row stops all others")
+			case e.LockRow == nil:
+				e.Skip("rows can not be locked")
+			}
+
+			requests := e.requests(3)
+			grants := e.acquireAll(b, requests)
+			unlock := e.LockRow(e.T, requests[1].Name)
+
+			defer unlock()
+
+			for _, c := range []struct {
+				verb string
+				errs func() []error
+			}{
+				{"RenewAll", func() []error { return b.RenewAll(e.ctx(), grants, lease) }},
+				{"ReleaseAll", func() []error { return b.ReleaseAll(e.ctx(), grants) }},
+			} {
+				started := time.Now()
+				errs := c.errs()
+
+				if took := time.Since(started); took > e.harness.TryWithin {
+					e.Errorf("%s() beside a locked row took %s", c.verb, took)
+				}
+
+				// A database whose locks stop no other writer serves it.
+				if errs[1] != nil && !errors.Is(errs[1], sqllock.ErrAlone) {
+					e.Errorf("%s() of the locked row's grant = %v, want ErrAlone", c.verb, errs[1])
+				}
+			}
+
+			// Whoever the database does not name one by one may all be sent alone.
+			for _, i := range []int{0, 2} {
+				if err := grants[i].Release(e.ctx()); err != nil {
+					e.Errorf("Release() of grant %d = %v, want nil", i, err)
+				}
+			}
+		}},
+		{name: "batch/never a successor's", run: func(e *env) {
+			b := batchOnly(e)
+			if e.Age == nil {
+				e.Skip("leases can not be aged")
+			}
+
+			requests := e.requests(3)
+			grants := e.acquireAll(b, requests)
+			e.Age(e.T, requests[1].Name, 2*lease)
+			successor := e.acquireName(e.b, requests[1].Name)
+
+			for verb, errs := range map[string][]error{
+				"RenewAll": b.RenewAll(e.ctx(), grants, lease), "ReleaseAll": b.ReleaseAll(e.ctx(), grants),
+			} {
+				if !errors.Is(errs[1], sqllock.ErrAlone) {
+					e.Errorf("%s() of a grant that was taken over = %v, want ErrAlone", verb, errs[1])
+				}
+			}
+
+			e.alive(successor)
+
+			if err := grants[1].Release(e.ctx()); !errors.Is(err, sqllock.ErrLost) {
+				e.Errorf("Release() of a grant that was taken over = %v, want ErrLost", err)
+			}
+		}},
+		{name: "batch/many at a time", run: func(e *env) {
+			batchOnly(e)
+
+			const many = 48
+
+			var (
+				group  sync.WaitGroup
+				tokens [many]int64
+			)
+
+			// They gather while the first statement is under way.
+			_, resume := e.script.Pause(e.op("attempt"), Before)
+			time.AfterFunc(50*time.Millisecond, resume)
+
+			for i := range many {
+				group.Go(func() {
+					name := fmt.Sprintf("%s/%d", e.name, i)
+
+					for range 4 {
+						lock, err := e.a.Acquire(e.ctx(), name)
+						if err != nil {
+							e.Errorf("Acquire() = %v, want the lock", err)
+
+							return
+						}
+
+						if lock.Token() <= tokens[i] {
+							e.Errorf("token %d came after %d", lock.Token(), tokens[i])
+						}
+
+						tokens[i] = lock.Token()
+
+						if err := lock.Release(e.ctx()); err != nil {
+							e.Errorf("Release() = %v, want nil", err)
+						}
+					}
+				})
+			}
+
+			group.Wait()
+
+			together := 0
+
+			for _, statement := range e.script.Statements() {
+				if strings.HasSuffix(statement, "-all") {
+					together++
+				}
+			}
+
+			if together == 0 {
+				e.Errorf("of %d acquisitions at a time none went together with others", many)
+			}
+		}},
+		{name: "batch/WithoutBatching", run: func(e *env) {
+			batchOnly(e)
+
+			var group sync.WaitGroup
+
+			for i := range 16 {
+				group.Go(func() {
+					lock, err := e.a.Acquire(e.ctx(), fmt.Sprintf("%s/%d", e.name, i), sqllock.WithoutBatching())
+					if err != nil {
+						e.Errorf("Acquire() = %v, want the lock", err)
+
+						return
+					}
+
+					e.release(lock)
+				})
+			}
+
+			group.Wait()
+
+			for _, statement := range e.script.Statements() {
+				if strings.HasSuffix(statement, "-all") {
+					e.Fatalf("%s was sent without batching", statement)
+				}
+			}
+		}},
+	}
+}

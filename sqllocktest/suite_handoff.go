@@ -1,0 +1,307 @@
+package sqllocktest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+func handOffCases() []testCase {
+	return []testCase{
+		{"hand-off/from one to the next in a process", nil, handOff},
+		{"hand-off/tokens that were reserved are never given again", nil, handOffTokens},
+		{"hand-off/whoever handed it on guards no more", guardOnly, handOffGuard},
+		{"hand-off/not beside an open guard", guardOnly, handOffPinned},
+		{"hand-off/of a grant that is lost", leaseOnly, handOffLost},
+		{"hand-off/other processes get their turn", nil, handOffFair},
+		{"hand-off/WithoutHandOff", nil, handOffOff},
+	}
+}
+
+// many tokens are more than the clock, which tokens follow, passes in a case.
+const (
+	reserved = 8
+	many     = 60_000_000
+)
+
+// reserves skips the case if the strategy reserves no tokens.
+func (e *env) reserves() {
+	e.Helper()
+
+	r := e.request()
+	r.Name += "/probe"
+	r.Tokens = reserved
+	grant := e.grant(e.Strategy, r)
+
+	for n := 1; ; n++ {
+		if grant = e.next(grant); grant == nil && n == 1 {
+			e.Skip("the strategy reserves no tokens")
+		}
+
+		if grant == nil && n != reserved {
+			e.Fatalf("a grant of %d tokens has %d", reserved, n)
+		}
+
+		if grant == nil {
+			return
+		}
+	}
+}
+
+// reserver acquires a grant with many tokens.
+func (e *env) reserver() (sqllock.Grant, sqllock.Request) {
+	e.Helper()
+	e.reserves()
+
+	r := e.request()
+	r.Tokens = many
+
+	return e.grant(e.Strategy, r), r
+}
+
+func (e *env) next(g sqllock.Grant) sqllock.Grant {
+	if reserver, ok := g.(sqllock.Reserver); ok {
+		return reserver.Next()
+	}
+
+	return nil
+}
+
+// inTurn lets n waiters of one locker have the lock one after the other, and
+// returns their locks in order.
+func (e *env) inTurn(n int, options ...sqllock.Option) []*sqllock.Lock {
+	e.Helper()
+
+	var (
+		mutex sync.Mutex
+		group sync.WaitGroup
+		locks []*sqllock.Lock
+		first = e.acquire(e.a, options...)
+	)
+
+	for range n {
+		group.Go(func() {
+			lock, err := e.a.Acquire(e.ctx(), e.name, options...)
+			if err != nil {
+				e.Errorf("Acquire() = %v, want the lock%s", err, e.holder(e.name))
+
+				return
+			}
+
+			mutex.Lock()
+			locks = append(locks, lock)
+			mutex.Unlock()
+
+			if err := lock.Release(e.ctx()); err != nil {
+				e.Errorf("Release() = %v, want nil", err)
+			}
+		})
+	}
+
+	e.release(first)
+	group.Wait()
+
+	return locks
+}
+
+// attempts are all that a batch or a single statement asked for.
+func (e *env) attempts() int { return e.script.Count(e.op("attempt")) }
+
+func handOff(e *env) {
+	e.reserves()
+
+	const waiters = 12
+
+	// A grant is handed on for some milliseconds only, which a busy machine may let
+	// pass.
+	e.poll("somebody gets the lock without the database", func() error {
+		before := e.attempts()
+		locks := e.inTurn(waiters)
+
+		for i := 1; i < len(locks); i++ {
+			e.grow("a hand-off", locks[i-1].Token(), locks[i].Token())
+		}
+
+		for _, lock := range locks {
+			if !errors.Is(lock.Err(), sqllock.ErrReleased) || lock.Context().Err() == nil {
+				e.Errorf("Err() of a lock that was handed on = %v, want ErrReleased and an ended context", lock.Err())
+			}
+		}
+
+		if asked := e.attempts() - before; asked > waiters {
+			return fmt.Errorf("%d attempts for %d locks", asked, len(locks)+1)
+		}
+
+		return nil
+	})
+
+	next := e.acquire(e.b)
+	e.release(next)
+}
+
+func handOffTokens(e *env) {
+	grant, r := e.reserver()
+	first := grant.Token()
+
+	for i := int64(1); i < reserved; i++ {
+		next := e.next(grant)
+		if next == nil || next.Token() != first+i {
+			e.Fatalf("Next() number %d of %d = %v, want token %d", i, many-1, next, first+i)
+		}
+
+		grant = next
+
+		if err := grant.Check(e.ctx()); err != nil {
+			e.Errorf("Check() of token %d = %v, want nil", grant.Token(), err)
+		}
+
+		if err := grant.Renew(e.ctx(), lease); err != nil {
+			e.Errorf("Renew() of token %d = %v, want nil", grant.Token(), err)
+		}
+	}
+
+	// The answer to the attempt was lost, and it is repeated.
+	if again := e.grant(e.Strategy, r); again.Token() != first {
+		e.Errorf("the same owner's token = %d, want %d", again.Token(), first)
+	}
+
+	if e.Age != nil {
+		e.age(2 * lease) // its process died
+	} else if err := grant.Release(e.ctx()); err != nil {
+		e.Errorf("Release() = %v, want nil", err)
+	}
+
+	successor := e.grant(e.Other, e.request())
+	e.grow("a take-over", first+many-1, successor.Token())
+
+	if err := successor.Release(e.ctx()); err != nil {
+		e.Errorf("Release() = %v, want nil", err)
+	}
+}
+
+func handOffGuard(e *env) {
+	before, _ := e.reserver()
+	after := e.next(before)
+
+	if after == nil {
+		e.Fatalf("Next() = nil, want one of %d", many)
+	}
+
+	tx := e.begin("")
+
+	if err := guarder(e, before).Guard(e.ctx(), tx.Tx); err == nil {
+		e.Error("Guard() of a grant that was handed on = nil, want an error")
+	}
+
+	if err := guarder(e, before).ReleaseTx(e.ctx(), tx.Tx); err == nil {
+		e.Error("ReleaseTx() of a grant that was handed on = nil, want an error")
+	}
+
+	e.rollback(tx)
+
+	tx = e.begin("")
+
+	if err := guarder(e, after).Guard(e.ctx(), tx.Tx); err != nil {
+		e.Errorf("Guard() of the grant under its next token = %v, want nil", err)
+	}
+
+	e.commit(tx)
+}
+
+func handOffPinned(e *env) {
+	if e.harness.GuardBlocksRenewal {
+		e.Skip("the database has one writer, so that an open guard stops releases")
+	}
+
+	e.reserves()
+
+	// Two wait, so that the second of three has reserved tokens.
+	first := e.acquire(e.b)
+	second := e.waiting(e.a)
+	e.stillWaiting(second, "another holds it")
+
+	third := e.waiting(e.a)
+	e.stillWaiting(third, "another holds it")
+	e.release(first)
+
+	lock := <-second
+	if lock == nil {
+		lock, third = <-third, second
+	}
+
+	tx := e.begin("")
+	if err := lock.Guard(e.ctx(), tx.Tx); err != nil {
+		e.Fatalf("Guard() = %v, want nil", err)
+	}
+
+	e.release(lock)
+	e.stillWaiting(third, "the guard of the holder before is open")
+	e.commit(tx)
+
+	next := e.get(third)
+	e.grow("a guarded release", lock.Token(), next.Token())
+	e.release(next)
+}
+
+func handOffLost(e *env) {
+	grant, _ := e.reserver()
+	grant = e.next(grant)
+	e.age(2 * lease)
+	successor := e.acquire(e.b)
+
+	err := grant.Check(e.ctx())
+	if lost := e.lost("Check() of a grant that was taken over", err, sqllock.ReasonTakenOver); lost.Token != grant.Token() {
+		e.Errorf("LostError.Token = %d, want the token that was lost, %d", lost.Token, grant.Token())
+	}
+
+	e.alive(successor)
+	e.release(successor)
+}
+
+func handOffFair(e *env) {
+	ctx := e.ctx()
+	done := make(chan struct{})
+
+	var group sync.WaitGroup
+
+	for range 4 {
+		group.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+
+				lock, err := e.a.Acquire(ctx, e.name)
+				if err != nil {
+					e.Errorf("Acquire() = %v, want the lock", err)
+
+					return
+				}
+
+				e.release(lock)
+			}
+		})
+	}
+
+	for range 3 {
+		e.release(e.acquire(e.b))
+	}
+
+	close(done)
+	group.Wait()
+}
+
+func handOffOff(e *env) {
+	e.reserves()
+
+	before := e.attempts()
+	locks := e.inTurn(4, sqllock.WithoutHandOff())
+
+	if asked := e.attempts() - before; asked <= len(locks) {
+		e.Errorf("%d attempts for %d locks without hand-off", asked, len(locks)+1)
+	}
+}

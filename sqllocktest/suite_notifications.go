@@ -1,0 +1,102 @@
+package sqllocktest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+// notificationCases are about releases that are heard of.
+func notificationCases() []testCase {
+	return []testCase{
+		{"waiting/a release is heard", nil, waitHeard},
+		{"waiting/noting it goes wrong", nil, waitUnnoted},
+		{"waiting/noting it waits for no row lock", nil, waitNoted},
+	}
+}
+
+// Who listens asks the database every few seconds only.
+func waitHeard(e *env) {
+	const soon = time.Second // no other process's poll comes in that time
+
+	if _, ok := e.Other.(sqllock.Notifier); !ok {
+		e.Skip("the strategy has no Notifier")
+	}
+
+	e.poll(fmt.Sprintf("a release is heard within %s", soon), func() error {
+		first := e.acquire(e.a)
+		locks := e.waiting(e.b)
+		e.stillWaiting(locks, "another holds it")
+		e.elapse(200 * time.Millisecond) // until it listens, and has noted so
+
+		released := time.Now()
+		e.release(first)
+
+		second := e.get(locks)
+		took := time.Since(released)
+		e.release(second)
+
+		if took > soon {
+			return fmt.Errorf("it took %s", took)
+		}
+
+		return nil
+	})
+}
+
+// Whoever could not note that it waits, or did so twice, has the lock all the same.
+func waitUnnoted(e *env) {
+	if _, ok := e.Strategy.(sqllock.Notifier); !ok {
+		e.Skip("the strategy has no Notifier")
+	}
+
+	for _, fault := range []func(){
+		func() { e.script.Fail("register", 1, Before, nil) },
+		func() { e.script.Fail("register", 1, After, nil) },
+		func() { e.script.Twice("register") },
+	} {
+		// A name of its own each time: who noted it once need not do it again.
+		e.name += "/again"
+		first := e.acquire(e.b)
+
+		fault()
+
+		locks := e.waiting(e.a)
+		e.stillWaiting(locks, "another holds it")
+		e.release(first)
+
+		second := e.get(locks)
+		e.grow("a release", first.Token(), second.Token())
+		e.release(second)
+	}
+}
+
+func waitNoted(e *env) {
+	notifier, ok := e.Strategy.(sqllock.Notifier)
+
+	switch {
+	case !ok:
+		e.Skip("the strategy has no Notifier")
+	case e.harness.GuardBlocksRenewal:
+		e.Skip("the database has one writer, so that a locked row stops all others")
+	case e.LockRow == nil:
+		e.Fatal("Fixture.LockRow is nil")
+	}
+
+	lock := e.acquire(e.b)
+	unlock := e.LockRow(e.T, e.name)
+
+	e.within(e.harness.TryWithin, "Register() beside a locked row", func() {
+		if _, err := notifier.Register(e.ctx(), e.name, time.Second); err != nil {
+			e.Errorf("Register() beside a locked row = %v, want nil", err)
+		}
+	})
+
+	unlock()
+	e.release(lock)
+
+	if registered, err := notifier.Register(e.ctx(), e.name, time.Second); registered || err != nil {
+		e.Errorf("Register() for a name that nobody holds = %t, %v, want false", registered, err)
+	}
+}
