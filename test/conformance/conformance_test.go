@@ -13,29 +13,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/database"
-
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/migrations"
-	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
-	"github.com/sqllock/sqllock/strategies/advisory"
-	"github.com/sqllock/sqllock/strategies/cas"
-	"github.com/sqllock/sqllock/strategies/forupdate"
-	"github.com/sqllock/sqllock/strategies/insert"
+	"github.com/sqllock/sqllock/test/schema"
 	"github.com/sqllock/sqllock/test/servers"
+	"github.com/sqllock/sqllock/test/strategies"
 )
 
-// strategies by name. SQLite carries the first two.
-var strategies = []struct {
-	name string
-	make func(databases.DB) sqllock.Strategy
-}{
-	{"cas", func(db databases.DB) sqllock.Strategy { return cas.New(db) }},
-	{"insert", func(db databases.DB) sqllock.Strategy { return insert.New(db) }},
-	{"forupdate", func(db databases.DB) sqllock.Strategy { return forupdate.New(db) }},
-	{"advisory", func(db databases.DB) sqllock.Strategy { return advisory.New(db) }},
+// suited returns the strategies of a mode. Those that hold a connection neither
+// batch, nor hand on, nor listen, so that they are always plain.
+func suited(plain bool) []strategies.Strategy {
+	if plain {
+		return strategies.Leased()
+	}
+
+	return strategies.All()
 }
 
 // dsn returns the DSN of a database's server. A test of a database that is
@@ -76,30 +69,13 @@ func uniqueName() string {
 	return fmt.Sprintf("sqllock_test_%d_%d_%d", os.Getpid(), time.Now().Unix()%100000, unique.Add(1))
 }
 
-// migrate applies the migrations as a team's own goose would.
-func migrate(t *testing.T, db *sql.DB, dialect goose.Dialect, folder string) *goose.Provider {
+// migrate makes sqllock's tables.
+func migrate(t *testing.T, db *sql.DB, dialect databases.Dialect) {
 	t.Helper()
 
-	files, err := migrations.For(folder)
-	if err != nil {
+	if err := schema.Up(t.Context(), db, dialect); err != nil {
 		t.Fatal(err)
 	}
-
-	store, err := database.NewStore(dialect, migrations.TableName)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	provider, err := goose.NewProvider("", db, files, goose.WithStore(store))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if _, err := provider.Up(t.Context()); err != nil {
-		t.Fatalf("migrate up: %v", err)
-	}
-
-	return provider
 }
 
 // exec runs a statement beside sqllock.
@@ -186,6 +162,26 @@ func lockRow(t *testing.T, tx *sql.Tx, query, name string) {
 // idle is an age at which Age makes the grant look old, too, and not only its
 // lease: a name's idle time counts from its last grant.
 const idle = time.Hour
+
+// age makes what a name's rows say older, where a value is a question mark.
+func age(t *testing.T, db *sql.DB, leases, name string, d time.Duration) {
+	t.Helper()
+
+	exec(t, db, "UPDATE "+leases+" SET expires_at = expires_at - ? WHERE name = ?", d.Microseconds(), name)
+
+	if d >= idle {
+		exec(t, db, "UPDATE sqllock_locks SET token = token - ? WHERE name = ?", d.Microseconds(), name)
+	}
+}
+
+// removeRows removes a name from tables; value is how the driver writes one.
+func removeRows(t *testing.T, db *sql.DB, value, name string, tables ...string) {
+	t.Helper()
+
+	for _, table := range tables {
+		exec(t, db, "DELETE FROM "+table+" WHERE name = "+value, name)
+	}
+}
 
 // leaseTable is the table that has a strategy's lease.
 func leaseTable(dialect databases.Dialect, strategy string) string {

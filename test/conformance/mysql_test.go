@@ -9,7 +9,6 @@ import (
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
-	"github.com/pressly/goose/v3"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
@@ -18,12 +17,14 @@ import (
 
 // Driver modes: what a DSN may say.
 var mysqlModes = []struct {
-	name string
-	set  func(*driver.Config)
+	name  string
+	plain bool
+	set   func(*driver.Config)
 }{
-	{"default", func(*driver.Config) {}},
-	{"found-rows", func(c *driver.Config) { c.ClientFoundRows = true }},
-	{"interpolate", func(c *driver.Config) { c.InterpolateParams, c.ParseTime = true, true }},
+	{"plain", true, func(*driver.Config) {}},
+	{"default", false, func(*driver.Config) {}},
+	{"found-rows", false, func(c *driver.Config) { c.ClientFoundRows = true }},
+	{"interpolate", false, func(c *driver.Config) { c.InterpolateParams, c.ParseTime = true, true }},
 }
 
 func TestMySQL(t *testing.T) {
@@ -45,8 +46,8 @@ func testMySQL(t *testing.T, server string) {
 	}
 
 	for _, mode := range mysqlModes {
-		for _, strategy := range strategies {
-			t.Run(mode.name+"/"+strategy.name, func(t *testing.T) {
+		for _, strategy := range suited(mode.plain) {
+			t.Run(mode.name+"/"+strategy.Name, func(t *testing.T) {
 				t.Parallel()
 
 				config := mysqlDatabase(t, config)
@@ -59,33 +60,27 @@ func testMySQL(t *testing.T, server string) {
 						other := sqllocktest.NewFaulty(mysql.New(mysqlPool(t, config)))
 
 						return sqllocktest.Fixture{
-							Strategy: strategy.make(faulty), Other: strategy.make(other), Faulty: faulty, OtherFaulty: other,
+							Strategy: strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
 							Begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
 								return begin(t, beside, isolation, mysql.Tx, faulty)
 							},
 							Age: func(t *testing.T, name string, d time.Duration) {
-								exec(t, beside, "UPDATE "+leaseTable(databases.MySQL, strategy.name)+
-									" SET expires_at = expires_at - ? WHERE name = ?", d.Microseconds(), name)
-
-								if d >= idle {
-									exec(t, beside, "UPDATE sqllock_locks SET token = token - ? WHERE name = ?", d.Microseconds(), name)
-								}
+								age(t, beside, leaseTable(databases.MySQL, strategy.Name), name, d)
 							},
-							EndSession: func(t *testing.T, name string) { endMySQLSession(t, beside, strategy.name, name) },
+							EndSession: func(t *testing.T, name string) { endMySQLSession(t, beside, strategy.Name, name) },
 							RemoveRow: func(t *testing.T, name string) {
-								for _, table := range []string{"sqllock_locks", "sqllock_leases", "sqllock_inserts", "sqllock_mutexes"} {
-									exec(t, beside, "DELETE FROM "+table+" WHERE name = ?", name)
-								}
+								removeRows(t, beside, "?", name, "sqllock_locks", "sqllock_leases", "sqllock_inserts", "sqllock_mutexes")
 							},
 							LockRow: func(t *testing.T, name string) func() {
 								return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = ? FOR UPDATE",
-									"SELECT 1 FROM "+leaseTable(databases.MySQL, strategy.name)+" WHERE name = ? FOR UPDATE")
+									"SELECT 1 FROM "+leaseTable(databases.MySQL, strategy.Name)+" WHERE name = ? FOR UPDATE")
 							},
 						}
 					},
 					Isolations: []string{"read committed", "repeatable read", "serializable"},
 					TryWithin:  tryWithin,
-					Statements: statementNames(strategy.name, databases.MySQL),
+					Statements: statementNames(strategy.Name, databases.MySQL),
+					Plain:      mode.plain,
 				})
 			})
 		}
@@ -107,7 +102,7 @@ func mysqlDatabase(t *testing.T, server *driver.Config) *driver.Config {
 
 	parsing := config.Clone()
 	parsing.ParseTime = true // goose reads times
-	migrate(t, mysqlPool(t, parsing), goose.DialectMySQL, "mysql")
+	migrate(t, mysqlPool(t, parsing), databases.MySQL)
 
 	return config
 }
@@ -161,7 +156,8 @@ func endMySQLSession(t *testing.T, db *sql.DB, strategy, name string) {
 
 	exec(t, db, fmt.Sprintf("KILL %d", id.Int64))
 
-	// The locks of a killed session go with its thread, a moment later.
+	// The locks of a killed session go with its thread, a moment later. Another
+	// session that waited may have them at once.
 	deadline := time.Now().Add(5 * time.Second)
 
 	for {
@@ -170,7 +166,7 @@ func endMySQLSession(t *testing.T, db *sql.DB, strategy, name string) {
 			t.Fatal(err)
 		}
 
-		if !used.Valid {
+		if used != id {
 			return
 		}
 

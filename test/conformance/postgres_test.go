@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "github.com/lib/pq"
-	"github.com/pressly/goose/v3"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/postgres"
@@ -23,18 +23,22 @@ import (
 
 // Driver modes: how an application may have set up its pool.
 var postgresModes = []struct {
-	name string
-	open func(t *testing.T, config *pgx.ConnConfig) databases.DB
+	name  string
+	plain bool
+	open  func(t *testing.T, config *pgx.ConnConfig) databases.DB
 }{
-	{"pgxpool", func(t *testing.T, c *pgx.ConnConfig) databases.DB {
+	{"plain", true, func(t *testing.T, c *pgx.ConnConfig) databases.DB {
 		return pgxPool(t, c, pgx.QueryExecModeCacheStatement)
 	}},
-	{"pgxpool-exec", func(t *testing.T, c *pgx.ConnConfig) databases.DB { return pgxPool(t, c, pgx.QueryExecModeExec) }},
-	{"pgxpool-simple", func(t *testing.T, c *pgx.ConnConfig) databases.DB {
+	{"pgxpool", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB {
+		return pgxPool(t, c, pgx.QueryExecModeCacheStatement)
+	}},
+	{"pgxpool-exec", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB { return pgxPool(t, c, pgx.QueryExecModeExec) }},
+	{"pgxpool-simple", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB {
 		return pgxPool(t, c, pgx.QueryExecModeSimpleProtocol)
 	}},
-	{"stdlib", func(t *testing.T, c *pgx.ConnConfig) databases.DB { return postgres.NewStd(stdPool(t, c)) }},
-	{"libpq", func(t *testing.T, c *pgx.ConnConfig) databases.DB {
+	{"stdlib", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB { return postgres.NewStd(stdPool(t, c)) }},
+	{"libpq", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB {
 		db, err := sql.Open("postgres", libpqString(c))
 		if err != nil {
 			t.Fatal(err)
@@ -58,8 +62,8 @@ func TestPostgres(t *testing.T) {
 	}
 
 	for _, mode := range postgresModes {
-		for _, strategy := range strategies {
-			t.Run(mode.name+"/"+strategy.name, func(t *testing.T) {
+		for _, strategy := range suited(mode.plain) {
+			t.Run(mode.name+"/"+strategy.Name, func(t *testing.T) {
 				t.Parallel()
 
 				config := postgresDatabase(t, config)
@@ -71,23 +75,21 @@ func TestPostgres(t *testing.T) {
 						other := sqllocktest.NewFaulty(mode.open(t, config))
 
 						return sqllocktest.Fixture{
-							Strategy: strategy.make(faulty), Other: strategy.make(other), Faulty: faulty, OtherFaulty: other,
+							Strategy: strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
 							Begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
 								return begin(t, beside, isolation, postgres.StdTx, faulty)
 							},
 							Age: func(t *testing.T, name string, d time.Duration) {
-								exec(t, beside, "UPDATE "+leaseTable(databases.Postgres, strategy.name)+
+								exec(t, beside, "UPDATE "+leaseTable(databases.Postgres, strategy.Name)+
 									" SET expires_at = expires_at - $2 * interval '1 microsecond' WHERE name = $1", name, d.Microseconds())
 
 								if d >= idle {
 									exec(t, beside, "UPDATE sqllock_locks SET token = token - $2 WHERE name = $1", name, d.Microseconds())
 								}
 							},
-							EndSession: func(t *testing.T, name string) { endPostgresSession(t, beside, strategy.name, name) },
+							EndSession: func(t *testing.T, name string) { endPostgresSession(t, beside, strategy.Name, name) },
 							RemoveRow: func(t *testing.T, name string) {
-								for _, table := range []string{"sqllock_locks", "sqllock_inserts", "sqllock_mutexes"} {
-									exec(t, beside, "DELETE FROM "+table+" WHERE name = $1", name)
-								}
+								removeRows(t, beside, "$1", name, "sqllock_locks", "sqllock_inserts", "sqllock_mutexes")
 							},
 							LockRow: func(t *testing.T, name string) func() {
 								return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = $1 FOR UPDATE",
@@ -97,7 +99,8 @@ func TestPostgres(t *testing.T) {
 					},
 					Isolations: []string{"read committed", "repeatable read", "serializable"},
 					TryWithin:  tryWithin,
-					Statements: statementNames(strategy.name, databases.Postgres),
+					Statements: statementNames(strategy.Name, databases.Postgres),
+					Plain:      mode.plain,
 				})
 			})
 		}
@@ -116,7 +119,7 @@ func postgresDatabase(t *testing.T, server *pgx.ConnConfig) *pgx.ConnConfig {
 
 	config := server.Copy()
 	config.Database = name
-	migrate(t, stdPool(t, config), goose.DialectPostgres, "postgres")
+	migrate(t, stdPool(t, config), databases.Postgres)
 
 	return config
 }
@@ -142,6 +145,11 @@ func pgxPool(t *testing.T, config *pgx.ConnConfig, mode pgx.QueryExecMode) datab
 	c.ConnConfig = config.Copy()
 	c.ConnConfig.DefaultQueryExecMode = mode
 	c.MaxConns = poolSize
+
+	// An application may have a use of its own for notifications.
+	if mode == pgx.QueryExecModeExec {
+		c.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
+	}
 
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(t.Context()), c)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/sqllock/sqllock/strategies/advisory"
 	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/strategies/forupdate"
+	"github.com/sqllock/sqllock/test/strategies"
 )
 
 // wantTry makes one attempt and checks that its error is the wanted one and
@@ -100,14 +102,14 @@ func TestWrongServer(t *testing.T) {
 					continue
 				}
 
-				for _, strategy := range strategies {
-					if dialect == "sqlite" && strategy.name != "cas" && strategy.name != "insert" {
+				for _, strategy := range strategies.All() {
+					if dialect == "sqlite" && strategy.Name != "cas" && strategy.Name != "insert" {
 						continue
 					}
 
-					t.Run("behind "+dialect+"/"+strategy.name, func(t *testing.T) {
+					t.Run("behind "+dialect+"/"+strategy.Name, func(t *testing.T) {
 						t.Parallel()
-						wantTry(t, strategy.make(wrong), sqllock.ErrUnsupported, "unsuitable server")
+						wantTry(t, strategy.Make(wrong), sqllock.ErrUnsupported, "unsuitable server")
 					})
 				}
 			}
@@ -126,10 +128,119 @@ func TestNoAutocommit(t *testing.T) {
 			config := mysqlDatabase(t, mysqlConfig(t, server))
 			config.Params = map[string]string{"autocommit": "0"}
 
-			for _, strategy := range strategies {
-				wantTry(t, strategy.make(mysql.New(mysqlPool(t, config))), sqllock.ErrUnsupported, "autocommit")
+			for _, strategy := range strategies.All() {
+				wantTry(t, strategy.Make(mysql.New(mysqlPool(t, config))), sqllock.ErrUnsupported, "autocommit")
 			}
 		})
+	}
+}
+
+// TestIsolationDefaults: an application's pool may begin its transactions, and
+// those of the strategies, with a level of its own.
+func TestIsolationDefaults(t *testing.T) {
+	t.Parallel()
+
+	for _, level := range []string{"repeatable read", "serializable"} {
+		for _, server := range []string{"postgres", "mysql", "mariadb"} {
+			t.Run(server+"/"+level, func(t *testing.T) {
+				t.Parallel()
+
+				for _, strategy := range strategies.All() {
+					lockTwice(t, strategy.Name, strategy.Make(isolated(t, server, level)))
+				}
+			})
+		}
+	}
+}
+
+// isolated returns a pool whose sessions have the isolation level.
+func isolated(t *testing.T, server, level string) databases.DB {
+	t.Helper()
+
+	if server == "postgres" {
+		config := postgresDatabase(t, postgresConfig(t))
+		config.RuntimeParams["default_transaction_isolation"] = level
+
+		return postgres.NewStd(stdPool(t, config))
+	}
+
+	config := mysqlDatabase(t, mysqlConfig(t, server))
+
+	// MariaDB before 11.1 has the older name only.
+	variable, value := "transaction_isolation", ""
+	if err := mysqlPool(t, config).QueryRowContext(t.Context(), "SHOW VARIABLES LIKE 'transaction_isolation'").Scan(&variable, &value); err != nil {
+		variable = "tx_isolation"
+	}
+
+	config.Params = map[string]string{variable: "'" + strings.ToUpper(strings.ReplaceAll(level, " ", "-")) + "'"}
+
+	return mysql.New(mysqlPool(t, config))
+}
+
+// batchTwice does what lockTwice does, with several locks at a time.
+func batchTwice(t *testing.T, name string, batcher sqllock.Batcher) {
+	t.Helper()
+
+	for i := range 2 {
+		var requests []sqllock.Request
+		for j := range 3 {
+			requests = append(requests, sqllock.Request{
+				Name: fmt.Sprintf("isolated/%d", j), Owner: fmt.Sprintf("owner %d.%d", i, j), Lease: time.Minute,
+			})
+		}
+
+		grants, errs := batcher.TryAcquireAll(t.Context(), requests)
+		if err := errors.Join(errs...); err != nil {
+			t.Errorf("%s: TryAcquireAll() = %v, want the grants", name, err)
+
+			return
+		}
+
+		if err := errors.Join(batcher.RenewAll(t.Context(), grants, time.Minute)...); err != nil {
+			t.Errorf("%s: RenewAll() = %v, want nil", name, err)
+		}
+
+		if err := errors.Join(batcher.ReleaseAll(t.Context(), grants)...); err != nil {
+			t.Errorf("%s: ReleaseAll() = %v, want nil", name, err)
+		}
+	}
+}
+
+// lockTwice acquires, renews, checks and releases a lock, the second time one
+// whose rows are there.
+func lockTwice(t *testing.T, name string, strategy sqllock.Strategy) {
+	t.Helper()
+
+	locker, err := sqllock.New(strategy)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { _ = locker.Close(context.WithoutCancel(t.Context())) })
+
+	if batcher, ok := strategy.(sqllock.Batcher); ok {
+		batchTwice(t, name, batcher)
+	}
+
+	for range 2 {
+		lock, err := locker.TryAcquire(t.Context(), "isolated")
+		if err != nil {
+			t.Errorf("%s: TryAcquire() = %v, want the lock", name, err)
+
+			return
+		}
+
+		if err := lock.Extend(t.Context(), sqllock.DefaultLease); err != nil {
+			t.Errorf("%s: Extend() = %v, want nil", name, err)
+		}
+
+		if err := lock.Check(t.Context()); err != nil {
+			t.Errorf("%s: Check() = %v, want nil", name, err)
+		}
+
+		if err := lock.Release(t.Context()); err != nil {
+			t.Errorf("%s: Release() = %v, want nil", name, err)
+		}
 	}
 }
 
@@ -318,7 +429,8 @@ func TestSessionEndsBeforeItsRecord(t *testing.T) {
 	}()
 
 	<-reached
-	exec(t, db, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'sqllock:first'")
+	exec(t, db, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'sqllock:first'"+
+		" AND datname = current_database()")
 
 	grant, err := second.TryAcquire(t.Context(), request("second"))
 	if err != nil {
@@ -350,14 +462,14 @@ func TestNoSchema(t *testing.T) {
 	check := func(t *testing.T, db *sql.DB, wrapped databases.DB, outdated string) {
 		t.Helper()
 
-		for _, strategy := range strategies {
-			if strategy.name != "cas" && strategy.name != "insert" && wrapped.Dialect() == databases.SQLite {
+		for _, strategy := range strategies.All() {
+			if strategy.Name != "cas" && strategy.Name != "insert" && wrapped.Dialect() == databases.SQLite {
 				continue
 			}
 
-			t.Run("outdated/"+strategy.name, func(t *testing.T) {
+			t.Run("outdated/"+strategy.Name, func(t *testing.T) {
 				exec(t, db, "CREATE TABLE IF NOT EXISTS placeholder (x int)")
-				wantTry(t, strategy.make(wrapped), sqllock.ErrNoSchema, hint)
+				wantTry(t, strategy.Make(wrapped), sqllock.ErrNoSchema, hint)
 			})
 		}
 
@@ -365,12 +477,12 @@ func TestNoSchema(t *testing.T) {
 			exec(t, db, statement)
 		}
 
-		for _, strategy := range strategies {
-			if strategy.name != "cas" && strategy.name != "insert" && wrapped.Dialect() == databases.SQLite {
+		for _, strategy := range strategies.All() {
+			if strategy.Name != "cas" && strategy.Name != "insert" && wrapped.Dialect() == databases.SQLite {
 				continue
 			}
 
-			t.Run("missing/"+strategy.name, func(t *testing.T) { wantTry(t, strategy.make(wrapped), sqllock.ErrNoSchema, hint) })
+			t.Run("missing/"+strategy.Name, func(t *testing.T) { wantTry(t, strategy.Make(wrapped), sqllock.ErrNoSchema, hint) })
 		}
 	}
 
@@ -411,8 +523,8 @@ func TestReadOnly(t *testing.T) {
 		config.RuntimeParams["default_transaction_read_only"] = "on"
 		db := stdPool(t, config)
 
-		for _, strategy := range strategies {
-			t.Run(strategy.name, func(t *testing.T) { wantTry(t, strategy.make(postgres.NewStd(db)), sqllock.ErrReadOnly) })
+		for _, strategy := range strategies.All() {
+			t.Run(strategy.Name, func(t *testing.T) { wantTry(t, strategy.Make(postgres.NewStd(db)), sqllock.ErrReadOnly) })
 		}
 	})
 
@@ -422,8 +534,8 @@ func TestReadOnly(t *testing.T) {
 			exec(t, db, "SET GLOBAL read_only = 1")
 			t.Cleanup(func() { exec(t, db, "SET GLOBAL read_only = 0") })
 
-			for _, strategy := range strategies {
-				t.Run(strategy.name, func(t *testing.T) { wantTry(t, strategy.make(mysql.New(db)), sqllock.ErrReadOnly) })
+			for _, strategy := range strategies.All() {
+				t.Run(strategy.Name, func(t *testing.T) { wantTry(t, strategy.Make(mysql.New(db)), sqllock.ErrReadOnly) })
 			}
 		})
 	}
@@ -450,11 +562,11 @@ func TestSmallPool(t *testing.T) {
 	}
 
 	for name, pool := range pools {
-		for _, strategy := range strategies {
-			t.Run(name+"/"+strategy.name, func(t *testing.T) {
+		for _, strategy := range strategies.All() {
+			t.Run(name+"/"+strategy.Name, func(t *testing.T) {
 				t.Parallel()
 
-				locker, err := sqllock.New(strategy.make(pool(t)), sqllock.WithLease(3*time.Second))
+				locker, err := sqllock.New(strategy.Make(pool(t)), sqllock.WithLease(3*time.Second))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -7,59 +7,55 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/sqlite"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/test/strategies"
 )
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()
 	dsn(t, "sqlite")
 
-	for _, strategy := range strategies[:2] {
-		t.Run(strategy.name, func(t *testing.T) {
-			t.Parallel()
+	for mode, plain := range map[string]bool{"default": false, "plain": true} {
+		for _, strategy := range strategies.Leased() {
+			t.Run(mode+"/"+strategy.Name, func(t *testing.T) {
+				t.Parallel()
 
-			sqllocktest.Run(t, sqllocktest.Harness{
-				// A file for each case: one writer at a time is all it has.
-				New: func(t *testing.T) sqllocktest.Fixture {
-					file := sqliteFile(t)
-					beside := sqlitePool(t, file)
-					faulty := sqllocktest.NewFaulty(sqlite.New(sqlitePool(t, file)))
-					other := sqllocktest.NewFaulty(sqlite.New(sqlitePool(t, file)))
+				sqllocktest.Run(t, sqllocktest.Harness{
+					// A file for each case: one writer at a time is all it has.
+					New: func(t *testing.T) sqllocktest.Fixture {
+						file := sqliteFile(t)
+						beside := sqlitePool(t, file)
+						faulty := sqllocktest.NewFaulty(sqlite.New(sqlitePool(t, file)))
+						other := sqllocktest.NewFaulty(sqlite.New(sqlitePool(t, file)))
 
-					return sqllocktest.Fixture{
-						Strategy: strategy.make(faulty), Other: strategy.make(other), Faulty: faulty, OtherFaulty: other,
-						Begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
-							return begin(t, beside, isolation, sqlite.Tx, faulty)
-						},
-						Age: func(t *testing.T, name string, d time.Duration) {
-							exec(t, beside, "UPDATE "+leaseTable(databases.SQLite, strategy.name)+
-								" SET expires_at = expires_at - ? WHERE name = ?", d.Microseconds(), name)
-
-							if d >= idle {
-								exec(t, beside, "UPDATE sqllock_locks SET token = token - ? WHERE name = ?", d.Microseconds(), name)
-							}
-						},
-						RemoveRow: func(t *testing.T, name string) {
-							for _, table := range []string{"sqllock_locks", "sqllock_inserts"} {
-								exec(t, beside, "DELETE FROM "+table+" WHERE name = ?", name)
-							}
-						},
-						LockRow: func(t *testing.T, name string) func() {
-							return lockRows(t, beside, name, "UPDATE sqllock_locks SET token = token WHERE name = ?")
-						},
-					}
-				},
-				GuardBlocksRenewal: true,
-				TryWithin:          tryWithin,
-				Statements:         statementNames(strategy.name, databases.SQLite),
+						return sqllocktest.Fixture{
+							Strategy: strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
+							Begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
+								return begin(t, beside, isolation, sqlite.Tx, faulty)
+							},
+							Age: func(t *testing.T, name string, d time.Duration) {
+								age(t, beside, leaseTable(databases.SQLite, strategy.Name), name, d)
+							},
+							RemoveRow: func(t *testing.T, name string) {
+								removeRows(t, beside, "?", name, "sqllock_locks", "sqllock_inserts")
+							},
+							LockRow: func(t *testing.T, name string) func() {
+								return lockRows(t, beside, name, "UPDATE sqllock_locks SET token = token WHERE name = ?")
+							},
+						}
+					},
+					GuardBlocksRenewal: true,
+					TryWithin:          tryWithin,
+					Statements:         statementNames(strategy.Name, databases.SQLite),
+					Plain:              plain,
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -70,9 +66,9 @@ func TestSQLiteRefuses(t *testing.T) {
 
 	db := sqlite.New(sqlitePool(t, sqliteFile(t)))
 
-	for _, strategy := range strategies[2:] {
-		if _, err := sqllock.New(strategy.make(db)); err == nil {
-			t.Errorf("New(%s on SQLite) = nil, want an error", strategy.name)
+	for _, strategy := range strategies.ConnectionHeld() {
+		if _, err := sqllock.New(strategy.Make(db)); err == nil {
+			t.Errorf("New(%s on SQLite) = nil, want an error", strategy.Name)
 		} else {
 			t.Log(err)
 		}
@@ -83,7 +79,7 @@ func sqliteFile(t *testing.T) string {
 	t.Helper()
 
 	file := filepath.Join(t.TempDir(), "locks.db")
-	migrate(t, sqlitePool(t, file), goose.DialectSQLite3, "sqlite")
+	migrate(t, sqlitePool(t, file), databases.SQLite)
 
 	return file
 }

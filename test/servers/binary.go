@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/test/servers/child"
+	"github.com/sqllock/sqllock/test/servers/freeport"
 )
 
 // folderPrefix begins the name of every temporary folder of ours.
@@ -31,7 +32,8 @@ type installation struct {
 	// options are those of the server.
 	options func(folder, port string) []string
 
-	stopSignal syscall.Signal
+	stopSignal  syscall.Signal
+	crashSignal syscall.Signal
 }
 
 // folders starts servers from programs on this machine, each in a temporary folder.
@@ -151,33 +153,35 @@ func (f *folders) start(
 		return nil, fmt.Errorf("make a data directory: %w", err)
 	}
 
-	port, err := freePort(ctx)
+	port, err := freeport.Find(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	// Not CommandContext: the server outlives ctx, and ends with Set.Close.
-	cmd := exec.Command(found.program, found.options(folder, port)...) //nolint:noctx // see above
+	power := &binaryPower{found: found, account: account, folder: folder, port: port}
 
-	process, err := startIn(cmd, folder, child.Options{User: account, DeathSignal: found.stopSignal})
+	power.process, err = power.launch()
 	if err != nil {
 		return nil, err
 	}
 
 	stop := func(context.Context) error {
-		process.Stop(found.stopSignal, 10*time.Second)
+		power.stop()
 
 		return removeFolder(folder)
 	}
 
-	version, dsn, err := f.await(ctx, e, process, folder, port)
+	version, dsn, err := f.await(ctx, e, power.process, folder, port)
 	if err != nil {
-		process.Stop(found.stopSignal, 10*time.Second)
+		power.stop()
 
 		return nil, err
 	}
 
-	return &server{from: "binary " + found.program, dsn: dsn, version: version, stop: stop}, nil
+	return &server{
+		from: "binary " + found.program, dsn: dsn, version: version, stop: stop, power: power,
+		neighbour: net.JoinHostPort(loopback, port),
+	}, nil
 }
 
 func (f *folders) await(
@@ -258,18 +262,6 @@ func logEnd(folder string) string {
 	}
 
 	return lastLine(string(text))
-}
-
-// freePort returns a port that nobody listens on at this moment.
-func freePort(ctx context.Context) (string, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(loopback, "0"))
-	if err != nil {
-		return "", err
-	}
-
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-
-	return port, errors.Join(err, listener.Close())
 }
 
 // removeFolder tries more than once: on Linux a server's last helpers may still write while they end.

@@ -36,8 +36,9 @@ func locateMySQL(ctx context.Context) (installation, error) {
 			return exec.CommandContext(ctx, program, "--no-defaults", "--initialize-insecure",
 				"--datadir="+filepath.Join(folder, "data")), writeInitFile(folder, password)
 		},
-		options:    func(folder, port string) []string { return append(mysqlOptions(folder, port), "--mysqlx=OFF") },
-		stopSignal: syscall.SIGTERM,
+		options:     func(folder, port string) []string { return append(mysqlOptions(folder, port), "--mysqlx=OFF") },
+		stopSignal:  syscall.SIGTERM,
+		crashSignal: syscall.SIGKILL,
 	}, nil
 }
 
@@ -61,8 +62,9 @@ func locateMariaDB(ctx context.Context) (installation, error) {
 				"--auth-root-authentication-method=normal",
 				"--datadir="+filepath.Join(folder, "data")), writeInitFile(folder, password)
 		},
-		options:    mysqlOptions,
-		stopSignal: syscall.SIGTERM,
+		options:     mysqlOptions,
+		stopSignal:  syscall.SIGTERM,
+		crashSignal: syscall.SIGKILL,
 	}, nil
 }
 

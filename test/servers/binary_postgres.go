@@ -50,6 +50,7 @@ func locatePostgres(ctx context.Context) (installation, error) {
 			}
 		},
 		// Fast shutdown: SIGTERM would wait until the last client has gone.
-		stopSignal: syscall.SIGINT,
+		stopSignal:  syscall.SIGINT,
+		crashSignal: syscall.SIGQUIT,
 	}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
@@ -44,6 +45,15 @@ func newContainers(maker identity, password string) *containers {
 	return c
 }
 
+// configure sets up testcontainers, once: its settings are variables without a lock, and sets of servers may
+// be started at the same time.
+var configure = sync.OnceFunc(func() {
+	// The reaper is a container more, whose image has to be had too; we clean up ourselves. Read once, by
+	// whatever first asks testcontainers for anything.
+	setDefault("TESTCONTAINERS_RYUK_DISABLED", "true")
+	tclog.SetDefault(tclog.NewNoopLogger()) // its banner and a line per step; errors are returned all the same
+})
+
 // connect looks for an engine, and removes what killed runs left there.
 func (c *containers) connect() (*dockerEngine, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -53,10 +63,7 @@ func (c *containers) connect() (*dockerEngine, error) {
 		return nil, err
 	}
 
-	// The reaper is a container more, whose image has to be had too; we clean up ourselves. Read once, by
-	// whatever first asks testcontainers for anything.
-	setDefault("TESTCONTAINERS_RYUK_DISABLED", "true")
-	tclog.SetDefault(tclog.NewNoopLogger()) // its banner and a line per step; errors are returned all the same
+	configure()
 
 	docker, err := testcontainers.NewDockerClientWithOpts(ctx)
 	if err != nil {
@@ -181,6 +188,13 @@ func (c *containers) get(ctx context.Context, e engine) (*server, error) {
 	}
 
 	found.from, found.stop = "container "+image, stop
+	found.power = containerPower{docker: docker, id: started.GetContainerID(), port: e.port}
+
+	if os.Getenv("SQLLOCK_TEST_NEAR") != "" {
+		if address := found.power.near(ctx); address != "" {
+			found.dsn = e.dsn(address, c.password)
+		}
+	}
 
 	return found, nil
 }
@@ -217,6 +231,9 @@ func (c *containers) run(ctx context.Context, docker *dockerEngine, e engine, im
 		testcontainers.WithExposedPorts(e.port),
 		testcontainers.WithLabels(map[string]string{makerLabel: c.maker.String()}),
 		testcontainers.WithHostConfigModifier(func(config *container.HostConfig) {
+			// Official images have a volume there; other images' data would be in the slow layers of the container.
+			config.Mounts = []mount.Mount{{Type: mount.TypeVolume, Target: e.data}}
+
 			// An engine elsewhere has to publish the port where we can reach it; one here need not.
 			if docker.host == loopback {
 				config.PortBindings = network.PortMap{
@@ -263,7 +280,15 @@ func (c *containers) await(
 		return nil, err
 	}
 
-	return &server{dsn: dsn, version: version}, nil
+	// The published port is for this machine, not for other containers.
+	address, err := started.ContainerIP(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	inside, _, _ := strings.Cut(e.port, "/")
+
+	return &server{dsn: dsn, version: version, neighbour: net.JoinHostPort(address, inside)}, nil
 }
 
 func lastLogLine(ctx context.Context, started testcontainers.Container) string {

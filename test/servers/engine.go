@@ -27,6 +27,7 @@ type engine struct {
 	example string // a DSN, for messages
 
 	port             string // in the container
+	data             string // the data folder in the container
 	containerEnv     func(password string) map[string]string
 	containerOptions []string
 
@@ -51,6 +52,7 @@ func engines() map[string]engine {
 			image:            "postgres:17",
 			example:          "postgres://user:password@host:5432/database",
 			port:             "5432/tcp",
+			data:             "/var/lib/postgresql/data",
 			containerEnv:     func(password string) map[string]string { return map[string]string{"POSTGRES_PASSWORD": password} },
 			containerOptions: []string{"-c", "max_connections=" + maxConnections},
 			apt:              "^postgresql$",
@@ -65,6 +67,7 @@ func engines() map[string]engine {
 			image:            "mysql:9.7",
 			example:          "user:password@tcp(host:3306)/database",
 			port:             "3306/tcp",
+			data:             "/var/lib/mysql",
 			containerEnv:     mysqlContainerEnv("MYSQL"),
 			containerOptions: []string{"--max-connections=" + maxConnections},
 			apt:              "^mysql-server-core(-[0-9.]+)?$",
@@ -79,6 +82,7 @@ func engines() map[string]engine {
 			image:            "mariadb:11.8",
 			example:          "user:password@tcp(host:3306)/database",
 			port:             "3306/tcp",
+			data:             "/var/lib/mysql",
 			containerEnv:     mysqlContainerEnv("MARIADB"),
 			containerOptions: []string{"--max-connections=" + maxConnections},
 			apt:              "^mariadb-(server|client)-core(-[0-9.]+)?$",

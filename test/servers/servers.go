@@ -4,7 +4,9 @@
 //
 //  1. environment: the DSN in SQLLOCK_TEST_POSTGRES, SQLLOCK_TEST_MYSQL, SQLLOCK_TEST_MARIADB;
 //  2. container: the image postgres:17, mysql:9.7, mariadb:11.8 (SQLLOCK_TEST_POSTGRES_IMAGE and so on
-//     name others), if a Docker engine answers and has it or can pull it;
+//     name others), if a Docker engine answers and has it or can pull it. SQLLOCK_TEST_NEAR=1 uses the
+//     container's own address where this machine reaches it, and not a port that the engine publishes
+//     through a proxy of its own, which takes longer than a small statement does;
 //  3. binary: server programs found on this machine, run in a temporary folder;
 //  4. apt: those programs from the distribution's packages, if we are root on Debian or one of its kin.
 //
@@ -57,16 +59,22 @@ func Variable(name string) string { return engine{name: name}.dsnVariable() }
 
 // Set is the servers of one test run.
 type Set struct {
-	names   []string
-	servers map[string]*server
+	names    []string
+	servers  map[string]*server
+	password string // of those that were started here
 }
 
 // server is one that answers.
 type server struct {
 	from    string // which way it was had, for the log
-	dsn     string
 	version string
 	stop    func(ctx context.Context) error // nil for a server that is not ours
+	power   power                           // nil for a server that is not ours
+
+	neighbour string // where it is for another one that was started in the same way
+
+	mutex sync.Mutex
+	dsn   string // changes with a restart
 }
 
 // way is one of the ways to get a server.
@@ -85,6 +93,16 @@ func (e absentError) Error() string { return string(e) }
 // again and the error has a line for each that is missing, which says how to provide it. When ctx ends,
 // Start gives up; it may take some seconds more to leave nothing behind.
 func Start(ctx context.Context, names []string, log io.Writer) (*Set, error) {
+	return startAny(ctx, names, log, way{"environment", fromEnvironment})
+}
+
+// StartOwn is [Start] without the servers that the environment names: those that it brings up can be
+// crashed, and are nobody else's.
+func StartOwn(ctx context.Context, names []string, log io.Writer) (*Set, error) {
+	return startAny(ctx, names, log)
+}
+
+func startAny(ctx context.Context, names []string, log io.Writer, before ...way) (*Set, error) {
 	maker, err := identify(os.Getpid())
 	if err != nil {
 		return nil, err
@@ -95,12 +113,15 @@ func Start(ctx context.Context, names []string, log io.Writer) (*Set, error) {
 	folders := newFolders(maker, password)
 	packages := newPackages(folders)
 
-	return start(ctx, names, log, []way{
-		{"environment", fromEnvironment},
-		{"container", containers.get},
-		{"binary", folders.get},
-		{"apt", packages.get},
-	})
+	set, err := start(ctx, names, log, append(before,
+		way{"container", containers.get}, way{"binary", folders.get}, way{"apt", packages.get}))
+	if err != nil {
+		return nil, err
+	}
+
+	set.password = password
+
+	return set, nil
 }
 
 func start(ctx context.Context, names []string, log io.Writer, ways []way) (*Set, error) {
@@ -212,19 +233,23 @@ func (s *Set) Names() []string { return slices.Clone(s.names) }
 // DSN returns the data source name of a database's server: a URL for postgres, the form of
 // github.com/go-sql-driver/mysql for mysql and mariadb, "" for sqlite and for a database not in the set.
 func (s *Set) DSN(name string) string {
-	if found, ok := s.servers[name]; ok {
-		return found.dsn
+	found, ok := s.servers[name]
+	if !ok {
+		return ""
 	}
 
-	return ""
+	found.mutex.Lock()
+	defer found.mutex.Unlock()
+
+	return found.dsn
 }
 
 // Environment returns the settings that let another process use the set: NAME=value, for [os/exec.Cmd].
 func (s *Set) Environment() []string {
 	settings := []string{"SQLLOCK_TEST_DATABASES=" + strings.Join(s.names, ",")}
 
-	for name, found := range s.servers {
-		settings = append(settings, Variable(name)+"="+found.dsn)
+	for name := range s.servers {
+		settings = append(settings, Variable(name)+"="+s.DSN(name))
 	}
 
 	slices.Sort(settings)

@@ -258,3 +258,70 @@ func TestStart(t *testing.T) {
 		t.Errorf("Close() = %v, want nil", err)
 	}
 }
+
+// TestPower crashes and freezes servers of our own.
+func TestPower(t *testing.T) {
+	t.Parallel()
+
+	drivers := map[string]string{"postgres": "pgx", "mysql": "mysql", "mariadb": "mysql"}
+	names := slices.DeleteFunc(servers.Names(), func(name string) bool { return drivers[name] == "" })
+
+	set, err := servers.StartOwn(t.Context(), names, io.Discard)
+	if err != nil {
+		t.Fatalf("StartOwn(%q) = %v, want nil", names, err)
+	}
+
+	t.Cleanup(func() {
+		if err := set.Close(); err != nil {
+			t.Errorf("Close() = %v, want nil", err)
+		}
+	})
+
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			// One that was just started may be slow, one that is frozen answers never.
+			answers := func(within time.Duration) error {
+				db, err := sql.Open(drivers[name], set.DSN(name))
+				if err != nil {
+					return err
+				}
+				defer db.Close()
+
+				ctx, cancel := context.WithTimeout(t.Context(), within)
+				defer cancel()
+
+				return db.PingContext(ctx)
+			}
+
+			for _, step := range []struct {
+				what    string
+				do      func(context.Context, string) error
+				answers bool
+			}{
+				{"Crash", set.Crash, false},
+				{"Restart", set.Restart, true},
+				{"Freeze", set.Freeze, false},
+				{"Thaw", set.Thaw, true},
+			} {
+				if err := step.do(t.Context(), name); err != nil {
+					t.Fatalf("%s(%s) = %v, want nil", step.what, name, err)
+				}
+
+				within := time.Second
+				if step.answers {
+					within = 20 * time.Second
+				}
+
+				if err := answers(within); (err == nil) != step.answers {
+					t.Errorf("after %s: the server answers = %t (%v), want %t", step.what, err == nil, err, step.answers)
+				}
+			}
+		})
+	}
+
+	if err := set.Crash(t.Context(), "sqlite"); err == nil {
+		t.Error("Crash(sqlite) = nil, want an error: there is no server")
+	}
+}

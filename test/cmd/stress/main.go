@@ -1,0 +1,140 @@
+//go:build unix
+
+// Command stress checks the promises of all strategies on all databases while faults strike: package stress
+// says how.
+//
+//	stress [flags]
+//
+// It starts servers of its own, runs the known-bad variants, which must all be caught, and then the locks
+// themselves. It exits with 1 if a promise was broken or a variant was not caught, with 3 if a server could
+// not be had, and with 2 for wrong arguments.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/sqllock/sqllock/test/servers"
+	"github.com/sqllock/sqllock/test/stress"
+)
+
+const (
+	exitWrong     = 1
+	exitUsage     = 2
+	exitNoServers = 3
+)
+
+func main() {
+	stress.RunWorker()
+
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	code := run(ctx, os.Args[1:])
+
+	stop()
+	os.Exit(code)
+}
+
+// arguments are what the command line says.
+type arguments struct {
+	stress.Options
+
+	variants bool
+}
+
+func parse(args []string) (arguments, error) {
+	a := arguments{Options: stress.Options{Round: stress.DefaultSettings(), Log: os.Stdout}}
+
+	flags := flag.NewFlagSet("stress", flag.ContinueOnError)
+	pairs := flags.String("pair", "", "`pairs` to run: postgres/cas,mysql (a database alone is all of its pairs); all if empty")
+	faults := flags.String("faults", "", fmt.Sprintf("`kinds` of faults that strike, or none; all if empty: %s", stress.List(stress.Faults())))
+
+	flags.DurationVar(&a.Duration, "duration", 2*time.Minute, "of the whole run, without the known-bad variants")
+	flags.IntVar(&a.Rounds, "rounds", 0, "end each pair after so many rounds; 0 is no limit")
+	flags.Uint64Var(&a.Seed, "seed", uint64(time.Now().UnixMilli()), "of the first round; it decides the faults and what the workers do")
+	flags.DurationVar(&a.Round.Length, "round", a.Round.Length, "length of a round")
+	flags.DurationVar(&a.Round.Lease, "lease", a.Round.Lease, "of the locks")
+	flags.IntVar(&a.Round.Processes, "processes", a.Round.Processes, "worker processes")
+	flags.IntVar(&a.Round.Goroutines, "goroutines", a.Round.Goroutines, "goroutines in each of them that use locks")
+	flags.StringVar(&a.Folder, "folder", filepath.Join(os.TempDir(), "sqllock-histories"), "where the history of a round goes in which something was wrong")
+	flags.BoolVar(&a.variants, "variants", true, "run the known-bad variants first")
+
+	if err := flags.Parse(args); err != nil {
+		return a, err
+	}
+
+	var err error
+
+	switch {
+	case flags.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case a.Round.Processes < 1 || a.Round.Goroutines < 1:
+		err = errors.New("-processes and -goroutines must be at least 1")
+	case a.Round.Lease < 500*time.Millisecond || a.Round.Length < a.Round.Lease:
+		err = errors.New("-lease must be at least 500ms, and -round at least as long")
+	}
+
+	if err == nil {
+		a.Pairs, err = stress.ParsePairs(*pairs, servers.Names())
+	}
+
+	if err == nil {
+		a.Faults, err = stress.ParseFaults(*faults)
+	}
+
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "stress:", err)
+	}
+
+	return a, err
+}
+
+func run(ctx context.Context, args []string) (code int) {
+	a, err := parse(args)
+
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return exitUsage
+	}
+
+	var engines []string
+
+	for _, pair := range a.Pairs {
+		if !slices.Contains(engines, pair.Engine) {
+			engines = append(engines, pair.Engine)
+		}
+	}
+
+	set, err := servers.StartOwn(ctx, engines, os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+
+		return exitNoServers
+	}
+
+	defer func() {
+		if err := set.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "stress:", err)
+			code = max(code, exitWrong)
+		}
+	}()
+
+	if a.variants && !stress.ReportVariants(os.Stdout, stress.RunVariants(ctx, set, a.Options)) {
+		code = exitWrong
+	}
+
+	if !stress.Report(os.Stdout, stress.Run(ctx, set, a.Options), a.Round.Lease) {
+		code = exitWrong
+	}
+
+	return code
+}

@@ -1,0 +1,241 @@
+package servers
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Replication says what a commit on the primary waits for.
+type Replication int
+
+const (
+	// Asynchronous commits wait for the primary's disk only.
+	Asynchronous Replication = iota
+	// Synchronous commits wait for the standby's disk, too: PostgreSQL's synchronous_commit=on with a
+	// synchronous_standby_names. Not for mariadb.
+	Synchronous
+)
+
+// Replicated is a primary and its standby. Neither is anybody else's, so a test may end the one and promote
+// the other, once.
+type Replicated struct {
+	kind             replicator
+	primary, standby *server
+}
+
+// replicator is what databases do differently. The pools are of administrators.
+type replicator interface {
+	// primaryEngine is a server that others can follow.
+	primaryEngine() engine
+	// standbyEngine is one that will follow the primary.
+	standbyEngine(ctx context.Context, primary *server) (engine, error)
+	// follow returns when the standby has caught up and follows.
+	follow(ctx context.Context, pair *Replicated, primary, standby *sql.DB, replication Replication) error
+	// caughtUp waits until the standby shows what the primary has committed.
+	caughtUp(ctx context.Context, primary, standby *sql.DB) error
+	// cut ends the link between them.
+	cut(ctx context.Context, primary, standby *sql.DB) error
+	// promote lets the standby take writes.
+	promote(ctx context.Context, standby *sql.DB) error
+}
+
+// StartReplicated brings up a primary and a standby of a database, postgres or mariadb: as containers, from
+// programs on this machine, or from packages, in this order. A server that the environment names is none of
+// the ways, because it could not be crashed. One line about each server goes to log.
+func StartReplicated(ctx context.Context, name string, replication Replication, log io.Writer) (*Replicated, error) {
+	kind, ok := map[string]replicator{"postgres": postgresReplicator{}, "mariadb": mariadbReplicator{}}[name]
+	if !ok || name == "mariadb" && replication != Asynchronous {
+		return nil, fmt.Errorf("%s: not to be had with a standby of that kind", name)
+	}
+
+	ways, err := waysOfPairs()
+	if err != nil {
+		return nil, err
+	}
+
+	var reasons []string
+
+	for _, way := range ways {
+		pair, err := startPair(ctx, way, kind, replication)
+		if err == nil {
+			for _, node := range []*server{pair.primary, pair.standby} {
+				fmt.Fprintf(log, "%-9s %s %s\n", name, node.from, node.version)
+			}
+
+			return pair, nil
+		}
+
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%s: given up: %w", name, context.Cause(ctx))
+		}
+
+		reason := way.name + ": " + oneLine(err.Error())
+		reasons = append(reasons, reason)
+
+		var absent absentError
+		if !errors.As(err, &absent) {
+			fmt.Fprintf(log, "%-9s %s\n", name, reason)
+		}
+	}
+
+	e := engines()[name]
+
+	return nil, fmt.Errorf("%s: no primary with a standby; give Docker the image %s, or install %s, "+
+		"or leave it out with SQLLOCK_TEST_DATABASES (tried %s)", name, e.image, e.product, strings.Join(reasons, "; "))
+}
+
+// waysOfPairs are the same for all pairs of a process, which may be started at the same time: one of them
+// looks for an engine of containers, and one at a time installs packages.
+var waysOfPairs = sync.OnceValues(func() ([]way, error) {
+	maker, err := identify(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+
+	password := rand.Text()
+	folders := newFolders(maker, password)
+
+	return []way{
+		{"container", newContainers(maker, password).get},
+		{"binary", folders.get},
+		{"apt", newPackages(folders).get},
+	}, nil
+})
+
+func startPair(
+	ctx context.Context, way way, kind replicator, replication Replication,
+) (pair *Replicated, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+
+	primary, err := way.get(ctx, kind.primaryEngine())
+	if err != nil {
+		return nil, err
+	}
+
+	pair = &Replicated{kind: kind, primary: primary}
+
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, pair.Close())
+		}
+	}()
+
+	follower, err := kind.standbyEngine(ctx, primary)
+	if err != nil {
+		return nil, fmt.Errorf("primary: %w", err)
+	}
+
+	if pair.standby, err = way.get(ctx, follower); err != nil {
+		return nil, fmt.Errorf("standby: %w", err)
+	}
+
+	return pair, pair.on(func(primary, standby *sql.DB) error {
+		return kind.follow(ctx, pair, primary, standby, replication)
+	})
+}
+
+// on calls f with administrators' pools of both servers.
+func (r *Replicated) on(f func(primary, standby *sql.DB) error) error {
+	open := r.kind.primaryEngine().open
+
+	primary, err := open(r.primary.dsn)
+	if err != nil {
+		return err
+	}
+	defer primary.Close()
+
+	standby, err := open(r.standby.dsn)
+	if err != nil {
+		return err
+	}
+	defer standby.Close()
+
+	return f(primary, standby)
+}
+
+// PrimaryDSN reaches the server that was the primary at first.
+func (r *Replicated) PrimaryDSN() string { return r.primary.dsn }
+
+// StandbyDSN reaches the server that was the standby at first.
+func (r *Replicated) StandbyDSN() string { return r.standby.dsn }
+
+// CaughtUp waits until the standby shows what the primary has committed.
+func (r *Replicated) CaughtUp(ctx context.Context) error {
+	return r.on(func(primary, standby *sql.DB) error { return r.kind.caughtUp(ctx, primary, standby) })
+}
+
+// Cut ends the link over which the standby learns of the primary's commits.
+func (r *Replicated) Cut(ctx context.Context) error {
+	return r.on(func(primary, standby *sql.DB) error { return r.kind.cut(ctx, primary, standby) })
+}
+
+// Crash ends the primary at once, and for good.
+func (r *Replicated) Crash(ctx context.Context) error {
+	return r.primary.power.crash(ctx)
+}
+
+// Promote makes the standby a primary, and returns when it takes writes.
+func (r *Replicated) Promote(ctx context.Context) error {
+	return r.on(func(_, standby *sql.DB) error { return r.kind.promote(ctx, standby) })
+}
+
+// Close takes both down and removes their data.
+func (r *Replicated) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+
+	err := r.primary.stop(ctx)
+
+	if r.standby != nil {
+		err = errors.Join(err, r.standby.stop(ctx))
+	}
+
+	return err
+}
+
+func execAll(ctx context.Context, db *sql.DB, statements ...string) error {
+	for _, statement := range statements {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+
+	return nil
+}
+
+// until asks until the answer is true.
+func until(ctx context.Context, db *sql.DB, query string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+
+	for {
+		var answer bool
+
+		err := db.QueryRowContext(ctx, query).Scan(&answer)
+
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", query, err)
+		case answer:
+			return nil
+		}
+
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: still not: %w", query, context.Cause(ctx))
+		}
+	}
+}

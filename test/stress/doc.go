@@ -1,0 +1,26 @@
+//go:build unix
+
+// Package stress lets worker processes use locks while faults strike, writes down every call and return, and
+// checks afterwards that what is promised held.
+//
+// A run is made of rounds. In each a few worker processes acquire and release a few names, and do two things
+// under them: a read-modify-write of a row in the same database, guarded by Lock.Guard and nothing else, and
+// one of a register outside the database, which compares tokens. All of them read the same monotonic clock
+// of the machine, so their records can be laid beside each other. Meanwhile faults strike, drawn from the
+// round's seed. When the round is over, [check] judges its history.
+//
+// That the checks would notice is checked too: [Variants] are locks that are known to be broken.
+//
+// Where to look:
+//
+//	worker.go     what a worker process does
+//	record.go     what it writes down
+//	plan.go       which faults strike, when and whom
+//	fault.go      how they are made
+//	round.go      one round, from the start of the workers to the last check
+//	history.go    records read back
+//	check.go      the checks
+//	model.go      the model of a lock, for the linearizability checker
+//	variant.go    known-bad variants
+//	report.go     the tables
+package stress

@@ -1,0 +1,105 @@
+//go:build unix
+
+package stress
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/test/servers"
+)
+
+// host is the database of a pair on a server that can be crashed.
+type host struct {
+	pair              Pair
+	set               *servers.Set
+	database          string // on the server; for SQLite, the file
+	isolationVariable string
+	machine           *stalls
+}
+
+// newHost makes the pair's database, under a name of its own.
+func newHost(
+	ctx context.Context, set *servers.Set, machine *stalls, pair Pair, label string, names []string,
+) (*host, error) {
+	h := &host{pair: pair, set: set, machine: machine, database: "stress_" + pair.Engine + "_" + label}
+
+	if !pair.hasNetwork() {
+		folder, err := os.MkdirTemp("", "sqllock-stress-")
+		if err != nil {
+			return nil, err
+		}
+
+		h.database = filepath.Join(folder, "locks.db")
+	}
+
+	if err := createDatabase(ctx, h.place(), names); err != nil {
+		return nil, fmt.Errorf("make a database for %s: %w", pair, err)
+	}
+
+	return h, inPool(h.place(), func(db *sql.DB) (err error) {
+		h.isolationVariable, err = h.place().isolationVariable(ctx, db)
+
+		return err
+	})
+}
+
+// place is where the database is at this moment, without any proxy.
+func (h *host) place() place {
+	if !h.pair.hasNetwork() {
+		return place{Engine: h.pair.Engine, DSN: h.database}
+	}
+
+	return place{Engine: h.pair.Engine, DSN: h.set.DSN(h.pair.Engine), Database: h.database}
+}
+
+// address is where the server listens at this moment.
+func (h *host) address(ctx context.Context) string {
+	if near := h.set.Near(ctx, h.pair.Engine); near != "" {
+		return near
+	}
+
+	p := h.place()
+
+	if p.dialect() == databases.Postgres {
+		if parsed, err := url.Parse(p.DSN); err == nil {
+			return net.JoinHostPort(parsed.Hostname(), parsed.Port())
+		}
+	}
+
+	if config, err := mysql.ParseDSN(p.DSN); err == nil {
+		return config.Addr
+	}
+
+	return ""
+}
+
+// reset takes the application's data back to the beginning, for the next round.
+func (h *host) reset(ctx context.Context) error {
+	return inPool(h.place(), func(db *sql.DB) error {
+		for _, query := range []string{"DELETE FROM stress_writes", "UPDATE stress_register SET value = 0"} {
+			if _, err := db.ExecContext(ctx, query); err != nil {
+				return err
+			}
+		}
+
+		return nil
+	})
+}
+
+// drop removes the database. The server goes with the run, so that only a file would stay.
+func (h *host) drop() error {
+	if h.pair.hasNetwork() {
+		return nil
+	}
+
+	return os.RemoveAll(filepath.Dir(h.database))
+}

@@ -1,0 +1,107 @@
+//go:build unix
+
+package stress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+)
+
+// link is the network between one worker and the server.
+type link struct{ proxy *toxiproxy.Proxy }
+
+func openLink(upstream string) (*link, error) {
+	// One of the toxics writes to the global logger.
+	zerolog.SetGlobalLevel(zerolog.Disabled)
+
+	logger := zerolog.Nop()
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), logger)
+	proxy := toxiproxy.NewProxy(server, "link", "127.0.0.1:0", upstream)
+
+	if err := proxy.Start(); err != nil {
+		return nil, err
+	}
+
+	return &link{proxy}, nil
+}
+
+func (l *link) address() string { return l.proxy.Listen }
+
+// redirect makes new connections go to where the server is now.
+func (l *link) redirect(upstream string) error {
+	return l.proxy.Update(&toxiproxy.Proxy{Listen: l.proxy.Listen, Upstream: upstream, Enabled: true})
+}
+
+func (l *link) close() { l.proxy.Stop() }
+
+// toxics of the faults: stream and attributes, as toxiproxy has them.
+var toxics = map[Fault][]string{
+	FaultLatency: {
+		`{"name":"up","type":"latency","stream":"upstream","attributes":{"latency":20,"jitter":20}}`,
+		`{"name":"down","type":"latency","stream":"downstream","attributes":{"latency":80,"jitter":80}}`,
+	},
+	FaultReset: {`{"name":"down","type":"reset_peer","stream":"downstream","attributes":{"timeout":0}}`},
+	FaultHalfOpen: {
+		`{"name":"up","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`,
+		`{"name":"down","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`,
+	},
+	FaultStall: {
+		`{"name":"up","type":"bandwidth","stream":"upstream","attributes":{"rate":0}}`,
+		`{"name":"down","type":"bandwidth","stream":"downstream","attributes":{"rate":0}}`,
+	},
+	FaultReply: {`{"name":"down","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`},
+}
+
+// disturb makes the fault last for d.
+func (l *link) disturb(ctx context.Context, f Fault, d time.Duration) error {
+	var errs []error
+
+	for _, toxic := range toxics[f] {
+		_, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(toxic))
+		errs = append(errs, err)
+	}
+
+	if f == FaultReset {
+		// It strikes a connection with the next thing that the server says on it.
+		d = 20 * time.Millisecond
+	}
+
+	sleep(ctx, d)
+
+	return errors.Join(append(errs, l.heal(context.WithoutCancel(ctx)))...)
+}
+
+// heal ends all faults. What a stall kept is delivered now.
+func (l *link) heal(ctx context.Context) error {
+	var errs []error
+
+	for _, toxic := range []string{"up", "down"} {
+		if l.proxy.Toxics.GetToxic(toxic) != nil {
+			errs = append(errs, l.proxy.Toxics.RemoveToxic(ctx, toxic))
+		}
+	}
+
+	return errors.Join(errs...)
+}
+
+func splitAddress(address string) (string, uint16, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, err
+	}
+
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return "", 0, fmt.Errorf("port of %s: %w", address, err)
+	}
+
+	return host, uint16(number), nil
+}

@@ -1,0 +1,385 @@
+//go:build unix
+
+package stress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/internal/wallclock"
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+// Variant is a lock that is known to be broken: the strategy of a pair with one thing changed. A run of it
+// under its faults must break a promise, and the checks must see that.
+type Variant struct {
+	Name string
+	Pair Pair
+	// By are the checks of which one must see it. What else is found may be the harness breaking.
+	By []string
+	// Faults bring the error to light; none, if ordinary use does.
+	Faults []Fault
+	// Profile replaces the usual one, if it is set.
+	Profile profile
+
+	// together: it is about batches, or about locks that are handed on. The others are about statements for one
+	// lock.
+	together bool
+	// tune makes the error likely, if it needs more than the faults.
+	tune func(*Settings)
+	// edit changes statements, by name.
+	edit map[string]func(databases.Statement) databases.Statement
+	// bind changes the values of statements.
+	bind func(databases.Values)
+	// replace is a strategy in place of the pair's, or around it.
+	replace func(w *worker, inner sqllock.Strategy) (sqllock.Strategy, error)
+	// trust is a lock that believes more than it should.
+	trust func(lock *sqllock.Lock, lease time.Duration) handle
+}
+
+// idle are holds that last, and only ask the lock itself meanwhile.
+var idle = profile{LongHold: 0.1, Idle: 1, Cancel: 0.05}
+
+// fewNames lets many want the same name.
+func fewNames(s *Settings) { s.Names = s.Names[:2] }
+
+// without takes a part out of a statement. One that is not there would make a variant that is not broken.
+func without(part string) func(databases.Statement) databases.Statement { return instead(part, "") }
+
+// instead replaces a part of a statement where it stands first.
+func instead(part, by string) func(databases.Statement) databases.Statement {
+	return func(s databases.Statement) databases.Statement {
+		if !strings.Contains(s.SQL, part) {
+			panic(fmt.Sprintf("statement %s has no %q any more: %s", s.Name, part, s.SQL))
+		}
+
+		s.SQL = strings.Replace(s.SQL, part, by, 1)
+
+		return s
+	}
+}
+
+// both applies two changes.
+func both(first, second func(databases.Statement) databases.Statement) func(databases.Statement) databases.Statement {
+	return func(s databases.Statement) databases.Statement { return second(first(s)) }
+}
+
+// also binds one more value.
+func also(arg string) func(databases.Statement) databases.Statement {
+	return func(s databases.Statement) databases.Statement {
+		s.Args = append(s.Args[:len(s.Args):len(s.Args)], arg)
+
+		return s
+	}
+}
+
+type edits = map[string]func(databases.Statement) databases.Statement
+
+const (
+	postgresExpired = `expires_at + lock_delay_us * interval '1 microsecond' <= clock_timestamp()`
+	postgresMicros  = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+	sqliteNow       = `CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000`
+)
+
+// Variants returns the known-bad locks.
+func Variants() []*Variant {
+	return []*Variant{
+		{
+			Name: "release without its owner", By: []string{checkWindows, checkLinear},
+			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultPause},
+			edit: edits{"record.release": instead(`owner = $2`, `$2 <> ''`)},
+		},
+		{
+			Name: "expiry by the client's clock", By: []string{checkWindows, checkLinear},
+			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultClock},
+			edit: edits{"record.acquire": both(instead(`<= clock_timestamp() OR`, `<= to_timestamp($13) OR`), also("client_clock"))},
+			bind: func(v databases.Values) { v["client_clock"] = wallclock.Of(time.Now()).Seconds() },
+		},
+		{
+			Name: "check, then set", By: []string{checkWindows, checkLinear},
+			Pair: Pair{"postgres", "cas"}, tune: fewNames,
+			edit: edits{"record.acquire": without(`FOR UPDATE SKIP LOCKED`)},
+		},
+		{
+			Name: "release without its owner", By: []string{checkWindows, checkLinear},
+			Pair: Pair{"mysql", "cas"}, Faults: []Fault{FaultPause},
+			edit: edits{"record.release": instead(`owner = ?`, `? <> ''`)},
+		},
+		{
+			Name: "token drawn before the check", By: []string{checkTokens, checkWindows, checkGuard, checkLinear},
+			Pair: Pair{"postgres", "insert"},
+			edit: edits{"insert.acquire": both(
+				both(
+					instead(`WITH free AS (`, `WITH drawn AS MATERIALIZED (
+    SELECT token, pg_sleep(random() * 0.03) FROM (SELECT `+postgresMicros+` AS token OFFSET 0) early
+), free AS (`),
+					instead(`FROM sqllock_locks l
+`, `FROM drawn, sqllock_locks l
+`),
+				),
+				both(
+					instead(`FOR UPDATE SKIP LOCKED`, `FOR UPDATE OF l SKIP LOCKED`),
+					instead(`greatest(l.token + $10::bigint, `+postgresMicros+`)`, `(SELECT token FROM drawn) + 0 * $10::bigint`),
+				),
+			)},
+		},
+		{
+			Name: "token in the held transaction", By: []string{checkTokens},
+			Pair: Pair{"postgres", "forupdate"}, Faults: []Fault{FaultKill, FaultSession},
+			Profile: profile{LongHold: 0.1, Idle: 0.5}, replace: newHeldToken,
+		},
+		{
+			Name: "token of a row that is deleted", By: []string{checkTokens},
+			Pair: Pair{"sqlite", "cas"},
+			edit: edits{
+				"record.release": instead(`UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0`, `DELETE FROM sqllock_locks`),
+				"record.acquire": instead(`VALUES (?1, `+sqliteNow, `VALUES (?1, 1`),
+			},
+		},
+		{
+			Name: "renewal without its owner", By: []string{checkTold},
+			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultForce}, Profile: idle,
+			edit: edits{"record.renew": instead(`owner = $2`, `$2 <> ''`)},
+		},
+		{
+			Name: "unknown renewal counted as renewed", By: []string{checkWindows, checkLinear},
+			Pair: Pair{"mysql", "insert"}, Faults: []Fault{FaultHalfOpen, FaultStall}, Profile: idle,
+			replace: renewing(func(err error) error {
+				if errors.Is(err, sqllock.ErrLost) {
+					return err
+				}
+
+				return nil
+			}),
+		},
+		{
+			Name: "heartbeat on another session", By: []string{checkTold},
+			Pair: Pair{"postgres", "forupdate"}, Faults: []Fault{FaultSession}, Profile: idle,
+			replace: renewing(func(error) error { return nil }),
+		},
+		{
+			Name: "guard without a row lock", By: []string{checkGuard},
+			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultPause}, Profile: profile{SlowGuard: 0.7},
+			edit: edits{"record.guard": without(`FOR KEY SHARE`)},
+		},
+		{
+			Name: "guard without a row lock", By: []string{checkGuard},
+			Pair: Pair{"mariadb", "cas"}, Faults: []Fault{FaultPause}, Profile: profile{SlowGuard: 0.7},
+			edit: edits{"record.guard": without(`LOCK IN SHARE MODE`)},
+		},
+		{
+			Name: "guard by the trust window alone", By: []string{checkGuard},
+			Pair: Pair{"mariadb", "insert"}, Faults: []Fault{FaultPause},
+			Profile: profile{SlowGuard: 0.7},
+			trust:   func(lock *sqllock.Lock, _ time.Duration) handle { return unguarded{lock} },
+		},
+		{
+			Name: "advisory lock through the pool", By: []string{checkWindows, checkLinear},
+			Pair: Pair{"postgres", "advisory"}, replace: newPooledAdvisory,
+		},
+		{
+			Name: "names without case", By: []string{checkFree},
+			Pair: Pair{"mysql", "cas"},
+			bind: func(v databases.Values) {
+				if name, ok := v["name"].(string); ok {
+					v["name"] = strings.ToLower(name)
+				}
+			},
+		},
+		{
+			Name: "trust from the reply on", By: []string{checkWindows},
+			Pair: Pair{"mariadb", "cas"}, Faults: []Fault{FaultLatency},
+			Profile: profile{LongHold: 0.5, Idle: 1, NoRenewal: true},
+			trust:   func(lock *sqllock.Lock, lease time.Duration) handle { return lateTrust{lock, time.Now(), lease} },
+		},
+		{
+			Name: "reaper goes by the age of the grant", By: []string{checkWindows, checkLinear},
+			Pair: Pair{"postgres", "cas"}, Profile: idle,
+			edit: edits{
+				"record.expired": instead(postgresExpired, `acquired_at <= clock_timestamp() - interval '0.3 s'`),
+				"record.end": both(
+					instead(postgresExpired, `acquired_at <= clock_timestamp() - interval '0.3 s'`),
+					// Left to itself the row keeps the lease's end, and so the name taken: one fault alone does no harm.
+					instead(`SET owner = ''`, `SET owner = '', expires_at = 'epoch'`),
+				),
+			},
+		},
+		{
+			Name: "batch that grants one row twice", By: []string{checkWindows, checkLinear},
+			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultLatency}, together: true,
+			tune: func(s *Settings) { s.Goroutines = 16 },
+			edit: edits{"record.acquire-all": without(`FOR UPDATE OF l SKIP LOCKED`)},
+		},
+		{
+			Name: "handed on under one token", By: []string{checkTokens, checkLinear},
+			Pair: Pair{"mariadb", "cas"}, together: true, tune: fewNames, replace: newSameToken,
+		},
+	}
+}
+
+// id tells variants of one name on several pairs apart.
+func (v *Variant) id() string { return v.Name + " (" + v.Pair.String() + ")" }
+
+// findVariant returns nil for no name.
+func findVariant(id string) (*Variant, error) {
+	if id == "" {
+		return nil, nil //nolint:nilnil // no variant is the good lock
+	}
+
+	for _, v := range Variants() {
+		if v.id() == id {
+			return v, nil
+		}
+	}
+
+	return nil, fmt.Errorf("there is no variant %q", id)
+}
+
+// strategy makes the worker's strategy, broken or not.
+func (v *Variant) strategy(w *worker, db databases.DB) (sqllock.Strategy, error) {
+	if v == nil {
+		return w.Pair.strategy(db), nil
+	}
+
+	made := w.Pair.strategy(edited{db, v})
+
+	if v.replace == nil {
+		return made, nil
+	}
+
+	return v.replace(w, made)
+}
+
+// options are those of its lockers, beside the usual ones; those of the good lock as planned.
+func (v *Variant) options(plain bool) []sqllock.Option {
+	if v != nil {
+		plain = !v.together
+	}
+
+	if !plain {
+		return nil
+	}
+
+	return []sqllock.Option{sqllock.WithoutBatching(), sqllock.WithoutHandOff(), sqllock.WithoutNotifications()}
+}
+
+// handle is the lock as the worker uses it, broken or not.
+func (v *Variant) handle(lock *sqllock.Lock, lease time.Duration) handle {
+	if v == nil || v.trust == nil {
+		return lock
+	}
+
+	return v.trust(lock, lease)
+}
+
+// tx is the transaction that a guard runs in, broken or not.
+func (v *Variant) tx(tx databases.Tx) databases.Tx {
+	if v == nil {
+		return tx
+	}
+
+	return editedTx{editedSession{tx, v}, tx}
+}
+
+// edited is a database whose statements are changed.
+type edited struct {
+	databases.DB
+
+	variant *Variant
+}
+
+func (e edited) Conn(ctx context.Context) (databases.Conn, error) {
+	conn, err := e.DB.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	return editedConn{editedSession{conn, e.variant}, conn}, nil
+}
+
+type editedSession struct {
+	databases.Session
+
+	variant *Variant
+}
+
+func (s editedSession) change(stmt databases.Statement, v databases.Values) (databases.Statement, databases.Values) {
+	if edit := s.variant.edit[stmt.Name]; edit != nil {
+		stmt = edit(stmt)
+	}
+
+	if s.variant.bind != nil {
+		changed := make(databases.Values, len(v)+1)
+		for name, value := range v {
+			changed[name] = value
+		}
+
+		s.variant.bind(changed)
+
+		v = changed
+	}
+
+	return stmt, v
+}
+
+func (s editedSession) Exec(
+	ctx context.Context, stmt databases.Statement, v databases.Values,
+) (databases.Result, error) {
+	stmt, v = s.change(stmt, v)
+
+	return s.Session.Exec(ctx, stmt, v)
+}
+
+func (s editedSession) Query(
+	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
+) error {
+	stmt, v = s.change(stmt, v)
+
+	return s.Session.Query(ctx, stmt, v, each)
+}
+
+type editedConn struct {
+	editedSession
+
+	conn databases.Conn
+}
+
+func (c editedConn) Release() { c.conn.Release() }
+func (c editedConn) Discard() { c.conn.Discard() }
+
+type editedTx struct {
+	editedSession
+
+	tx databases.Tx
+}
+
+func (t editedTx) Database() string { return t.tx.Database() }
+
+// lateTrust counts the lease from the reply to the acquisition.
+type lateTrust struct {
+	*sqllock.Lock
+
+	reply time.Time
+	lease time.Duration
+}
+
+func (t lateTrust) Remaining() time.Duration {
+	return max(t.Lock.Remaining(), t.lease-t.lease/100-10*time.Millisecond-time.Since(t.reply))
+}
+
+func (t lateTrust) Err() error {
+	if t.Remaining() > 0 {
+		return nil
+	}
+
+	return t.Lock.Err()
+}
+
+// unguarded looks at the clock where the database has to be asked.
+type unguarded struct{ *sqllock.Lock }
+
+func (u unguarded) Guard(context.Context, sqllock.Tx) error { return u.Err() }

@@ -1,0 +1,572 @@
+//go:build unix
+
+package stress
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sqllock/sqllock/internal/wallclock"
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+// workerVariable holds the settings of a worker process; where it is set, the program is one.
+const workerVariable = "SQLLOCK_STRESS_WORKER"
+
+// workerSettings are what a worker process is told.
+type workerSettings struct {
+	Process    int           `json:"process"` // and Life tell workers apart
+	Life       int           `json:"life"`    // a killed worker is followed by one of the same number
+	Seed       uint64        `json:"seed"`
+	Pair       Pair          `json:"pair"`
+	Place      place         `json:"place"`
+	Names      []string      `json:"names"`
+	Goroutines int           `json:"goroutines"`
+	Lease      time.Duration `json:"lease"`
+	PoolSize   int           `json:"pool_size"`
+	Plain      bool          `json:"plain"`    // without batching, hand-off and notifications
+	Register   string        `json:"register"` // socket of the register outside
+	Log        string        `json:"log"`      // file
+	Profile    profile       `json:"profile"`
+	Variant    string        `json:"variant,omitempty"`
+}
+
+// profile says what share of the work is of which kind.
+type profile struct {
+	// LongHold is the share of holds that last longer than a lease, and so need renewals.
+	LongHold float64 `json:"long_hold"`
+	// Idle is the share of these that use nothing but the lock itself.
+	Idle float64 `json:"idle"`
+	// SlowGuard is the share of guarded transactions that stay open for a while before they commit.
+	SlowGuard float64 `json:"slow_guard"`
+	// Cancel is the share of acquisitions whose context the caller cancels at a random moment.
+	Cancel float64 `json:"cancel"`
+	// NoRenewal leaves leases to run out.
+	NoRenewal bool `json:"no_renewal"`
+	// ReleaseTx is the share of releases that are part of a guarded transaction.
+	ReleaseTx float64 `json:"release_tx"`
+}
+
+var usual = profile{LongHold: 0.005, Idle: 0.5, SlowGuard: 0.02, Cancel: 0.03, ReleaseTx: 0.1}
+
+// commands that a worker reads from its standard input; its end means stop.
+const (
+	commandStep = "step" // and a duration: step the wall clock
+	commandStop = "stop"
+)
+
+// The longest pauses of a goroutine that did not get the lock: a server that is down is not asked all the time.
+const (
+	pauseAfterNo    = 5 * time.Millisecond
+	pauseAfterError = 100 * time.Millisecond
+)
+
+// RunWorker is the main function of a worker process. In any other process it returns at once.
+func RunWorker() {
+	text := os.Getenv(workerVariable)
+	if text == "" {
+		return
+	}
+
+	var settings workerSettings
+
+	err := json.Unmarshal([]byte(text), &settings)
+	if err == nil {
+		err = work(settings)
+	}
+
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+
+	os.Exit(0)
+}
+
+// worker is one process that uses locks.
+type worker struct {
+	workerSettings
+
+	log     *logbook
+	locker  *sqllock.Locker
+	data    *sql.DB // the application's own pool
+	variant *Variant
+	ids     atomic.Int64
+}
+
+func work(s workerSettings) error {
+	log, err := openLogbook(s.Log)
+	if err != nil {
+		return err
+	}
+
+	w := &worker{workerSettings: s, log: log}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	go obey(cancel)
+
+	// pgx goes on with the end of a broken connection for up to 15 seconds; that is bounded, and not ours.
+	leaks := []goleak.Option{
+		goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn.(*PgConn).asyncClose.func1"),
+	}
+
+	closePools, err := w.open(ctx)
+	if err != nil {
+		return err
+	}
+
+	var working sync.WaitGroup
+
+	working.Go(func() { _ = w.locker.RunReaper(ctx) })
+
+	for g := range s.Goroutines {
+		working.Go(func() { w.loop(ctx, rand.New(rand.NewPCG(s.Seed, uint64(s.Process<<32|s.Life<<16|g)))) })
+	}
+
+	working.Wait()
+
+	closing, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer done()
+
+	if err := w.locker.Close(closing); err != nil {
+		w.log.write(record{Time: now(), Note: "close the locker: " + err.Error()})
+	}
+
+	closePools()
+
+	if err := goleak.Find(leaks...); err != nil {
+		w.log.write(record{Time: now(), Note: "left behind: " + err.Error()})
+	}
+
+	return nil
+}
+
+// obey follows the commands on standard input.
+func obey(stop func()) {
+	defer stop()
+
+	lines := bufio.NewScanner(os.Stdin)
+
+	for lines.Scan() {
+		verb, argument, _ := strings.Cut(lines.Text(), " ")
+
+		switch verb {
+		case commandStop:
+			return
+		case commandStep:
+			if d, err := time.ParseDuration(argument); err == nil {
+				wallclock.Step(d)
+			}
+		}
+	}
+}
+
+func (w *worker) open(ctx context.Context) (closePools func(), err error) {
+	variant, err := findVariant(w.Variant)
+	if err != nil {
+		return nil, err
+	}
+
+	w.variant = variant
+
+	db, closeLocks, err := w.Place.openLocks(ctx, w.PoolSize)
+	if err != nil {
+		return nil, err
+	}
+
+	w.data, err = w.Place.open(w.Goroutines)
+	if err != nil {
+		return nil, err
+	}
+
+	strategy, err := variant.strategy(w, db)
+	if err != nil {
+		return nil, err
+	}
+
+	options := []sqllock.Option{
+		sqllock.WithLease(w.Lease), sqllock.WithPoll(5*time.Millisecond, 100*time.Millisecond),
+		sqllock.WithReaper(w.Lease/5, time.Hour), sqllock.WithLabel(fmt.Sprintf("worker %d.%d", w.Process, w.Life)),
+	}
+	options = append(options, variant.options(w.Plain)...)
+
+	if w.Profile.NoRenewal {
+		options = append(options, sqllock.WithoutRenewal())
+	}
+
+	w.locker, err = sqllock.New(strategy, options...)
+	if err != nil {
+		return nil, err
+	}
+
+	return func() {
+		closeLocks()
+
+		_ = w.data.Close()
+	}, nil
+}
+
+// loop goes round until ctx ends.
+func (w *worker) loop(ctx context.Context, random *rand.Rand) {
+	outside, err := dialRegister(context.WithoutCancel(ctx), w.Register)
+	if err != nil {
+		w.log.write(record{Time: now(), Note: "the register does not answer: " + err.Error()})
+
+		return
+	}
+	defer outside.conn.Close()
+
+	for ctx.Err() == nil {
+		u := user{worker: w, random: random, outside: outside}
+
+		got := u.acquire(ctx, w.Names[random.IntN(len(w.Names))])
+		if got != outcomeOK {
+			pause := pauseAfterNo
+			if got == outcomeUnknown {
+				pause = pauseAfterError
+			}
+
+			sleep(ctx, u.between(0, pause))
+
+			continue
+		}
+
+		u.use(ctx)
+		u.release(ctx)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// user is one goroutine from an acquisition to the release.
+type user struct {
+	*worker
+
+	random  *rand.Rand
+	outside *registerClient
+	name    string
+	lock    handle
+	doubt   bool // a COMMIT had no answer
+}
+
+// handle is a lock as the user sees it: a *sqllock.Lock, or what a known-bad variant makes of it.
+type handle interface {
+	Token() int64
+	Owner() string
+	Context() context.Context
+	Err() error
+	Remaining() time.Duration
+	Check(ctx context.Context) error
+	Extend(ctx context.Context, d time.Duration) error
+	Guard(ctx context.Context, tx sqllock.Tx) error
+	ReleaseTx(ctx context.Context, tx sqllock.Tx) error
+	Release(ctx context.Context) error
+}
+
+// chance is true in the given share of cases.
+func (u *user) chance(share float64) bool { return u.random.Float64() < share }
+
+// between returns a random duration.
+func (u *user) between(lowest, highest time.Duration) time.Duration {
+	return lowest + time.Duration(u.random.Int64N(int64(highest-lowest)))
+}
+
+// call writes down that an operation begins, and returns its record to complete.
+func (u *user) call(op operation) record {
+	r := record{Op: op, ID: u.ids.Add(1), Name: u.name}
+	if u.lock != nil {
+		r.Token, r.Owner = u.lock.Token(), u.lock.Owner()
+	}
+
+	r.Phase, r.Time = phaseCall, now()
+	u.log.write(r)
+
+	return r
+}
+
+// done writes down how it ended.
+func (u *user) done(r record, o outcome, err error) {
+	r.Phase, r.Time, r.Outcome = phaseReturn, now(), o
+	if err != nil {
+		r.Err = err.Error()
+	}
+
+	u.log.write(r)
+}
+
+// acquire makes a try, waits for a bounded time, or is cancelled while at it.
+func (u *user) acquire(ctx context.Context, name string) outcome {
+	u.name = name
+	options := []sqllock.Option{sqllock.WithMaxWait(0)}
+
+	if u.chance(0.5) {
+		options = []sqllock.Option{sqllock.WithMaxWait(u.between(u.Lease/3, u.Lease*3/2))}
+	}
+
+	if u.chance(u.Profile.Cancel) {
+		short, cancel := context.WithCancel(ctx)
+		defer cancel()
+
+		timer := time.AfterFunc(u.between(0, 10*time.Millisecond), cancel)
+		defer timer.Stop()
+
+		ctx = short
+	} else {
+		// A try has no bound of its own but the context's.
+		bounded, cancel := context.WithTimeout(ctx, 3*u.Lease)
+		defer cancel()
+
+		ctx = bounded
+	}
+
+	r := u.call(opAcquire)
+	lock, err := u.locker.Acquire(ctx, name, options...)
+
+	var held *sqllock.HeldError
+
+	switch {
+	case err == nil:
+		u.lock = u.variant.handle(lock, u.Lease)
+		r.Token, r.Owner = u.lock.Token(), u.lock.Owner()
+		r.Until = u.until()
+		u.done(r, outcomeOK, nil)
+
+		return outcomeOK
+	case errors.As(err, &held) && ctx.Err() == nil:
+		u.done(r, outcomeNo, err)
+
+		return outcomeNo
+	default:
+		u.done(r, outcomeUnknown, err)
+
+		return outcomeUnknown
+	}
+}
+
+// until is how long the lock can be trusted, as a time; zero if not at all. The clock is read first.
+func (u *user) until() instant {
+	t := now()
+
+	remaining := u.lock.Remaining()
+	if remaining <= 0 {
+		return 0
+	}
+
+	return t + instant(remaining)
+}
+
+// told asks the lock whether it is held, and writes down that it said yes. The time is from before the
+// question.
+func (u *user) told() bool {
+	t := now()
+
+	if u.lock.Err() != nil {
+		return false
+	}
+
+	u.log.write(record{
+		Time: t, Op: opTold, Phase: phaseReturn, Name: u.name, Owner: u.lock.Owner(), Token: u.lock.Token(), Until: u.until(),
+	})
+
+	return true
+}
+
+// use works under the lock.
+func (u *user) use(ctx context.Context) {
+	steps := u.random.IntN(80)
+	end, idle := time.Now(), false
+
+	if u.chance(u.Profile.LongHold) {
+		end = end.Add(u.between(u.Lease*12/10, u.Lease*25/10))
+		idle = u.chance(u.Profile.Idle)
+	}
+
+	for step := 0; step < steps || time.Now().Before(end) && ctx.Err() == nil; step++ {
+		if u.doubt || !u.told() {
+			return
+		}
+
+		switch {
+		case idle, step > 8 && u.chance(0.9):
+			sleep(u.lock.Context(), 4*time.Millisecond)
+		case u.chance(0.2):
+			u.write(ctx, false)
+		case u.chance(0.7):
+			u.writeOutside()
+		case u.chance(0.2):
+			u.ask(ctx)
+		default:
+			sleep(ctx, u.between(0, 2*time.Millisecond))
+		}
+	}
+}
+
+// write is the guarded read-modify-write. With free it also releases the lock, as part of the transaction.
+//
+// When a COMMIT had no answer the work can not go on: that transaction may still be committed, and the guard keeps
+// others out until then, but not its own holder.
+func (u *user) write(ctx context.Context, free bool) {
+	r := u.call(opWrite)
+
+	// Half of the transactions do not watch the lock's context: the guard must do.
+	ctx = context.WithoutCancel(ctx)
+	if u.chance(0.5) && !free {
+		ctx = u.lock.Context()
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, 3*u.Lease)
+	defer cancel()
+
+	tx, err := u.data.BeginTx(ctx, nil)
+	if err != nil {
+		u.done(r, outcomeNo, err)
+
+		return
+	}
+
+	if err := u.inTx(ctx, tx, r); err != nil {
+		_ = tx.Rollback()
+
+		u.done(r, outcomeNo, err)
+
+		return
+	}
+
+	if free {
+		err := u.lock.ReleaseTx(ctx, u.variant.tx(u.Place.tx(tx)))
+		if err != nil {
+			_ = tx.Rollback()
+
+			u.done(r, outcomeNo, err)
+
+			return
+		}
+	}
+
+	if u.chance(u.Profile.SlowGuard) {
+		sleep(ctx, u.between(10*time.Millisecond, u.Lease/2))
+	}
+
+	commit := r
+	commit.Phase, commit.Frees, commit.Time = phaseCommit, free, now()
+	u.log.write(commit)
+
+	if err := tx.Commit(); err != nil {
+		u.doubt = true
+		u.done(r, outcomeUnknown, err)
+
+		return
+	}
+
+	u.done(r, outcomeOK, nil)
+}
+
+// inTx guards, reads, and writes one more than was read.
+func (u *user) inTx(ctx context.Context, tx *sql.Tx, r record) error {
+	if err := u.lock.Guard(ctx, u.variant.tx(u.Place.tx(tx))); err != nil {
+		return err
+	}
+
+	var value int64
+
+	err := tx.QueryRowContext(ctx, u.Place.bind("SELECT value FROM stress_register WHERE name = ?"), u.name).Scan(&value)
+	if err != nil {
+		return err
+	}
+
+	_, err = tx.ExecContext(ctx, u.Place.bind("UPDATE stress_register SET value = ? WHERE name = ?"), value+1, u.name)
+	if err != nil {
+		return err
+	}
+
+	_, err = tx.ExecContext(ctx, u.Place.bind("INSERT INTO stress_writes (name, value, token, writer) VALUES (?, ?, ?, ?)"),
+		u.name, value+1, u.lock.Token(), writer(u.Process, u.Life, r.ID))
+
+	return err
+}
+
+// writer names a guarded write in the database.
+func writer(process, life int, id int64) string { return fmt.Sprintf("%d.%d.%d", process, life, id) }
+
+// writeOutside reads the register outside and writes one more than it read.
+func (u *user) writeOutside() {
+	r := u.call(opOutside)
+
+	value, ok, err := u.outside.ask("read", u.name, u.lock.Token(), 0)
+	if err == nil && ok {
+		_, ok, err = u.outside.ask("write", u.name, u.lock.Token(), value+1)
+	}
+
+	switch {
+	case err != nil:
+		r.Note = "the register does not answer: " + err.Error()
+		u.done(r, outcomeUnknown, err)
+	case ok:
+		u.done(r, outcomeOK, nil)
+	default:
+		// The clock first: whoever is told now that it is held was so at this time.
+		r.Until = now()
+		r.Held = u.lock.Err() == nil
+		u.done(r, outcomeNo, nil)
+	}
+}
+
+// answered writes down what the database said of a lock that the user has.
+func (u *user) answered(r record, err error) {
+	switch {
+	case err == nil:
+		u.done(r, outcomeOK, nil)
+	case errors.Is(err, sqllock.ErrLost):
+		u.done(r, outcomeNo, err)
+	default:
+		u.done(r, outcomeUnknown, err)
+	}
+}
+
+// ask asks the database about the lock.
+func (u *user) ask(ctx context.Context) {
+	r := u.call(opAsk)
+
+	var err error
+	if u.chance(0.5) {
+		err = u.lock.Check(ctx)
+	} else {
+		err = u.lock.Extend(ctx, u.Lease)
+	}
+
+	u.answered(r, err)
+}
+
+// release frees the lock, some of the time in a transaction first.
+func (u *user) release(ctx context.Context) {
+	if u.locker.Features().ReleaseTx && !u.doubt && u.chance(u.Profile.ReleaseTx) && u.told() {
+		u.write(ctx, true)
+	}
+
+	r := u.call(opRelease)
+	err := u.lock.Release(ctx)
+
+	u.answered(r, err)
+}
