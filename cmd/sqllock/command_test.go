@@ -15,19 +15,47 @@ func TestUsage(t *testing.T) {
 		args string
 		said string
 	}{
-		{"bogus", "unknown command"},
+		{"bogus", "unknown command \"bogus\" for \"sqllock\"; see: sqllock --help\n"},
+		{"runn", "Did you mean this? run; see: sqllock --help\n"},
 		{"migrate", "say up, down, status or print"},
-		{"migrate sideways", "unknown command"},
+		{"migrate sideways", "unknown command \"sideways\" for \"sqllock migrate\"; see: sqllock migrate --help\n"},
+		{"version extra", "see: sqllock version --help\n"},
+		{"help bogus", "no command \"bogus\"; see: sqllock --help\n"},
+		{"help migrate sideways", "no command \"migrate sideways\""},
+		{"completion bogus", "unknown command \"bogus\" for \"sqllock completion\"; see: sqllock completion --help\n"},
 		{"migrate up --bogus", "unknown flag"},
 		{"migrate print --dialect oracle", "no dialect"},
 		{"run", "no command to run"},
 		{"run true", "--name"},
 		{"run --name a --wait 1s --no-wait true", "exclude each other"},
+		{"run --name a --wait 1s -n true", "exclude each other"},
+		{"run -n a true", "no lock is named"},
+		{"run --name -n true", "a --name begins with -"},
+		{"run --name=--no-wait true", "a --name begins with -"},
 		{"run --name a --wait -1s true", "negative"},
-		{"run --name a --grace 20s true", "--grace"},
+		{"run --name a --wait soon true", "no time; write seconds"},
+		{"run --name a --wait inf true", "too long"},
+		{"run --name a --lease nan true", "no time"},
+		{"run --name a --min-hold 1e30 true", "too long"},
+		{"run --name a --on-loss term,kill=20s true", "--on-loss"},
+		{"run --name a --on-loss bogus,kill=1s true", "no signal BOGUS"},
+		{"run --name a --on-loss term true", "does not end with kill"},
+		{"run --name a --name a true", "twice"},
+		{"run --name a --", "no command"},
 		{"run --name a --conflict-exit-code 300 true", "--conflict-exit-code"},
 		{"run --name a --strategy magic true", "no strategy"},
-		{"run --name a --lease 1us true", "lease"},
+		{"run --name a --lease 1us true", "invalid option: --lease 1µs: a lease"},
+		{"run --name a --lease 12ms true", "--lease 12ms is too short"},
+		{"run --name a --min-hold -1s true", "--min-hold -1s must be"},
+		{"run --name a --strategy advisory true", "sqllock: --strategy advisory: not supported on SQLite, which has no advisory locks; use --strategy cas\n"},
+		{"doctor --holders -1", "--holders -1 is negative"},
+		{"doctor --fail-on anything", "--fail-on anything is not"},
+		{"reap --retention 1s", "--retention 1s is not between a minute and 366 days"},
+		{"run --name a --dsn= true", "--dsn is empty"},
+		{"ls --dsn-file=", "--dsn-file is empty"},
+		{"demo --dsn=", "--dsn is empty"},
+		{"demo --lease 0", "--lease 0s: a lease"},
+		{"migrate up --dsn=", "--dsn is empty"},
 		{"run --name a --dsn oracle://app:s3cret@db/app true", "no database"},
 	} {
 		i := run(t, migrated(t), strings.Fields(c.args)...)
@@ -47,6 +75,10 @@ func TestUnavailable(t *testing.T) {
 			i := run(t, url, args...)
 			i.want(exitUnavailable, "refused")
 
+			if strings.Contains(i.stderr.String(), "\t") || strings.Count(i.stderr.String(), "refused") != 1 {
+				t.Errorf("%q on %s said %q, want the same once and without tabs", args, url, i.stderr.String())
+			}
+
 			if strings.Contains(i.stderr.String(), "s3cret") || strings.Count(i.stderr.String(), "\n") != 1 {
 				t.Errorf("%q on %s said %q, want one line without the password", args, url, i.stderr.String())
 			}
@@ -61,12 +93,19 @@ func TestMissingTables(t *testing.T) {
 	url := "sqlite:" + filepath.Join(t.TempDir(), "locks.db")
 
 	run(t, url, "run", "--name", "a", "true").want(exitUnavailable, "no database", "sqllock migrate up")
+	run(t, url+".d/locks.db", "migrate", "up").want(exitUnavailable, "no folder for sqlite:")
 	run(t, "", "run", "--dsn", url, "--name", "a", "true").want(exitUnavailable, "sqllock migrate up --dsn "+url)
 
 	// A file without tables.
 	run(t, url, "migrate", "up").want(0)
 	run(t, url, "migrate", "down").want(0)
-	run(t, url, "run", "--name", "a", "true").want(exitUnavailable, "sqllock migrate up")
+
+	i := run(t, url, "run", "--name", "a", "true")
+	i.want(exitUnavailable, "sqllock migrate up")
+
+	if said := i.stderr.String(); strings.Count(said, "migrate") != 1 {
+		t.Errorf("a missing table is %q, want the way to mend it once", said)
+	}
 }
 
 func TestMigrate(t *testing.T) {
@@ -101,12 +140,26 @@ func TestNoDatabaseNamed(t *testing.T) {
 	t.Run("run", func(t *testing.T) {
 		t.Parallel()
 
-		first := run(t, "", "run", "--name", "a", "true")
-		first.want(0, "locks are kept in")
+		state := "XDG_STATE_HOME=" + t.TempDir()
+		in := func(args ...string) *invocation {
+			i := prepare(t, "", args...)
+			i.cmd.Env = append(i.cmd.Env, state)
+			i.start()
+			i.wait()
 
-		file := strings.Fields(strings.SplitAfter(first.stderr.String(), "locks are kept in")[1])[0]
+			return i
+		}
 
-		info, err := os.Stat(filepath.Dir(strings.TrimSuffix(file, ",")))
+		const said = "for this machine and user only"
+
+		first := in("run", "--name", "a", "true")
+		first.want(0, "locks are kept in", said)
+		in("run", "--name", "a", "true").want(0, said)
+		in("wait", "a").want(0, said)
+
+		file := strings.TrimSuffix(strings.Fields(strings.SplitAfter(first.stderr.String(), "locks are kept in")[1])[0], ",")
+
+		info, err := os.Stat(filepath.Dir(file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +167,112 @@ func TestNoDatabaseNamed(t *testing.T) {
 		if info.Mode().Perm() != 0o700 {
 			t.Errorf("the folder's mode is %o, want 700", info.Mode().Perm())
 		}
+
+		if i := in("run", "--dsn", "sqlite:"+file, "--name", "a", "true"); i.stderr.String() != "" {
+			t.Errorf("with --dsn run said %q, want nothing", i.stderr.String())
+		}
 	})
+
+	// What a script's unset variable, or half of a configuration, makes.
+	for _, c := range []struct{ variable, said string }{
+		{"DATABASE_URL=", "DATABASE_URL is empty"},
+		{"PGPASSWORD=s3cret", "PGPASSWORD is set, but no server is named"},
+		{"MYSQL_USER=app", "MYSQL_USER is set, but no server is named"},
+	} {
+		t.Run(c.variable, func(t *testing.T) {
+			t.Parallel()
+
+			for _, args := range [][]string{{"run", "--name", "a", "true"}, {"wait", "a"}, {"doctor"}, {"migrate", "up"}} {
+				i := prepare(t, "", args...)
+				i.cmd.Env = append(i.cmd.Env, c.variable)
+				i.start()
+				i.wait()
+				i.want(exitUsage, c.said)
+			}
+		})
+	}
+}
+
+// TestBusyFile has another process write to the file for long.
+func TestBusyFile(t *testing.T) {
+	t.Parallel()
+
+	url := migrated(t)
+
+	tx, err := sqlite(t, url).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+
+	if _, err := tx.ExecContext(t.Context(), "INSERT INTO sqllock_locks (name) VALUES ('other')"); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, strategy := range []string{"cas", "insert"} {
+		i := run(t, withParameter(t, url, "_pragma", "busy_timeout(100)"), "run", "--name", `a"b`, "--strategy", strategy, "--no-wait", "true")
+		i.want(exitConflict)
+
+		want := "sqllock: lock \"a\\\"b\" was not acquired: another process writes to the database file, and did not end in time\n"
+		if said := i.stderr.String(); said != want {
+			t.Errorf("beside a writer run --strategy %s said %q, want %q", strategy, said, want)
+		}
+	}
+}
+
+// TestReleaseFails has another process write when the lock is to be released.
+func TestReleaseFails(t *testing.T) {
+	t.Parallel()
+
+	url := migrated(t)
+	i := prepare(t, withParameter(t, url, "_pragma", "busy_timeout(100)"), "run", "--name", "a", "--lease", "1m", "--", "cat")
+
+	in, err := i.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	i.start()
+	eventually(t, "a is held", func() bool { return run(t, url, "show", "a").code() == 0 })
+
+	tx, err := sqlite(t, url).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+
+	if _, err := tx.ExecContext(t.Context(), "INSERT INTO sqllock_locks (name) VALUES ('other')"); err != nil {
+		t.Fatal(err)
+	}
+
+	_ = in.Close()
+
+	i.wait()
+	i.want(0, `release lock "a": `, "; it is free when its lease of 1m0s ends, at the latest\n")
+
+	if said := i.stderr.String(); strings.Count(said, "its lease") != 1 || strings.Contains(said, "background") {
+		t.Errorf("a release that failed is told as %q, want once what becomes of it", said)
+	}
+}
+
+// TestCompletion asks as a shell does.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct{ args, want string }{
+		{"run --strategy ", "cas\ninsert\nforupdate\nadvisory\n"},
+		{"doctor --strategy ", "cas\ninsert\nforupdate\nadvisory\n"},
+		{"demo --strategy ", "cas\ninsert\nforupdate\nadvisory\n"},
+		{"doctor --fail-on ", "error\nwarning\nnote\n"},
+		{"migrate print --dialect ", "postgres\nmysql\nsqlite\n"},
+	} {
+		i := run(t, "", append([]string{"__complete"}, strings.Split(c.args, " ")...)...)
+		i.want(0)
+
+		if got := i.stdout.String(); !strings.HasPrefix(got, c.want+":") {
+			t.Errorf("sqllock %s is completed with %q, want %q", c.args, got, c.want)
+		}
+	}
 }
 
 func TestVersion(t *testing.T) {
@@ -129,18 +287,48 @@ func TestVersion(t *testing.T) {
 		t.Errorf("version() = %q, want %q", got, want)
 	}
 
-	i := run(t, "", "version")
-	i.want(0)
+	for _, arg := range []string{"version", "--version"} {
+		i := run(t, "", arg)
+		i.want(0)
 
-	if !strings.HasPrefix(i.stdout.String(), "sqllock ") {
-		t.Errorf("sqllock version printed %q", i.stdout.String())
+		if !strings.HasPrefix(i.stdout.String(), "sqllock ") {
+			t.Errorf("sqllock %s printed %q", arg, i.stdout.String())
+		}
+	}
+}
+
+// TestFullDisk has what is printed go nowhere.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skipf("no device that is full: %v", err)
+	}
+	defer full.Close()
+
+	url := migrated(t)
+
+	for _, args := range []string{
+		"ls", "ls --json", "ls --watch", "show a", "doctor", "reap", "version", "--help", "exit-codes", "completion bash",
+		"migrate status", "migrate up", "migrate print",
+	} {
+		i := prepare(t, url, strings.Fields(args)...)
+		i.cmd.Stdout = full
+		i.start()
+		i.wait()
+		i.want(exitInternal)
+
+		if got, want := i.stderr.String(), "sqllock: write /dev/stdout: no space left on device\n"; got != want {
+			t.Errorf("%s on a full disk said %q, want %q", args, got, want)
+		}
 	}
 }
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
 
-	for _, args := range [][]string{{"help", "exit-codes"}, {"run", "--help"}} {
+	for _, args := range [][]string{{"help", "exit-codes"}, {"run", "--help"}, {"help", "run"}} {
 		i := run(t, "", args...)
 		i.want(0)
 

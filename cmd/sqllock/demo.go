@@ -25,14 +25,15 @@ type demoFlags struct {
 	database
 
 	name     string
-	lease    time.Duration
+	lease    duration
 	strategy string
 }
 
 func (f *demoFlags) register(cmd *cobra.Command) {
 	f.database.register(cmd)
-	cmd.Flags().DurationVar(&f.lease, "lease", 2*time.Second, "the lock's lease; the demo takes about seven of it")
-	cmd.Flags().StringVar(&f.strategy, "strategy", "cas", strategyUsage)
+	f.lease = duration(2 * time.Second)
+	cmd.Flags().Var(&f.lease, "lease", "the lock's lease; the demo takes about seven of it")
+	strategyFlag(cmd, &f.strategy, strategyUsage)
 }
 
 func newDemo() *cobra.Command {
@@ -45,7 +46,10 @@ func newDemo() *cobra.Command {
 and another takes over when its lease has run out. The demo checks what it saw:
 never two holders, growing tokens, and a take-over; it exits with 1 if not.
 
-It uses the database of --dsn or DATABASE_URL, else a temporary SQLite file.`,
+It uses the database of --dsn, --dsn-file or DATABASE_URL, else a temporary
+SQLite file.`,
+		Example: `  sqllock demo
+  sqllock demo --dsn-file ~/.sqllock --strategy insert`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -79,14 +83,14 @@ func (f *demoFlags) demo(ctx context.Context, cmd *cobra.Command) error {
 	}
 
 	cmd.Printf("%d processes, one lock %q\n%s, strategy %s, lease %s\n\n",
-		demo.Workers, f.name, target, f.strategy, f.lease)
+		demo.Workers, f.name, target, f.strategy, &f.lease)
 
 	self, err := os.Executable()
 	if err != nil {
 		return exitError{exitInternal, err}
 	}
 
-	d := demo.Demo{Lease: f.lease, Out: cmd.OutOrStdout(), Worker: func() *exec.Cmd { return f.worker(ctx, self) }}
+	d := demo.Demo{Lease: time.Duration(f.lease), Out: cmd.OutOrStdout(), Worker: func() *exec.Cmd { return f.worker(ctx, self) }}
 
 	if err := d.Run(ctx); err != nil {
 		return exitError{exitFailed, err}
@@ -97,7 +101,7 @@ func (f *demoFlags) demo(ctx context.Context, cmd *cobra.Command) error {
 
 // temporary names a fresh file unless the user named a database.
 func (f *demoFlags) temporary() (remove func(), err error) {
-	if f.url != "" || os.Getenv(dsn.Variable) != "" {
+	if _, set := os.LookupEnv(dsn.Variable); set || f.url != "" || f.file != "" {
 		return func() {}, nil
 	}
 
@@ -146,12 +150,8 @@ func (f *demoFlags) prepare(ctx context.Context, cmd *cobra.Command, target dsn.
 }
 
 func (f *demoFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
-	s, err := strategy(f.strategy, db.Locks)
-	if err != nil {
-		return nil, err
-	}
-
-	return sqllock.New(s, sqllock.WithLease(f.lease), sqllock.WithPoll(10*time.Millisecond, 100*time.Millisecond))
+	return lockerOf(f.strategy, db,
+		sqllock.WithLease(time.Duration(f.lease)), sqllock.WithPoll(10*time.Millisecond, 100*time.Millisecond))
 }
 
 // worker is the command of a worker's process. The database goes through the
@@ -161,8 +161,12 @@ func (f *demoFlags) worker(ctx context.Context, self string) *exec.Cmd {
 		"--name", f.name, "--lease", f.lease.String(), "--strategy", f.strategy)
 
 	cmd.Env = os.Environ()
-	if f.url != "" {
+
+	switch {
+	case f.url != "":
 		cmd.Env = append(cmd.Env, dsn.Variable+"="+f.url)
+	case f.file != "":
+		cmd.Args = append(cmd.Args, "--"+dsn.FileFlag, f.file)
 	}
 
 	return cmd
@@ -202,7 +206,7 @@ func (f *demoFlags) work(ctx context.Context) error {
 	}
 	defer closeLocker(ctx, locker)
 
-	if err := demo.Work(ctx, locker, f.name, f.lease, os.Stdin, os.Stdout); err != nil {
+	if err := demo.Work(ctx, locker, f.name, time.Duration(f.lease), os.Stdin, os.Stdout); err != nil {
 		return exitError{code: exitFailed} // it was reported
 	}
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -9,10 +11,21 @@ import (
 func TestDemo(t *testing.T) {
 	t.Parallel()
 
-	i := run(t, "", "demo", "--lease", "800ms")
+	file := filepath.Join(t.TempDir(), "dsn")
+	url := "sqlite:" + filepath.Join(t.TempDir(), "named.db")
+
+	if err := os.WriteFile(file, []byte(url+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	i := run(t, "", "demo", "--lease", "0.8", "--dsn-file", file)
 	i.want(0)
 
 	out := i.stdout.String()
+
+	if !strings.Contains(out, url) {
+		t.Errorf("the demo does not use %s, which --dsn-file names:\n%s", url, out)
+	}
 
 	for _, want := range []string{"SIGKILL", "took over", "hand-overs", "never two at once"} {
 		if !strings.Contains(out, want) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
@@ -23,18 +24,21 @@ const (
 )
 
 // run is "sqllock run" with everything checked.
-func (f *runFlags) run(ctx context.Context, path string, args []string) error {
+func (f *runFlags) run(ctx context.Context, command process.Command) error {
 	target, err := f.target()
 	if err != nil {
 		return err
 	}
 
+	// Before anything is opened: a migration of the embedded file may wait.
 	signals, stop := process.Notify()
 	defer stop()
 
-	db, err := open(ctx, target, warn)
+	db, err := interruptible(ctx, signals, func(ctx context.Context) (*dsn.Database, error) {
+		return open(ctx, target, warn)
+	})
 	if err != nil {
-		return err
+		return refused(err, target, f.conflict)
 	}
 	defer db.Close()
 
@@ -44,38 +48,90 @@ func (f *runFlags) run(ctx context.Context, path string, args []string) error {
 	}
 	defer closeLocker(ctx, locker)
 
-	if f.verbose {
-		warn(fmt.Sprintf("waiting for lock %q in %s", f.name, target))
+	if f.sharedEnv {
+		shared, err := f.share(ctx, locker)
+		if err != nil {
+			return refused(err, target, f.conflict)
+		}
+
+		if shared {
+			return f.become(ctx, command, db, locker)
+		}
 	}
 
-	lock, err := f.acquire(ctx, locker, signals)
+	if f.verbose {
+		warn(fmt.Sprintf("waiting for lock %s in %s", f.quoted(), target))
+	}
+
+	h, err := interruptible(ctx, signals, func(ctx context.Context) (*held, error) { return f.acquire(ctx, locker) })
 	if err != nil {
+		if h != nil {
+			// The signal came when the lock was there already.
+			_ = h.release(ctx)
+		}
+
 		return refused(err, target, f.conflict)
 	}
 
-	err = f.underLock(lock, path, args, signals)
+	command.Env = f.environment(h)
+	err = f.underLock(h, command, signals)
 
-	return f.released(ctx, lock, err)
+	return f.released(ctx, h, err)
+}
+
+// share takes those names off the list that a run around this one holds, and
+// says whether none is left.
+func (f *runFlags) share(ctx context.Context, locker *sqllock.Locker) (bool, error) {
+	var missing []string
+
+	for _, name := range f.names {
+		ours, err := heldOutside(ctx, locker, name)
+		if err != nil {
+			return false, err
+		}
+
+		if !ours {
+			missing = append(missing, name)
+		}
+	}
+
+	f.names = missing
+
+	return len(missing) == 0, nil
+}
+
+// become runs the command in the place of this process, under the locks of the
+// run around it.
+func (f *runFlags) become(ctx context.Context, command process.Command, db *dsn.Database, locker *sqllock.Locker) error {
+	closeLocker(ctx, locker)
+	_ = db.Close()
+
+	command.Env = os.Environ()
+
+	return exitError{exitNotExecutable, fmt.Errorf("command can not be executed: %w", process.Become(command))}
+}
+
+// quoted are the names for messages.
+func (f *runFlags) quoted() string {
+	quoted := make([]string, len(f.names))
+	for i, name := range f.names {
+		quoted[i] = strconv.Quote(name)
+	}
+
+	return strings.Join(quoted, " and ")
 }
 
 func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
-	s, err := strategy(f.strategy, db.Locks)
-	if err != nil {
-		return nil, err
-	}
-
 	// Without -v what matters is said in the command's own words.
 	logger := slog.New(slog.DiscardHandler)
 	if f.verbose {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 
-	locker, err := sqllock.New(s, sqllock.WithLease(f.lease), sqllock.WithLabel(f.label), sqllock.WithLogger(logger))
-	if err != nil {
-		return nil, refused(err, db.Target, f.conflict)
-	}
+	locker, err := lockerOf(f.strategy, db, sqllock.WithLease(time.Duration(f.lease)), sqllock.WithLabel(f.label),
+		sqllock.WithMinHold(time.Duration(f.minHold)), sqllock.WithLogger(logger))
 
-	return locker, nil
+	return locker, refused(err, db.Target, f.conflict)
 }
 
 // closeLocker waits for an attempt whose answer was lost to be given back.
@@ -86,81 +142,33 @@ func closeLocker(ctx context.Context, locker *sqllock.Locker) {
 	_ = locker.Close(ctx)
 }
 
-// acquire waits for the lock, unless a signal ends that.
-func (f *runFlags) acquire(
-	ctx context.Context, locker *sqllock.Locker, signals <-chan os.Signal,
-) (*sqllock.Lock, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-
-	got := make(chan struct{})
-	listened := make(chan struct{})
-
-	go func() {
-		defer close(listened)
-		cancelOnSignal(signals, got, cancel)
-	}()
-
-	lock, err := f.ask(ctx, locker)
-
-	close(got)
-	<-listened
-
-	if caught := (signalError{}); errors.As(context.Cause(ctx), &caught) {
-		// It may have come when the lock was there already.
-		_ = lock.Release(ctx)
-
-		return nil, caught
-	}
-
-	return lock, err
-}
-
-func cancelOnSignal(signals <-chan os.Signal, got <-chan struct{}, cancel context.CancelCauseFunc) {
-	for {
-		select {
-		case sig := <-signals:
-			if process.Ending(sig) {
-				cancel(signalError{sig})
-
-				return
-			}
-		case <-got:
-			return
-		}
-	}
-}
-
-func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker) (*sqllock.Lock, error) {
-	switch {
-	case f.noWait:
-		return locker.TryAcquire(ctx, f.name)
-	case f.waits:
-		return locker.Acquire(ctx, f.name, sqllock.WithMaxWait(f.wait))
-	default:
-		return locker.Acquire(ctx, f.name)
-	}
-}
+// lead is how long before the end of the trust in a lock the group is killed:
+// enough for the kernel to end it, and little beside the lease.
+func (f *runFlags) lead() time.Duration { return min(100*time.Millisecond, time.Duration(f.lease)/20) }
 
 // underLock runs the command. Its error is how the command ended.
-func (f *runFlags) underLock(lock *sqllock.Lock, path string, args []string, signals <-chan os.Signal) error {
+func (f *runFlags) underLock(h *held, command process.Command, signals <-chan os.Signal) error {
 	watchdog, err := process.StartWatchdog(watchdogCommand)
 	if err != nil {
 		return exitError{exitInternal, fmt.Errorf("start the watchdog: %w", err)}
 	}
 	defer watchdog.Dismiss()
 
-	group, err := process.Start(process.Command{Path: path, Args: args, Env: environment(lock)})
-	if err != nil {
+	watchdog.Until(h.Remaining() - f.lead() + process.Latency)
+
+	group, err := process.Start(command, watchdog, heldCommand)
+
+	switch refused := (*process.NotExecutableError)(nil); {
+	case errors.As(err, &refused):
 		return exitError{exitNotExecutable, fmt.Errorf("command can not be executed: %w", err)}
+	case err != nil:
+		return exitError{exitInternal, fmt.Errorf("start the command: %w", err)}
 	}
 
-	watchdog.Watch(group)
-
 	undisturbed := process.Supervision{
-		Lock: lock, Group: group, Watchdog: watchdog, Grace: f.grace, Signals: signals,
+		Lock: h, Group: group, Watchdog: watchdog, Ask: f.loss.signal, Grace: f.loss.grace, Lead: f.lead(), Signals: signals,
 		Warn: func(left time.Duration) {
-			warn(fmt.Sprintf("lock %q can not be renewed; the command has %s to end", f.name, left.Round(time.Millisecond)))
+			warn(fmt.Sprintf("lock %s can not be renewed; the command has %s to end", f.quoted(), left.Round(time.Millisecond)))
 		},
 	}.Run()
 
@@ -169,8 +177,7 @@ func (f *runFlags) underLock(lock *sqllock.Lock, path string, args []string, sig
 	}
 
 	if !undisturbed {
-		return exitError{exitLost, fmt.Errorf("lock %q (token %d) could not be renewed; the command was ended",
-			lock.Name(), lock.Token())}
+		return exitError{exitLost, fmt.Errorf("lock %s could not be renewed; the command was ended", f.quoted())}
 	}
 
 	if code := group.Status().ExitCode(); code != 0 {
@@ -180,33 +187,26 @@ func (f *runFlags) underLock(lock *sqllock.Lock, path string, args []string, sig
 	return nil
 }
 
-// environment is this process's, and the lock.
-func environment(lock *sqllock.Lock) []string {
-	return append(os.Environ(),
-		"SQLLOCK_NAME="+lock.Name(),
-		"SQLLOCK_TOKEN="+strconv.FormatInt(lock.Token(), 10),
-		"SQLLOCK_OWNER="+lock.Owner(),
-	)
-}
-
-// released releases the lock and decides how all ended: a lost lock outdoes
+// released releases the locks and decides how all ended: a lost lock outdoes
 // what the command said.
-func (f *runFlags) released(ctx context.Context, lock *sqllock.Lock, ended error) error {
+func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
 
-	err := lock.Release(ctx)
+	err := h.release(ctx)
 
 	switch {
 	case err == nil:
 	case errors.Is(err, sqllock.ErrLost):
 		return exitError{exitLost, err}
+	case errors.Is(err, sqllock.ErrNoSchema):
+		return exitError{exitLost, fmt.Errorf("lock %s was lost: its tables were removed while it was held", f.quoted())}
 	default:
-		warn(fmt.Sprintf("%s; it is free when its lease ends", err))
+		warn(fmt.Sprintf("%s; it is free when its lease of %s ends, at the latest", inShellWords(err), &f.lease))
 	}
 
 	return ended
 }
 
 // warn is for what the user should know though it is no error of the command.
-func warn(text string) { _, _ = fmt.Fprintf(os.Stderr, "sqllock: %s\n", oneLine(text)) }
+func warn(said string) { _, _ = fmt.Fprintf(os.Stderr, "sqllock: %s\n", oneLine(said)) }

@@ -11,10 +11,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 )
 
 func main() {
-	os.Exit(execute(context.Background(), os.Args[1:]))
+	os.Exit(execute(context.Background(), dsn.HideArguments(os.Args[1:])))
 }
 
 // execute runs one command line and returns the exit code.
@@ -22,8 +24,13 @@ func execute(ctx context.Context, args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
 
-	err := root.ExecuteContext(ctx)
-	code, text := outcome(err)
+	// Results go to stdout; cobra's Print would write to stderr.
+	out := &output{file: os.Stdout}
+	root.SetOut(out)
+	refuseUnknown(root)
+
+	cmd, err := root.ExecuteContextC(ctx)
+	code, text := outcome(cmd, out.outdoes(err))
 
 	if text != "" {
 		fmt.Fprintf(os.Stderr, "sqllock: %s\n", text)

@@ -5,16 +5,24 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 )
 
-// reexec makes this test binary behave as the command.
+// reexec makes this test binary behave as the command; so does the name sqllock
+// in scripts.
 const reexec = "SQLLOCK_TEST_REEXEC"
 
 func TestMain(m *testing.M) {
@@ -22,32 +30,47 @@ func TestMain(m *testing.M) {
 		main()
 	}
 
-	os.Exit(m.Run())
+	if url := os.Getenv(bare); url != "" {
+		fmt.Fprintln(os.Stderr, connectAndBecome(url, os.Args[1:]))
+		os.Exit(1)
+	}
+
+	testscript.Main(m, map[string]func(){"sqllock": main})
 }
 
 // patience is how long a test waits for anything.
 const patience = 30 * time.Second
 
+// longest is how long one invocation may take.
+const longest = 4 * patience
+
 // invocation is one start of the command.
 type invocation struct {
-	t      *testing.T
+	t      testing.TB
 	cmd    *exec.Cmd
 	stdout buffer
 	stderr buffer
 }
 
-// prepare makes an invocation with DATABASE_URL set to the URL given.
-func prepare(t *testing.T, url string, args ...string) *invocation {
-	t.Helper()
+// prepare makes an invocation with DATABASE_URL set to the URL given, or not set
+// if that is empty.
+func prepare(tb testing.TB, url string, args ...string) *invocation {
+	tb.Helper()
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
+	ctx, cancel := context.WithTimeout(tb.Context(), longest)
+	tb.Cleanup(cancel)
 
-	i := &invocation{t: t, cmd: exec.CommandContext(ctx, os.Args[0], args...)}
-	i.cmd.Env = append(os.Environ(), reexec+"=1", "DATABASE_URL="+url,
-		"XDG_STATE_HOME="+filepath.Join(t.TempDir(), "state"),
+	i := &invocation{t: tb, cmd: exec.CommandContext(ctx, os.Args[0], args...)}
+	i.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, dsn.Variable+"=")
+	}), reexec+"=1",
+		"XDG_STATE_HOME="+filepath.Join(tb.TempDir(), "state"),
 		// The race detector keeps a process for a second after its end.
 		"GORACE=atexit_sleep_ms=0")
+	if url != "" {
+		i.cmd.Env = append(i.cmd.Env, dsn.Variable+"="+url)
+	}
+
 	i.cmd.Stdout, i.cmd.Stderr = &i.stdout, &i.stderr
 	// A process that was left behind must not keep the pipes open for ever.
 	i.cmd.WaitDelay = time.Second
@@ -56,10 +79,10 @@ func prepare(t *testing.T, url string, args ...string) *invocation {
 }
 
 // start starts the command.
-func start(t *testing.T, url string, args ...string) *invocation {
-	t.Helper()
+func start(tb testing.TB, url string, args ...string) *invocation {
+	tb.Helper()
 
-	i := prepare(t, url, args...)
+	i := prepare(tb, url, args...)
 	i.start()
 
 	return i
@@ -74,10 +97,10 @@ func (i *invocation) start() {
 }
 
 // run starts the command and waits for it.
-func run(t *testing.T, url string, args ...string) *invocation {
-	t.Helper()
+func run(tb testing.TB, url string, args ...string) *invocation {
+	tb.Helper()
 
-	i := start(t, url, args...)
+	i := start(tb, url, args...)
 	i.wait()
 
 	return i
@@ -136,8 +159,8 @@ func (b *buffer) String() string {
 }
 
 // eventually waits for something to be so.
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
+func eventually(tb testing.TB, what string, so func() bool) {
+	tb.Helper()
 
 	deadline := time.After(patience)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -147,32 +170,48 @@ func eventually(t *testing.T, what string, so func() bool) {
 	for !so() {
 		select {
 		case <-deadline:
-			t.Fatalf("after %s still not: %s", patience, what)
+			tb.Fatalf("after %s still not: %s", patience, what)
 		case <-tick.C:
 		}
 	}
 }
 
 // migrated returns the URL of an SQLite file with sqllock's tables.
-func migrated(t *testing.T) string {
-	t.Helper()
+func migrated(tb testing.TB) string {
+	tb.Helper()
 
-	url := "sqlite:" + filepath.Join(t.TempDir(), "locks.db")
-	run(t, url, "migrate", "up").want(0)
+	url := "sqlite:" + filepath.Join(tb.TempDir(), "locks.db")
+	run(tb, url, "migrate", "up").want(0)
 
 	return url
 }
 
 // sqlite opens the file behind the command's back.
-func sqlite(t *testing.T, url string) *sql.DB {
-	t.Helper()
+func sqlite(tb testing.TB, url string) *sql.DB {
+	tb.Helper()
 
 	db, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(url, "sqlite:")+"?_pragma=busy_timeout(5000)")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 
-	t.Cleanup(func() { _ = db.Close() })
+	tb.Cleanup(func() { _ = db.Close() })
 
 	return db
+}
+
+// withParameter adds a parameter to a URL.
+func withParameter(tb testing.TB, text, key, value string) string {
+	tb.Helper()
+
+	u, err := url.Parse(text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+
+	query := u.Query()
+	query.Set(key, value)
+	u.RawQuery = query.Encode()
+
+	return u.String()
 }

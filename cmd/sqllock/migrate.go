@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +13,7 @@ import (
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
 	"github.com/sqllock/sqllock/migrations"
+	"github.com/sqllock/sqllock/sqllock"
 )
 
 func newMigrate() *cobra.Command {
@@ -24,6 +27,9 @@ func newMigrate() *cobra.Command {
 Versions are kept in the table ` + migrations.TableName + `, apart from those of
 your application. Any number of processes may migrate at once. To apply the SQL
 with another tool, take it from "sqllock migrate print".`,
+		Example: `  sqllock migrate up
+  sqllock migrate status
+  sqllock migrate print --dialect postgres`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return usage(cmd, errors.New("say up, down, status or print"))
@@ -51,14 +57,23 @@ func newMigrateUp(db *database) *cobra.Command {
 }
 
 func newMigrateDown(db *database) *cobra.Command {
-	var all bool
+	var all, force bool
 
 	cmd := &cobra.Command{
 		Use: "down", Short: "Roll back one version, or all of them", Args: cobra.NoArgs,
 		Long: `Roll back one version, or all of them. The first version rolled back takes
-the tables with it: whoever holds a lock loses it.`,
+the tables with it: whoever holds a lock loses it. While locks are held it is
+refused, unless --force is given.`,
+		Example: `  sqllock migrate down
+  sqllock migrate down --all`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return db.migrate(cmd, false, func(open *dsn.Database) error {
+				if !force {
+					if err := noneHeld(cmd.Context(), open); err != nil {
+						return err
+					}
+				}
+
 				down := migrate.Down
 				if all {
 					down = migrate.DownAll
@@ -73,8 +88,44 @@ the tables with it: whoever holds a lock loses it.`,
 	}
 
 	cmd.Flags().BoolVar(&all, "all", false, "roll back every version")
+	cmd.Flags().BoolVar(&force, "force", false, "do it though locks are held")
 
 	return cmd
+}
+
+// namedHeld is how many of the locks that are held a refusal names.
+const namedHeld = 3
+
+// noneHeld is an error while locks are held. Without tables there are none.
+func noneHeld(ctx context.Context, db *dsn.Database) error {
+	locker, err := lockerOf("cas", db)
+	if err != nil {
+		return err
+	}
+	defer closeLocker(ctx, locker)
+
+	locks, err := locker.Holders(ctx, sqllock.Filter{Limit: namedHeld + 1})
+
+	switch {
+	case errors.Is(err, sqllock.ErrNoSchema):
+		return nil
+	case err != nil:
+		return err
+	case len(locks) == 0:
+		return nil
+	}
+
+	named := make([]string, 0, namedHeld+1)
+	for _, lock := range locks[:min(len(locks), namedHeld)] {
+		named = append(named, fmt.Sprintf("%q by %s", lock.Name, lock.Holder))
+	}
+
+	if len(locks) > namedHeld {
+		named = append(named, "others")
+	}
+
+	return exitError{exitNotAcquired, fmt.Errorf("locks are held, and would be lost: %s; let them end, or use --force",
+		strings.Join(named, ", "))}
 }
 
 func newMigrateStatus(db *database) *cobra.Command {
@@ -127,6 +178,7 @@ func newMigratePrint(db *database) *cobra.Command {
 	}
 
 	cmd.Flags().StringVar(&dialect, "dialect", "", "postgres, mysql (MariaDB too) or sqlite (default that of the database)")
+	offer(cmd, "dialect", "postgres", "mysql", "sqlite")
 	cmd.Flags().BoolVar(&down, "down", false, "print what removes the tables")
 
 	return cmd
@@ -147,6 +199,10 @@ func (d *database) migrate(cmd *cobra.Command, create bool, do func(*dsn.Databas
 	err = do(open)
 
 	if err := errors.Join(err, open.Close()); err != nil {
+		if decided := (exitError{}); errors.As(err, &decided) {
+			return decided
+		}
+
 		return exitError{exitUnavailable, fmt.Errorf("migrate %s: %w", target, err)}
 	}
 

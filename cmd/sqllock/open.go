@@ -11,7 +11,7 @@ import (
 
 // open opens the database for locks. The embedded file is migrated, because
 // nobody else would; what somebody named is theirs to migrate. say is told
-// where locks are kept if nobody said that and the file is new.
+// where locks are kept if nobody said that.
 func open(ctx context.Context, target dsn.Target, say func(string)) (*dsn.Database, error) {
 	db, err := target.Open(ctx, false)
 	if err != nil {
@@ -22,17 +22,14 @@ func open(ctx context.Context, target dsn.Target, say func(string)) (*dsn.Databa
 		return db, nil
 	}
 
-	steps, err := migrate.Up(ctx, db)
-	if err != nil {
+	if _, err := migrate.Up(ctx, db); err != nil {
 		return nil, exitError{exitUnavailable, errors.Join(fmt.Errorf("migrate %s: %w", target, err), db.Close())}
 	}
 
-	if len(steps) > 0 {
-		// Who forgot to name the server would believe to have locks between
-		// machines.
-		say(fmt.Sprintf("no --%s and no %s: locks are kept in %s, for this machine and user only",
-			dsn.Flag, dsn.Variable, target.Path))
-	}
+	// Each time: who forgot to name the server on one of the machines would
+	// believe to have locks between them, and sees only what came last.
+	say(fmt.Sprintf("no --%s and no %s: locks are kept in %s, for this machine and user only",
+		dsn.Flag, dsn.Variable, target.Path))
 
 	return db, nil
 }

@@ -6,10 +6,13 @@ import (
 	"io/fs"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/process"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -17,44 +20,62 @@ import (
 type runFlags struct {
 	database
 
-	name     string
-	lease    time.Duration
-	wait     time.Duration
-	waits    bool // --wait was given
-	noWait   bool
-	strategy string
-	label    string
-	grace    time.Duration
-	conflict int
-	verbose  bool
+	names     []string
+	lease     duration
+	wait      duration
+	waits     bool // --wait was given
+	noWait    bool
+	minHold   duration
+	strategy  string
+	label     string
+	onLoss    string
+	loss      onLoss // what onLoss says
+	conflict  int
+	sharedEnv bool
+	verbose   bool
 }
 
-const runLong = `Run a command while a lock is held.
+const runLong = `Run a command while a lock is held, as flock does on one machine.
 
-Without --wait or --no-wait it waits for the lock for as long as it takes. The
-command finds the lock in its environment: SQLLOCK_NAME, SQLLOCK_OWNER and
-SQLLOCK_TOKEN, a number that grows with every grant of the name.
+Without --wait or --no-wait it waits for the lock for as long as it takes, and
+says who has it. The command finds the lock in its environment: SQLLOCK_NAME,
+SQLLOCK_OWNER and SQLLOCK_TOKEN, a number that grows with every grant of the
+name. Of several names all are held or none; they are SQLLOCK_NAME_2 and so on.
 
-The command has a process group of its own. Signals are passed on to it. When
-the lock can not be renewed, the group gets SIGTERM as soon as less than --grace
-is left, and SIGKILL before another can have the lock; at once if the lock was
-taken away. It is killed too if sqllock dies. What the command leaves behind in
-its group is killed before the lock is released, so background work must be
-waited for; a process that leaves the group (setsid) is not seen. The keyboard's
-Ctrl-Z does not suspend the command. On Windows only the command itself is
-killed.`
+The command has a process group of its own. Signals are passed on to it; Ctrl-C
+ends the command, and then the lock is released. When the lock can not be
+renewed, --on-loss says what is done to the group: asked to end so long before
+it is killed, which is before another can have the lock; killed at once if the
+lock was taken away. It is killed too if sqllock dies. What the command leaves
+behind in its group is killed before the lock is released, so background work
+must be waited for; a process that leaves the group (setsid) is not seen. The
+keyboard's Ctrl-Z does not suspend the command. On Windows only the command
+itself is killed.
+
+With --shared-env a run inside another run of the same name does not wait for
+itself: if the environment and the database agree that the run around it holds
+the lock, the command is under that one. Other names are acquired.
+
+Times are seconds (5, 0.5) or have units (90s, 1m30s). From flock:
+
+  flock -n /tmp/a cmd            sqllock run --name a -n cmd
+  flock -w 10 -E 3 /tmp/a cmd    sqllock run --name a -w 10 -E 3 cmd`
+
+const runExample = `  sqllock run --name nightly --no-wait -- ./report.sh
+  sqllock run --name deploy --wait 5m --label "$USER" -- make deploy
+  sqllock run --name db --name files --on-loss term,kill=10s -- ./backup.sh
+  sqllock run --name hourly --no-wait -E 0 --min-hold 10m -- ./job`
 
 func newRun() *cobra.Command {
-	f := &runFlags{}
+	f := &runFlags{lease: duration(sqllock.DefaultLease)}
 
 	cmd := &cobra.Command{
-		Use:   "run --name NAME [flags] -- COMMAND [ARG...]",
-		Short: "Run a command while a lock is held",
-		Long:  runLong + "\n\n" + exitCodes,
-		Example: `  sqllock run --name nightly --no-wait -- ./report.sh
-  sqllock run --name deploy --wait 5m --label "$USER" -- make deploy`,
+		Use:     "run --name NAME [flags] -- COMMAND [ARG...]",
+		Short:   "Run a command while a lock is held",
+		Long:    runLong + "\n\n" + exitCodes,
+		Example: runExample,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 || args[0] == "" {
 				return usage(cmd, errors.New("no command to run"))
 			}
 
@@ -62,10 +83,6 @@ func newRun() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.waits = cmd.Flags().Changed("wait")
-
-			if !cmd.Flags().Changed("grace") {
-				f.grace = min(5*time.Second, f.lease/3)
-			}
 
 			if err := f.check(); err != nil {
 				return usage(cmd, err)
@@ -80,21 +97,24 @@ func newRun() *cobra.Command {
 				f.label = filepath.Base(args[0])
 			}
 
-			return f.run(cmd.Context(), path, args[1:])
+			return f.run(cmd.Context(), process.Command{Path: path, Args: args[1:]})
 		},
 	}
 
 	f.register(cmd)
 
 	flags := cmd.Flags()
-	flags.StringVarP(&f.name, "name", "n", "", "name of the lock (required)")
-	flags.DurationVar(&f.lease, "lease", sqllock.DefaultLease, "how long the lock outlives a holder that is cut off")
-	flags.DurationVar(&f.wait, "wait", 0, "wait for the lock at most so long")
-	flags.BoolVar(&f.noWait, "no-wait", false, "try once")
-	flags.StringVar(&f.strategy, "strategy", "cas", strategyUsage)
+	flags.StringArrayVar(&f.names, "name", nil, "`name` of the lock (required); repeat it to hold several")
+	flags.Var(&f.lease, "lease", "how long the lock outlives a holder that is cut off")
+	flags.VarP(&f.wait, "wait", "w", "wait for the lock at most so long")
+	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "try once, do not wait")
+	flags.Var(&f.minHold, "min-hold", "keep the name taken for so long, also if the command ends sooner")
+	strategyFlag(cmd, &f.strategy, strategyUsage)
 	flags.StringVar(&f.label, "label", "", "what others see as the holder (default the command's name)")
-	flags.DurationVar(&f.grace, "grace", 0, "time between SIGTERM and SIGKILL (default 5s or a third of the lease)")
-	flags.IntVar(&f.conflict, "conflict-exit-code", exitNotAcquired, "exit code if the lock is held by another")
+	flags.StringVar(&f.onLoss, "on-loss", "",
+		"`actions` before the lock can not be trusted any more (default term,kill=5s, or a third of the lease)")
+	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitConflict, "exit code if the lock is held by another")
+	flags.BoolVar(&f.sharedEnv, "shared-env", false, "share the lock of a run around this one")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say on stderr what happens to the lock")
 	// What follows the command is the command's, also without "--".
 	flags.SetInterspersed(false)
@@ -103,23 +123,30 @@ func newRun() *cobra.Command {
 }
 
 // check says what is wrong with the flags.
-func (f *runFlags) check() error {
+func (f *runFlags) check() (err error) {
+	f.loss, err = parseOnLoss(f.onLoss, time.Duration(f.lease))
+
 	switch {
-	case f.name == "":
+	case len(f.names) == 0 || slices.Contains(f.names, ""):
 		return errors.New("no lock is named: --name NAME")
+	case slices.ContainsFunc(f.names, isFlag):
+		return errors.New("a --name begins with -: it is a flag, and the name is missing")
+	case len(slices.Compact(slices.Sorted(slices.Values(f.names)))) < len(f.names):
+		return errors.New("a --name is given twice")
 	case f.waits && f.noWait:
 		return errors.New("--wait and --no-wait exclude each other")
 	case f.wait < 0:
-		return fmt.Errorf("--wait %s is negative", f.wait)
-	case f.grace < 0 || f.grace > f.lease/2:
-		// Between renewals the trust falls to about two thirds of the lease.
-		return fmt.Errorf("--grace %s is not between 0 and half the lease (%s)", f.grace, f.lease/2)
+		return fmt.Errorf("--wait %s is negative", &f.wait)
 	case f.conflict < 0 || f.conflict > 255:
 		return fmt.Errorf("--conflict-exit-code %d is not between 0 and 255", f.conflict)
 	default:
-		return nil
+		return err
 	}
 }
+
+// isFlag says whether a name is surely what should have come after it: pflag
+// takes whatever follows --name.
+func isFlag(name string) bool { return strings.HasPrefix(name, "-") }
 
 // executable finds the command before the lock is waited for.
 func executable(name string) (string, error) {

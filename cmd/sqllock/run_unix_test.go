@@ -86,7 +86,7 @@ func TestRunDoesNotWait(t *testing.T) {
 	url := migrated(t)
 	holder := hold(t, url, "--label", "the holder")
 
-	run(t, url, "run", "--name", "a", "--no-wait", "true").want(exitNotAcquired, `lock "a" is held`)
+	run(t, url, "run", "--name", "a", "--no-wait", "true").want(exitConflict, `lock "a" is held`)
 	run(t, url, "run", "--name", "a", "--no-wait", "--conflict-exit-code", "0", "true").want(0)
 	run(t, url, "run", "--name", "a", "--wait", "50ms", "--conflict-exit-code", "9", "true").want(9)
 	run(t, url, "run", "--name", "b", "--no-wait", "true").want(0)
@@ -134,6 +134,32 @@ func TestRunForwardsSignals(t *testing.T) {
 	i.want(5)
 }
 
+// TestRunPassesTheKeyboardOn sends what the kernel sends to the foreground group
+// for Ctrl-C, in which sqllock is and the command is not.
+func TestRunPassesTheKeyboardOn(t *testing.T) {
+	t.Parallel()
+
+	url := migrated(t)
+	i := prepare(t, url, "run", "--name", "a", "--", "sh", "-c",
+		`trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.02; done`)
+	i.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	i.start()
+	eventually(t, "the command is ready", func() bool { return i.stdout.String() == "ready\n" })
+
+	if err := syscall.Kill(-i.cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+
+	i.wait()
+	i.want(9)
+
+	if i.stdout.String() != "ready\ncaught\n" {
+		t.Errorf("the command printed %q, want that it caught the signal once", i.stdout.String())
+	}
+
+	run(t, url, "run", "--name", "a", "--no-wait", "true").want(0)
+}
+
 // stubborn is a command whose child ignores SIGTERM. It prints both their
 // numbers, and "term" when it is asked to end.
 const stubborn = `trap 'echo term' TERM
@@ -162,7 +188,7 @@ func TestRunKillsTheGroupBeforeTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 
 	url := migrated(t)
-	i := start(t, url, "run", "--name", "a", "--lease", "3s", "--grace", "1s", "--", "sh", "-c", stubborn)
+	i := start(t, url, "run", "--name", "a", "--lease", "3s", "--on-loss", "term,kill=1s", "--", "sh", "-c", stubborn)
 	pids := i.pids(2)
 	until := freeze(t, url)
 
@@ -240,12 +266,43 @@ func TestRunDiesWithItsGroup(t *testing.T) {
 	i := start(t, migrated(t), "run", "--name", "a", "--", "sh", "-c", stubborn)
 	pids := i.pids(2)
 
-	// The watchdog is told of the group just after the command has begun.
-	<-time.After(500 * time.Millisecond)
-
 	signalTo(t, i, syscall.SIGKILL)
 	gone(t, pids)
 	i.wait()
+}
+
+// TestRunKilledAsTheCommandBegins kills sqllock with the first byte of the
+// command, which has a child then that the kernel does not kill with sqllock.
+func TestRunKilledAsTheCommandBegins(t *testing.T) {
+	t.Parallel()
+
+	url := migrated(t)
+
+	for range 20 {
+		i := prepare(t, url, "run", "--name", "a", "--", "sh", "-c",
+			`sh -c 'trap "" TERM HUP INT; echo $PPID $$; while :; do sleep 0.05; done'; exit 0`)
+		i.cmd.Stdout = nil
+
+		stdout, err := i.cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		i.start()
+
+		pids := make([]int, 2)
+		if _, err := fmt.Fscanln(stdout, &pids[0], &pids[1]); err != nil {
+			t.Fatalf("the command said nothing: %v; stderr: %s", err, i.stderr.String())
+		}
+
+		signalTo(t, i, syscall.SIGKILL)
+		gone(t, pids)
+		i.wait()
+
+		if _, err := sqlite(t, url).ExecContext(t.Context(), "DELETE FROM sqllock_locks"); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestRunStopped stops sqllock for longer than its lease.

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 
+	"github.com/spf13/cobra"
+
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies/advisory"
@@ -12,6 +14,19 @@ import (
 )
 
 const strategyUsage = "how the lock is kept: cas, insert, forupdate or advisory"
+
+// strategyFlag adds --strategy.
+func strategyFlag(cmd *cobra.Command, name *string, usage string) {
+	cmd.Flags().StringVar(name, "strategy", "cas", usage)
+	offer(cmd, "strategy", "cas", "insert", "forupdate", "advisory")
+}
+
+// offer makes shells complete the values of a flag.
+func offer(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // there is no such flag
+	}
+}
 
 func strategy(name string, db databases.DB) (sqllock.Strategy, error) {
 	switch name {

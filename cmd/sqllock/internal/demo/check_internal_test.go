@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"io"
 	"testing"
 	"time"
 )
@@ -41,5 +42,23 @@ func TestChecks(t *testing.T) {
 				t.Errorf("%s: check %d = %t (%s)", c.what, i, check.ok, check.text)
 			}
 		}
+	}
+}
+
+// TestLateEnd makes sure that a killed worker does not seem to hold the lock for
+// as long as nobody looked.
+func TestLateEnd(t *testing.T) {
+	t.Parallel()
+
+	const s = time.Second
+
+	d := Demo{Out: io.Discard, killedAt: 4 * s, workers: []*process{{number: 1, killed: true}, {number: 2}}}
+
+	d.take(report{worker: 1, event: event{Kind: acquired, Token: 1, At: 3 * s}})
+	d.take(report{worker: 2, event: event{Kind: acquired, Token: 2, At: 6 * s}})
+	d.take(report{worker: 1, event: event{At: 7 * s}, ended: true})
+
+	if c := exclusive(d.holds); !c.ok {
+		t.Error(c.text)
 	}
 }

@@ -32,5 +32,5 @@ type hold struct {
 	token    int64
 	from, to time.Duration
 	open     bool // to is not known
-	killed   bool // to is when the process was gone
+	killed   bool // to is when the process was killed
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sqllock/sqllock/databases"
 )
 
-// Variable is the environment variable that stands in for the flag.
+// Variable is the environment variable that stands in for the flags.
 const Variable = "DATABASE_URL"
 
 // Flag is the name of the flag that gives the database.
@@ -31,10 +31,11 @@ type Target struct {
 	// Path is SQLite's file; empty for a server.
 	Path string
 
-	flag    bool   // given by the flag
-	shown   string // without a password
-	driver  string // as the driver reads it, with the password
-	secrets []string
+	looking   bool   // it is opened by OpenToLook
+	arguments string // flags that name it, without a password; empty if it needs none
+	shown     string // without a password
+	driver    string // as the driver reads it, with the password
+	secrets   []string
 }
 
 // String shows the database without its password and parameters.
@@ -45,37 +46,7 @@ func (t Target) GoString() string { return fmt.Sprintf("dsn.Target(%q)", t.shown
 
 // MigrateCommand is what to run for the database to have its tables.
 func (t Target) MigrateCommand() string {
-	if !t.flag {
-		return "sqllock migrate up"
-	}
-
-	return "sqllock migrate up --" + Flag + " " + t.shown
-}
-
-// Resolve takes the database from the flag, else from DATABASE_URL, else the
-// embedded file.
-func Resolve(flag string, getenv func(string) string) (Target, error) {
-	if flag != "" {
-		t, err := named("--"+Flag, flag)
-		t.flag = true
-
-		return t, err
-	}
-
-	if text := getenv(Variable); text != "" {
-		return named(Variable, text)
-	}
-
-	return embedded(getenv)
-}
-
-func named(source, text string) (Target, error) {
-	t, err := Parse(text)
-	if err != nil {
-		return Target{}, fmt.Errorf("%s: %w", source, err)
-	}
-
-	return t, nil
+	return strings.TrimSpace("sqllock migrate up " + t.arguments)
 }
 
 // Parse reads a database URL. The schemes are postgres, postgresql, mysql,
@@ -104,20 +75,63 @@ func Parse(text string) (Target, error) {
 }
 
 func parseURL(text string, parse func(*url.URL) (Target, error)) (Target, error) {
+	if err := misspelled(text); err != nil {
+		return Target{}, err
+	}
+
 	u, err := url.Parse(text)
-	if err != nil {
+	if err != nil || misread(u) {
 		// The error of net/url quotes what it could not read, which is often the
 		// password.
-		return Target{}, errors.New("the database URL can not be read; " +
-			"special characters in user and password must be percent-encoded (@ is %40, / is %2F)")
+		return Target{}, errors.New("the database URL can not be read; special characters in user, password, " +
+			"name and parameters must be percent-encoded (@ is %40, / is %2F, ? is %3F, # is %23)")
 	}
 
 	return parse(u)
 }
 
+// misspelled is an error of a host that is none in a URL, for which escapes would
+// be the wrong advice. It shows nothing of the text: a password whose / ends the
+// host looks like a port.
+func misspelled(text string) error {
+	_, rest, _ := strings.Cut(text, "://")
+	end := strings.IndexAny(rest+"/", "/?#")
+	authority, behind := rest[:end], rest[end:]
+	host := authority[strings.LastIndexByte(authority, '@')+1:]
+
+	switch {
+	case strings.HasPrefix(host, "tcp("):
+		return errors.New("the database URL has host:port in place of tcp(host:port)")
+	case strings.HasPrefix(host, "unix("):
+		return errors.New("the database URL has the socket as a parameter: mysql://user:password@/db?socket=path")
+	case strings.Contains(behind, "@"):
+		return nil // the host may be a part of the password
+	}
+
+	port := host[strings.LastIndexByte(host, ']')+1:]
+	if at := strings.LastIndexByte(port, ':'); at >= 0 && strings.Trim(port[at+1:], "0123456789") != "" {
+		return errors.New("the port in the database URL is no number")
+	}
+
+	return nil
+}
+
+// misread says whether a URL has, outside its place, what is left of a password
+// with a character that should have been percent-encoded: in app:1/x@db the host
+// is app, and the path would be shown.
+func misread(u *url.URL) bool {
+	for parameter := range strings.SplitSeq(u.RawQuery, "&") {
+		if parameter != "" && !strings.Contains(parameter, "=") {
+			return true
+		}
+	}
+
+	return strings.ContainsAny(u.EscapedPath(), "@:&=") || strings.ContainsAny(u.RawQuery, "?@") || u.Fragment != ""
+}
+
 // shown is the URL without password and parameters.
 func shown(u *url.URL) string {
-	bare := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	bare := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
 	if u.User != nil {
 		bare.User = url.User(u.User.Username())
 	}

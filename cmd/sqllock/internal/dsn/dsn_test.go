@@ -3,6 +3,7 @@ package dsn_test
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,12 +25,14 @@ func TestParse(t *testing.T) {
 		{"postgresql:///app?host=/run/postgresql", "postgresql:///app", databases.Postgres},
 		{"postgres://app@db/app?password=s3cret", "postgres://app@db/app", databases.Postgres},
 		{"mysql://app:s3cret@db/app", "mysql://app@db/app", databases.MySQL},
+		{"mysql://app:s3cret@db/a%40b", "mysql://app@db/a%40b", databases.MySQL},
 		{"mariadb://app:s3%40cret@[::1]:3307/app?tls=true", "mariadb://app@[::1]:3307/app", databases.MySQL},
 		{"sqlite:locks.db", "sqlite:locks.db", databases.SQLite},
 		{"sqlite://a folder/locks.db", "sqlite:a folder/locks.db", databases.SQLite},
 		{"sqlite:///var/lib/locks.db?_pragma=busy_timeout(9)", "sqlite:/var/lib/locks.db", databases.SQLite},
 		{"file:/var/lib/lo%20cks.db", "sqlite:/var/lib/lo cks.db", databases.SQLite},
 		{"file://localhost/var/locks.db", "sqlite:/var/locks.db", databases.SQLite},
+		{"file:////server/locks.db", "sqlite:////server/locks.db", databases.SQLite},
 	} {
 		target, err := dsn.Parse(c.text)
 		if err != nil {
@@ -129,7 +132,23 @@ func TestParseErrors(t *testing.T) {
 		{"host=db password=s3cret", "must be a URL"},
 		{"oracle://app:s3cret@db/app", `no database "oracle://"`},
 		{"postgres://app:s3cret%zz@db/app", "percent-encoded"},
+		{"postgres://app:s3cret@db:54x2/app", "the port in the database URL is no number"},
+		{"mysql://db:s3cret", "the port in the database URL is no number"},
+		{"mysql://app:s3cret@[::1]:x/app", "the port in the database URL is no number"},
+		{"postgres://app:x/s3cret@db/app", "percent-encoded"},
+		{"postgres://app:x#s3cret@db/app", "percent-encoded"},
+		{"mysql://app:s3cret@tcp(db:3306)/app", "host:port in place of tcp(host:port)"},
+		{"mysql://app:s3cret@tcp(db)/app", "host:port in place of tcp(host:port)"},
+		{"mysql://app:s3cret@unix(/run/mysqld.sock)/app", "socket=path"},
 		{"postgres://app:s3cret/@db/app", "percent-encoded"},
+		{"postgres://app:/s3cret@db/app", "percent-encoded"},
+		{"postgres://app:1/s3cret@db/app", "percent-encoded"},
+		{"postgres://app:1?s3cret@db/app", "percent-encoded"},
+		{"mysql://app:1#s3cret@db/app", "percent-encoded"},
+		{"mysql://app@db/app&password=s3cret", "percent-encoded"},
+		{"postgres://app@db/app?password=1&s3cret", "percent-encoded"},
+		{"postgres://app@db/app?password=1&s3cret=2&sslmode=x", "sslmode is invalid"},
+		{"mysql://app@db/app?timeout=x?password=s3cret", "percent-encoded"},
 		{"postgres://app:s3cret@db/app?pool_max_conns=x", "pool_max_conns"},
 		{"postgres://app@db/app?password=s3cret&sslmode=x", "sslmode"},
 		{"mysql://app:s3cret@db", "names no database"},
@@ -168,28 +187,142 @@ func TestTargetHidesThePassword(t *testing.T) {
 	}
 }
 
+// lookup looks up in a map as os.LookupEnv does in the environment.
+func lookup(variables map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, set := variables[name]
+
+		return value, set
+	}
+}
+
 func TestResolve(t *testing.T) {
 	t.Parallel()
 
 	state := t.TempDir()
 
-	for _, c := range []struct{ flag, variable, want, migrate string }{
-		{"sqlite:a.db", "sqlite:b.db", "sqlite:a.db", "sqllock migrate up --dsn sqlite:a.db"},
-		{"", "sqlite:b.db", "sqlite:b.db", "sqllock migrate up"},
-		{"", "", "sqlite:" + filepath.Join(state, "sqllock", "locks.db"), "sqllock migrate up"},
+	file := filepath.Join(state, "dsn")
+	if err := os.WriteFile(file, []byte("mysql://app:s3cret@db/app\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, c := range []struct{ flag, file, variable, want, migrate string }{
+		{"sqlite:a.db", "", "sqlite:b.db", "sqlite:a.db", "sqllock migrate up --dsn sqlite:a.db"},
+		{"", file, "sqlite:b.db", "mysql://app@db/app", "sqllock migrate up --dsn-file " + file},
+		{"", "", "sqlite:b.db", "sqlite:b.db", "sqllock migrate up"},
+		{"", "", "", "sqlite:" + filepath.Join(state, "sqllock", "locks.db"), "sqllock migrate up"},
 	} {
-		target, err := dsn.Resolve(c.flag, func(name string) string {
-			return map[string]string{dsn.Variable: c.variable, "XDG_STATE_HOME": state}[name]
-		})
+		variables := map[string]string{"XDG_STATE_HOME": state}
+		if c.variable != "" {
+			variables[dsn.Variable] = c.variable
+		}
+
+		target, err := dsn.Resolve(c.flag, c.file, lookup(variables))
 		if err != nil {
-			t.Errorf("Resolve(%q, %q): %v", c.flag, c.variable, err)
+			t.Errorf("Resolve(%q, %q, %q): %v", c.flag, c.file, c.variable, err)
 
 			continue
 		}
 
 		if target.String() != c.want || target.MigrateCommand() != c.migrate {
-			t.Errorf("Resolve(%q, %q) = %s (%s), want %s (%s)",
-				c.flag, c.variable, target, target.MigrateCommand(), c.want, c.migrate)
+			t.Errorf("Resolve(%q, %q, %q) = %s (%s), want %s (%s)",
+				c.flag, c.file, c.variable, target, target.MigrateCommand(), c.want, c.migrate)
+		}
+	}
+}
+
+func TestResolveMySQLVariables(t *testing.T) {
+	t.Parallel()
+
+	variables := map[string]string{
+		"MYSQL_HOST": "db", "MYSQL_TCP_PORT": "3307", "MYSQL_USER": "app", "MYSQL_PASSWORD": "s3cret@/", "MYSQL_DATABASE": "app",
+	}
+
+	target, err := dsn.Resolve("", "", lookup(variables))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	config, err := mysql.ParseDSN(target.Driver())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if target.String() != "mysql://app@db:3307/app" || config.Passwd != "s3cret@/" || config.Addr != "db:3307" {
+		t.Errorf("Resolve() = %s with password %q at %s", target, config.Passwd, config.Addr)
+	}
+}
+
+// TestResolveLibpqVariables sets variables of this process, which pgx reads.
+func TestResolveLibpqVariables(t *testing.T) { //nolint:paralleltest // it sets the environment
+	passwords := filepath.Join(t.TempDir(), "pgpass")
+	if err := os.WriteFile(passwords, []byte("db:5433:app:me:s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, value := range map[string]string{
+		"PGHOST": "db", "PGPORT": "5433", "PGUSER": "me", "PGDATABASE": "app", "PGPASSFILE": passwords, "PGPASSWORD": "",
+	} {
+		t.Setenv(name, value)
+	}
+
+	target, err := dsn.Resolve("", "", func(name string) (string, bool) {
+		if name == dsn.Variable {
+			return "", false
+		}
+
+		return os.LookupEnv(name)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	config, err := target.PostgresConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if target.String() != "postgres://me@db:5433/app" || config.ConnConfig.Password != "s3cret" {
+		t.Errorf("Resolve() = %s with password %q", target, config.ConnConfig.Password)
+	}
+}
+
+func TestResolveErrors(t *testing.T) {
+	t.Parallel()
+
+	written := func(text string) string {
+		file := filepath.Join(t.TempDir(), "dsn")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		return file
+	}
+
+	for _, c := range []struct {
+		flag, file string
+		variables  map[string]string
+		want       string
+	}{
+		{"sqlite:a", "b", nil, "exclude each other"},
+		{"", filepath.Join(t.TempDir(), "none"), nil, "no such file"},
+		{"", written(" \n"), nil, "is empty"},
+		{"", written("sqlite:a\nmysql://app:s3cret@db/app\n"), nil, "has more lines than the URL's"},
+		{"", "", map[string]string{"PGHOST": "a", "MYSQL_HOST": "b"}, "say which"},
+		{"", "", map[string]string{"MYSQL_HOST": "b", "MYSQL_PASSWORD": "s3cret"}, "names no database"},
+		{"", "", map[string]string{dsn.Variable: ""}, "DATABASE_URL is empty"},
+		{"", "", map[string]string{dsn.Variable: "", "PGHOST": "db"}, "DATABASE_URL is empty"},
+		{"", "", map[string]string{"PGHOST": "", "XDG_STATE_HOME": "/state"}, "PGHOST is empty"},
+		{"", "", map[string]string{"PGUSER": "app"}, "PGUSER is set, but no server is named: set PGHOST,"},
+		{"", "", map[string]string{"PGPASSWORD": "s3cret"}, "PGPASSWORD is set"},
+		{"", "", map[string]string{"MYSQL_HOST": ""}, "MYSQL_HOST is empty"},
+		{"", "", map[string]string{"MYSQL_DATABASE": "app"}, "MYSQL_DATABASE is set, but no server is named: set MYSQL_HOST too"},
+		{"", "", map[string]string{"MYSQL_PWD": "s3cret"}, "MYSQL_PWD is set"},
+	} {
+		_, err := dsn.Resolve(c.flag, c.file, lookup(c.variables))
+
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("Resolve(%q, %q, %v) = %v, want %q in it and no password", c.flag, c.file, c.variables, err, c.want)
 		}
 	}
 }

@@ -1,7 +1,12 @@
 package dsn
 
+import "github.com/jackc/pgx/v5/pgxpool"
+
 // Driver is the target as its driver reads it.
 func (t Target) Driver() string { return t.driver }
+
+// PostgresConfig is the target as pgx reads it.
+func (t Target) PostgresConfig() (*pgxpool.Config, error) { return t.postgresConfig() }
 
 // StateFolder is stateFolder.
 var StateFolder = stateFolder

@@ -101,6 +101,8 @@ func openMySQL(t Target) (*Database, error) {
 	}
 
 	std := sql.OpenDB(connector)
+	// Of many that wait each keeps one connection, not two.
+	std.SetMaxIdleConns(1)
 
-	return &Database{Target: t, Locks: mysql.New(std), SQL: std, close: std.Close}, nil
+	return &Database{Target: t, Locks: mysql.New(std), SQL: std, Driver: config, close: std.Close}, nil
 }

@@ -17,6 +17,9 @@ type Database struct {
 	Locks databases.DB
 	// SQL is the same database for goose.
 	SQL *sql.DB
+	// Driver is what the URL says to the driver: *mysql.Config, with the
+	// password, or pgx.QueryExecMode, or nil.
+	Driver any
 
 	close func() error
 }
@@ -35,6 +38,15 @@ func (t Target) Open(ctx context.Context, create bool) (*Database, error) {
 	default:
 		return nil, fmt.Errorf("no database is named: %s", Forms)
 	}
+}
+
+// OpenToLook opens a database to look at it and not to use it. No SQLite file is
+// made, nor brought into another journal mode. PostgreSQL gets no statements
+// under names, which a proxy that pools transactions need not pass.
+func (t Target) OpenToLook(ctx context.Context) (*Database, error) {
+	t.looking = true
+
+	return t.Open(ctx, false)
 }
 
 // closeTime bounds Close.

@@ -2,10 +2,13 @@ package dsn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -17,6 +20,9 @@ import (
 // says otherwise. The drivers' own default is to wait for the kernel, which
 // gives up after two minutes.
 const connectTimeout = 10 * time.Second
+
+// lookingConns are enough to compare sessions.
+const lookingConns = 4
 
 func parsePostgres(u *url.URL) (Target, error) {
 	t := Target{Dialect: databases.Postgres, shown: shown(u), driver: u.String(), secrets: secretsOf(u)}
@@ -30,7 +36,11 @@ func parsePostgres(u *url.URL) (Target, error) {
 func (t Target) postgresConfig() (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(t.driver)
 	if err != nil {
-		return nil, scrub(err, t.secrets)
+		// pgx quotes the URL, between ` and `. Its way to find the password there is
+		// not ours.
+		text := err.Error()
+
+		return nil, scrub(errors.New(strings.TrimPrefix(text[strings.LastIndex(text, "`: ")+1:], ": ")), t.secrets)
 	}
 
 	if config.ConnConfig.ConnectTimeout == 0 {
@@ -50,6 +60,13 @@ func openPostgres(ctx context.Context, t Target) (*Database, error) {
 		return nil, err
 	}
 
+	mode := config.ConnConfig.DefaultQueryExecMode
+
+	if t.looking {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+		config.MaxConns = max(config.MaxConns, lookingConns)
+	}
+
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", t, scrub(err, t.secrets))
@@ -57,7 +74,7 @@ func openPostgres(ctx context.Context, t Target) (*Database, error) {
 
 	std := stdlib.OpenDBFromPool(pool)
 
-	return &Database{Target: t, Locks: postgres.New(pool), SQL: std, close: func() error {
+	return &Database{Target: t, Locks: postgres.New(pool), SQL: std, Driver: mode, close: func() error {
 		err := std.Close()
 		pool.Close()
 

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,8 +60,14 @@ func sqliteFile(path string, parameters url.Values) Target {
 		parameters.Set("_txlock", "immediate")
 	}
 
+	shown := "sqlite:" + path
+	if strings.HasPrefix(path, "//") {
+		// Or the start of the path would be taken for that of a host.
+		shown = "sqlite://" + path
+	}
+
 	return Target{
-		Dialect: databases.SQLite, Path: path, shown: "sqlite:" + path,
+		Dialect: databases.SQLite, Path: path, shown: shown,
 		driver: "file:" + uriPath(path) + "?" + parameters.Encode(),
 	}
 }
@@ -100,6 +107,10 @@ func openSQLite(ctx context.Context, t Target, create bool) (*Database, error) {
 		return nil, err
 	}
 
+	if t.looking {
+		t.driver = keepJournal(t.driver)
+	}
+
 	std, err := sql.Open("sqlite", t.driver)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", t, err)
@@ -117,17 +128,38 @@ func openSQLite(ctx context.Context, t Target, create bool) (*Database, error) {
 // sqliteFolder keeps a misspelled path from becoming an empty database.
 func sqliteFolder(t Target, create bool) error {
 	switch {
-	case t.Embedded:
+	case t.Embedded && !t.looking:
 		if err := os.MkdirAll(filepath.Dir(t.Path), 0o700); err != nil {
 			return fmt.Errorf("make the folder of %s: %w", t, err)
 		}
-	case !create:
+	case create:
+		if _, err := os.Stat(filepath.Dir(t.Path)); err != nil {
+			return fmt.Errorf("no folder for %s: %w", t, err)
+		}
+	default:
 		if _, err := os.Stat(t.Path); err != nil {
 			return fmt.Errorf("no database %s (%w); to make it, run: %s", t, errors.Unwrap(err), t.MigrateCommand())
 		}
 	}
 
 	return nil
+}
+
+// keepJournal takes out of a DSN what would bring the file into another journal
+// mode.
+func keepJournal(driver string) string {
+	path, query, _ := strings.Cut(driver, "?")
+
+	parameters, err := url.ParseQuery(query)
+	if err != nil {
+		return driver
+	}
+
+	parameters["_pragma"] = slices.DeleteFunc(parameters["_pragma"], func(pragma string) bool {
+		return strings.HasPrefix(strings.ToLower(strings.TrimSpace(pragma)), "journal_mode")
+	})
+
+	return path + "?" + parameters.Encode()
 }
 
 // settleTime is how long processes that open a new file at the same moment

@@ -2,21 +2,21 @@ package migrate_test
 
 import (
 	"context"
-	"database/sql"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 )
 
 func TestUpDownUp(t *testing.T) {
 	t.Parallel()
 
-	eachDatabase(t, func(t *testing.T, ctx context.Context, url string) {
+	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
 		t.Helper()
 
-		db := open(t, ctx, url)
+		db := testdatabases.Open(t, ctx, url)
 		defer db.Close()
 
 		total := pending(t, ctx, url, 0)
@@ -45,7 +45,7 @@ func TestUpDownUp(t *testing.T) {
 			t.Errorf("%d migrations are pending at the end, want 0", got)
 		}
 
-		execute(t, url, "DELETE FROM sqllock_locks")
+		testdatabases.Execute(t, url, "DELETE FROM sqllock_locks")
 	})
 }
 
@@ -53,7 +53,7 @@ func TestUpDownUp(t *testing.T) {
 func pending(t *testing.T, ctx context.Context, url string, applied int) int {
 	t.Helper()
 
-	db := open(t, ctx, url)
+	db := testdatabases.Open(t, ctx, url)
 	defer db.Close()
 
 	statuses, err := migrate.Statuses(ctx, db)
@@ -82,26 +82,23 @@ func pending(t *testing.T, ctx context.Context, url string, applied int) int {
 func TestStatusesWritesNothing(t *testing.T) {
 	t.Parallel()
 
-	url := freshSQLite(t)
+	url := testdatabases.Fresh(t, "sqlite")
 	pending(t, t.Context(), url, 0)
 
-	withDatabase(t, url, func(db *sql.DB) error {
-		var n int
+	db := testdatabases.Open(t, t.Context(), url)
+	defer db.Close()
 
-		err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM sqlite_schema").Scan(&n)
-		if n != 0 {
-			t.Errorf("%d tables are there after a look, want 0", n)
-		}
-
-		return err
-	})
+	var n int
+	if err := db.SQL.QueryRowContext(t.Context(), "SELECT count(*) FROM sqlite_schema").Scan(&n); err != nil || n != 0 {
+		t.Errorf("%d tables are there after a look (%v), want 0", n, err)
+	}
 }
 
 // TestUpAtOnce is a deployment in which every instance migrates.
 func TestUpAtOnce(t *testing.T) {
 	t.Parallel()
 
-	eachDatabase(t, func(t *testing.T, ctx context.Context, url string) {
+	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
 		t.Helper()
 
 		const instances = 4
@@ -113,7 +110,7 @@ func TestUpAtOnce(t *testing.T) {
 		)
 
 		for range instances {
-			db := open(t, ctx, url)
+			db := testdatabases.Open(t, ctx, url)
 			defer db.Close()
 
 			group.Go(func() {

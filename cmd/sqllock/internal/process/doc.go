@@ -3,15 +3,23 @@
 //
 // The command gets a process group of its own, and what is done, is done to the
 // whole group. Beside it runs a watchdog, a second process of this program,
-// which kills the group if this one dies, is stopped, or hangs. On Linux the
-// kernel also kills the command itself when this process dies.
+// which kills the group if this one dies, is stopped, or hangs. It is told of
+// the group before the command begins. On Linux the kernel also kills the
+// command itself when this process dies.
 //
 // What leaves the group (setsid, a daemon) is out of reach.
 package process
 
 import (
 	"os"
+	"syscall"
 )
+
+// Signal is one.
+type Signal = syscall.Signal
+
+// Terminate is the signal that asks a program to end.
+const Terminate = syscall.SIGTERM
 
 // Status is how a command ended.
 type Status struct {
@@ -39,6 +47,16 @@ type Command struct {
 	// Env is the whole environment.
 	Env []string
 }
+
+// NotExecutableError says that the system refused to execute the command.
+type NotExecutableError struct {
+	Path string
+	Err  error
+}
+
+func (e *NotExecutableError) Error() string { return "exec " + e.Path + ": " + e.Err.Error() }
+
+func (e *NotExecutableError) Unwrap() error { return e.Err }
 
 // Number is a signal's number, zero if it has none.
 func Number(sig os.Signal) int { return number(sig) }

@@ -4,9 +4,11 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -27,12 +29,14 @@ type Group struct {
 	terminal terminal
 }
 
-// Start starts the command in a process group of its own.
-func Start(c Command) (*Group, error) {
+// Start starts the command in a process group of its own, which the watchdog
+// knows before the command begins. self are the arguments that make this
+// program call ServeHeld with those that follow.
+func Start(c Command, w *Watchdog, self ...string) (*Group, error) {
 	g := &Group{done: make(chan struct{})}
 	started := make(chan error, 1)
 
-	go g.run(c, started)
+	go g.run(c, w, self, started)
 
 	if err := <-started; err != nil {
 		return nil, err
@@ -44,37 +48,86 @@ func Start(c Command) (*Group, error) {
 // run starts the command and waits for it on one OS thread: the kernel takes
 // the end of the thread that started it for the death of the parent
 // (PR_SET_PDEATHSIG in prctl(2)).
-func (g *Group) run(c Command, started chan<- error) {
+func (g *Group) run(c Command, w *Watchdog, self []string, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	cmd := exec.Command(c.Path, c.Args...) //nolint:noctx // it ends with the lock, by Kill, and not with a context
-	cmd.Env = c.Env
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = attributes()
-
-	if err := cmd.Start(); err != nil {
+	if err := g.begin(c, w, self); err != nil {
 		started <- err
 
 		return
 	}
 
-	g.pid = cmd.Process.Pid
 	started <- nil
 
 	g.wait()
 	close(g.done)
 }
 
+func (g *Group) begin(c Command, w *Watchdog, self []string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+
+	cmd := exec.Command(program, slices.Concat(self, []string{c.Path}, c.Args)...) //nolint:noctx // it ends with the lock, by Kill, and not with a context
+	cmd.Env = c.Env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = attributes()
+
+	h, theirs, err := hold(cmd)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+
+	err = cmd.Start()
+
+	for _, file := range theirs {
+		_ = file.Close()
+	}
+
+	if err != nil {
+		return err
+	}
+
+	g.pid = cmd.Process.Pid
+
+	if err := w.watch(g.pid); err != nil {
+		return g.abandon(h, fmt.Errorf("tell the watchdog of the command: %w", err))
+	}
+
+	if err := h.letGo(); err != nil {
+		return g.abandon(h, &NotExecutableError{Path: c.Path, Err: err})
+	}
+
+	return nil
+}
+
+// abandon reaps the process that did not become the command.
+func (g *Group) abandon(h *held, err error) error {
+	h.close()
+	g.wait()
+
+	return err
+}
+
 // wait waits for the command itself to end, and looks after its stops.
 func (g *Group) wait() {
+	// As process 1, in a container, this is the parent of every orphan, and
+	// their status is for it to take.
+	of := g.pid
+	if os.Getpid() == 1 {
+		of = -1
+	}
+
 	for {
 		var status unix.WaitStatus
 
-		_, err := unix.Wait4(g.pid, &status, unix.WUNTRACED, nil)
+		pid, err := unix.Wait4(of, &status, unix.WUNTRACED, nil)
 
 		switch {
-		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EINTR), err == nil && pid != g.pid:
 		case err != nil:
 			g.end(Status{Code: 255})
 
@@ -208,9 +261,9 @@ func (g *Group) Signal(sig os.Signal) {
 	}
 }
 
-// Terminate asks the group to end, also one that is stopped.
-func (g *Group) Terminate() {
-	g.Signal(unix.SIGTERM)
+// Ask asks the group to end, also one that is stopped.
+func (g *Group) Ask(sig Signal) {
+	g.Signal(sig)
 	g.Signal(unix.SIGCONT)
 }
 

@@ -20,13 +20,13 @@ type Group struct {
 }
 
 // Start starts the command.
-func Start(c Command) (*Group, error) {
+func Start(c Command, _ *Watchdog, _ ...string) (*Group, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env = c.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return nil, &NotExecutableError{Path: c.Path, Err: err}
 	}
 
 	g := &Group{cmd: cmd, done: make(chan struct{})}
@@ -62,8 +62,8 @@ func (g *Group) Status() Status {
 	return Status{}
 }
 
-// Terminate kills the command: Windows has no signal that asks.
-func (g *Group) Terminate() { g.Kill() }
+// Ask kills the command: Windows has no signal that asks.
+func (g *Group) Ask(Signal) { g.Kill() }
 
 // Kill kills the command.
 func (g *Group) Kill() { _ = g.cmd.Process.Kill() }
@@ -92,9 +92,6 @@ type Watchdog struct{}
 // StartWatchdog does nothing here.
 func StartWatchdog(...string) (*Watchdog, error) { return &Watchdog{}, nil }
 
-// Watch does nothing here.
-func (*Watchdog) Watch(*Group) {}
-
 // Until does nothing here.
 func (*Watchdog) Until(time.Duration) {}
 
@@ -103,6 +100,21 @@ func (*Watchdog) Dismiss() {}
 
 // ServeWatchdog does nothing here.
 func ServeWatchdog(io.Reader) {}
+
+// SignalNamed knows the one that makes sense here.
+func SignalNamed(name string) (Signal, error) {
+	if name != "term" {
+		return 0, errors.New("Windows has only term")
+	}
+
+	return syscall.SIGTERM, nil
+}
+
+// Become is not to be had here.
+func Become(Command) error { return errors.ErrUnsupported }
+
+// ServeHeld does nothing here.
+func ServeHeld([]string) error { return nil }
 
 func number(sig os.Signal) int {
 	if s, ok := sig.(syscall.Signal); ok {

@@ -3,8 +3,10 @@
 package process
 
 import (
+	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,4 +44,16 @@ func (g *Group) Forward(sig os.Signal) {
 	default:
 		g.Signal(sig)
 	}
+}
+
+// SignalNamed is the signal of a name: term, SIGTERM.
+func SignalNamed(name string) (Signal, error) {
+	name = strings.ToUpper(name)
+
+	sig := unix.SignalNum("SIG" + strings.TrimPrefix(name, "SIG"))
+	if sig == 0 {
+		return 0, fmt.Errorf("there is no signal %s", name)
+	}
+
+	return sig, nil
 }

@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -19,20 +20,25 @@ type Supervision struct {
 	Lock     Lock
 	Group    *Group
 	Watchdog *Watchdog
-	// Grace is how long before the end of the trust in the lock the command is
-	// asked to end; zero never asks.
+	// Ask is the signal that asks the command to end, so long before it is
+	// killed as Grace says; a Grace of zero never asks.
+	Ask   Signal
 	Grace time.Duration
+	// Lead is how long before the end of the trust in the lock the group is
+	// killed, so that it is gone when the trust ends.
+	Lead time.Duration
 	// Signals are passed on to the command.
 	Signals <-chan os.Signal
 	// Warn is called once if the command is asked to end.
 	Warn func(left time.Duration)
 }
 
-// latency is for the watchdog, which shall act only if this process did not.
-const latency = 5 * time.Millisecond
+// Latency is for the watchdog, which shall act only if this process did not.
+const Latency = 5 * time.Millisecond
 
 // Run returns when the command has ended and says whether it was left alone
-// until then. The group is killed the moment the lock's context ends.
+// until then. The group is killed the moment the lock's context ends, or is
+// about to.
 func (s Supervision) Run() (undisturbed bool) {
 	lost := s.Lock.Context()
 
@@ -40,7 +46,7 @@ func (s Supervision) Run() (undisturbed bool) {
 	forget := context.AfterFunc(lost, s.Group.Kill)
 	defer forget()
 
-	asked := false
+	asked, killed := false, false
 	timer := time.NewTimer(0)
 
 	defer timer.Stop()
@@ -48,23 +54,37 @@ func (s Supervision) Run() (undisturbed bool) {
 	for {
 		select {
 		case <-s.Group.Done():
-			return !asked && lost.Err() == nil && s.Lock.Remaining() > 0
+			return !asked && !killed && lost.Err() == nil && !s.late()
 		case sig := <-s.Signals:
 			s.Group.Forward(sig)
 		case <-timer.C:
-			left := s.Lock.Remaining()
-			s.Watchdog.Until(left + latency)
+			left := s.Lock.Remaining() - s.Lead
+			s.Watchdog.Until(left + Latency)
 
-			if left <= s.Grace && left > 0 && !asked {
+			switch {
+			case left <= 0:
+				killed = true
+
+				s.Group.Kill()
+			case left <= s.Grace && !asked:
 				asked = true
 
-				s.Group.Terminate()
+				s.Group.Ask(s.Ask)
 				s.Warn(left)
 			}
 
 			timer.Reset(pause(left, s.Grace))
 		}
 	}
+}
+
+// late says whether the command ended when the lock could not be trusted any
+// more. In the lead before that it may have ended by itself, or by the watchdog,
+// if this process was stopped or slow.
+func (s Supervision) late() bool {
+	left := s.Lock.Remaining()
+
+	return left <= 0 || left <= s.Lead && s.Group.Status().Signal == int(syscall.SIGKILL)
 }
 
 // pause is until the next look: before the grace period begins, and early
@@ -80,5 +100,6 @@ func pause(left, grace time.Duration) time.Duration {
 		wait = min(wait, left-grace)
 	}
 
-	return max(wait, time.Millisecond)
+	// Near the end not halves of halves, but the end itself.
+	return max(min(wait, left), min(left, time.Millisecond))
 }

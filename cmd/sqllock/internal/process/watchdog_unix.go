@@ -55,8 +55,12 @@ func StartWatchdog(args ...string) (*Watchdog, error) {
 	return &Watchdog{cmd: cmd, pipe: write}, nil
 }
 
-// Watch names the group.
-func (w *Watchdog) Watch(g *Group) { _, _ = fmt.Fprintf(w.pipe, "group %d\n", g.ID()) }
+// watch names the group.
+func (w *Watchdog) watch(group int) error {
+	_, err := fmt.Fprintf(w.pipe, "group %d\n", group)
+
+	return err
+}
 
 // Until says for how long from now the group may live without another word.
 func (w *Watchdog) Until(left time.Duration) {

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// inContainer makes the invocation run as process 1 of its own PID namespace,
+// as in a container.
+func inContainer(t *testing.T, i *invocation) {
+	t.Helper()
+
+	into := []string{"--pid", "--fork", "--kill-child", "--mount-proc"}
+	if os.Getuid() != 0 {
+		into = append(into, "--user", "--map-root-user")
+	}
+
+	if out, err := exec.Command("unshare", append(slices.Clone(into), "true")...).CombinedOutput(); err != nil {
+		t.Skipf("this machine gives no PID namespace: %v: %s", err, out)
+	}
+
+	path, err := exec.LookPath("unshare")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	i.cmd.Args = slices.Concat([]string{path}, into, i.cmd.Args)
+	i.cmd.Path = path
+}
+
+// TestRunAsProcessOne leaves orphans behind, which become children of process
+// 1, and counts those whose status nobody took.
+func TestRunAsProcessOne(t *testing.T) {
+	t.Parallel()
+
+	i := prepare(t, migrated(t), "run", "--name", "a", "--", "sh", "-c", `
+for n in 1 2 3; do sh -c 'setsid sleep 0.1 &'; done
+sleep 0.7
+cat /proc/[0-9]*/stat | grep -c ") Z "
+test $PPID = 1 && exit 7`)
+	inContainer(t, i)
+	i.start()
+	i.wait()
+	i.want(7)
+
+	if zombies := strings.TrimSpace(i.stdout.String()); zombies != "0" {
+		t.Errorf("%s zombies are there, want 0", zombies)
+	}
+}
+
+// TestRunAsProcessOneForwardsSignals because process 1 gets only those signals
+// that it handles.
+func TestRunAsProcessOneForwardsSignals(t *testing.T) {
+	t.Parallel()
+
+	i := prepare(t, migrated(t), "run", "--name", "a", "--", "sh", "-c",
+		`trap 'exit 5' TERM; kill -TERM 1; while :; do sleep 0.02; done`)
+	inContainer(t, i)
+	i.start()
+	i.wait()
+	i.want(5)
+}

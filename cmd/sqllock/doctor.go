@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/doctor"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/text"
+	"github.com/sqllock/sqllock/internal/plain"
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+// doctorFlags are the flags of "sqllock doctor".
+type doctorFlags struct {
+	database
+
+	strategy string
+	lease    duration
+	holders  int
+	failOn   string
+	json     bool
+}
+
+func newDoctor() *cobra.Command {
+	f := &doctorFlags{lease: duration(sqllock.DefaultLease)}
+
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what about the database would hurt locks, and how to mend it",
+		Long: `Look at the server, the tables and the database URL, and say in plain words what
+would hurt locks, and how to mend it. Nothing is changed.
+
+  error     locks do not work, or do not exclude
+  warning   hurts when something else goes wrong: a crash, a fail-over, load
+  note      nothing hurts; good to know
+
+Exits with 1 if there is an error, or what --fail-on says, and with 69 if the
+database can not be reached.`,
+		Example: `  sqllock doctor
+  sqllock doctor --strategy advisory --holders 200
+  sqllock doctor --fail-on warning --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			level := doctor.Level(f.failOn)
+
+			switch {
+			case level != doctor.Note && level != doctor.Warning && level != doctor.Error:
+				return usage(cmd, fmt.Errorf("--fail-on %s is not error, warning or note", f.failOn))
+			case f.lease <= 0:
+				return usage(cmd, fmt.Errorf("--lease %s is not positive", &f.lease))
+			case f.holders < 0:
+				return usage(cmd, fmt.Errorf("--holders %d is negative", f.holders))
+			}
+
+			if _, err := strategy(f.strategy, nil); err != nil {
+				return err
+			}
+
+			return f.examine(cmd.Context(), cmd.OutOrStdout(), level)
+		},
+	}
+
+	f.register(cmd)
+
+	flags := cmd.Flags()
+	strategyFlag(cmd, &f.strategy, "the strategy that will be used: cas, insert, forupdate or advisory")
+	flags.Var(&f.lease, "lease", "the lease that will be used")
+	flags.IntVar(&f.holders, "holders", 10, "how many processes will hold locks at a time")
+	flags.StringVar(&f.failOn, "fail-on", string(doctor.Error), "exit with 1 from this `level` on: error, warning or note")
+	flags.BoolVar(&f.json, "json", false, "print a JSON array")
+	offer(cmd, "fail-on", string(doctor.Error), string(doctor.Warning), string(doctor.Note))
+
+	return cmd
+}
+
+func (f *doctorFlags) examine(ctx context.Context, out io.Writer, failOn doctor.Level) error {
+	target, err := f.target()
+	if err != nil {
+		return err
+	}
+
+	findings, err := f.findings(ctx, target)
+	if err != nil {
+		return err
+	}
+
+	if err := f.print(out, findings); err != nil {
+		return err
+	}
+
+	for _, finding := range findings {
+		if finding.Level.AtLeast(failOn) {
+			return exitError{exitFailed, nil}
+		}
+	}
+
+	return nil
+}
+
+// findings opens the database without making or changing anything.
+func (f *doctorFlags) findings(ctx context.Context, target dsn.Target) ([]doctor.Finding, error) {
+	plan := doctor.Plan{Strategy: f.strategy, Lease: time.Duration(f.lease), Holders: f.holders}
+
+	db, err := target.OpenToLook(ctx)
+
+	switch {
+	case target.Embedded && errors.Is(err, fs.ErrNotExist):
+		return doctor.Unmade(target, plan), nil
+	case err != nil:
+		return nil, exitError{exitUnavailable, err}
+	}
+	defer db.Close()
+
+	findings, err := doctor.Examine(ctx, db, plan)
+
+	return findings, refused(err, target, exitNotAcquired)
+}
+
+// Columns before what was found, and how many a text has at least.
+const (
+	findingColumns = 22
+	leastColumns   = 24
+)
+
+func (f *doctorFlags) print(out io.Writer, findings []doctor.Finding) error {
+	if f.json {
+		return json.NewEncoder(out).Encode(findings)
+	}
+
+	width := terminalWidth(out)
+	if width == 0 {
+		// It ends up in mails and tickets.
+		width = helpWidth
+	}
+
+	var b strings.Builder
+
+	for _, finding := range findings {
+		paragraph(&b, fmt.Sprintf("%-8s %-12s ", finding.Level, finding.Check), finding.Found, width)
+
+		for _, more := range [][2]string{{"hurts: ", finding.Hurts}, {"mend:  ", finding.Mend}} {
+			if more[1] != "" {
+				paragraph(&b, strings.Repeat(" ", findingColumns)+more[0], more[1], width)
+			}
+		}
+	}
+
+	_, err := io.WriteString(out, b.String())
+
+	return err
+}
+
+// paragraph writes a text behind what it begins with, in lines of that width.
+func paragraph(b *strings.Builder, begin, said string, width int) {
+	indent := text.Width(begin)
+
+	for _, line := range text.Wrap(plain.Text(said), max(width-indent, leastColumns)) {
+		b.WriteString(begin + line + "\n")
+		begin = strings.Repeat(" ", indent)
+	}
+}

@@ -1,0 +1,71 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"testing"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
+	"github.com/sqllock/sqllock/databases"
+)
+
+// TestFreeBesideAGuard opens the transaction that a holder with a guard has
+// open.
+func TestFreeBesideAGuard(t *testing.T) {
+	t.Parallel()
+
+	for _, strategy := range []string{"cas", "insert"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+				t.Helper()
+				run(t, url, "migrate", "up").want(0)
+				hold(t, url, "--strategy", strategy)
+
+				db := testdatabases.Open(t, ctx, url)
+				defer db.Close()
+
+				guard := "SELECT token FROM sqllock_locks WHERE name = 'a' FOR KEY SHARE"
+
+				switch db.Target.Dialect {
+				case databases.MySQL:
+					guard = "SELECT token FROM sqllock_locks WHERE name = 'a' LOCK IN SHARE MODE"
+				case databases.SQLite:
+					guard = "UPDATE sqllock_locks SET token = token WHERE name = 'a'"
+				case databases.Postgres:
+				}
+
+				tx, err := db.SQL.BeginTx(ctx, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = tx.Rollback() }()
+
+				if _, err := tx.ExecContext(ctx, guard); err != nil {
+					t.Fatal(err)
+				}
+
+				if db.Target.Dialect == databases.SQLite {
+					// The one writer keeps everybody out, a forced release too.
+					run(t, url, "free", "a", "--reason", "test", "--force").want(exitUnavailable, "locked")
+				} else {
+					run(t, url, "free", "a", "--reason", "test").want(exitNotAcquired, "is guarded", "--force")
+					run(t, url, "show", "a").want(0)
+					run(t, url, "free", "a", "--reason", "test", "--force").want(0)
+					run(t, url, "run", "--name", "a", "--strategy", strategy, "--no-wait", "true").want(exitConflict)
+				}
+
+				if err := tx.Rollback(); err != nil {
+					t.Fatal(err)
+				}
+
+				if db.Target.Dialect == databases.SQLite {
+					run(t, url, "free", "a", "--reason", "test").want(0)
+				}
+
+				run(t, url, "run", "--name", "a", "--strategy", strategy, "--no-wait", "true").want(0)
+			})
+		})
+	}
+}

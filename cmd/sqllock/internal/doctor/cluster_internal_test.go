@@ -1,0 +1,175 @@
+package doctor
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
+	"github.com/sqllock/sqllock/databases"
+)
+
+// TestCluster has a server answer as those of clusters were seen to.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+
+	type group struct {
+		members, reached     int
+		state, role, primary string
+	}
+
+	for _, c := range []struct {
+		name      string
+		variables map[string]string
+		group     *group
+		strategy  string
+		want      []string // level and a part of what was found
+	}{
+		{"one server", nil, nil, "advisory", []string{"ok one server"}},
+		{"the plugin alone", map[string]string{"group_replication_single_primary_mode": "ON"}, nil, "advisory", []string{"ok one server"}},
+		{
+			"Galera",
+			map[string]string{"wsrep_on": "ON", "wsrep_cluster_status": "Primary", "wsrep_ready": "ON"},
+			nil, "cas",
+			[]string{"warning Galera, where each node"},
+		},
+		{
+			"Galera",
+			map[string]string{"wsrep_on": "ON", "wsrep_cluster_status": "Primary", "wsrep_ready": "ON"},
+			nil, "forupdate",
+			[]string{"error Galera, where each node takes writes, and strategy forupdate"},
+		},
+		{
+			"Galera without quorum",
+			map[string]string{"wsrep_on": "ON", "wsrep_cluster_status": "non-Primary", "wsrep_ready": "OFF"},
+			nil, "insert",
+			[]string{"warning Galera", "error the node is cut off"},
+		},
+		{
+			"primary",
+			map[string]string{"group_replication_single_primary_mode": "ON", "group_replication_group_name": "g"},
+			&group{3, 3, "ONLINE", "PRIMARY", "a:3306"}, "advisory",
+			[]string{"ok the primary of a replication group"},
+		},
+		{
+			"secondary",
+			map[string]string{"group_replication_single_primary_mode": "ON", "group_replication_group_name": "g"},
+			&group{3, 3, "ONLINE", "SECONDARY", "a:3306"}, "cas",
+			[]string{"ok a secondary of a replication group whose primary is a:3306"},
+		},
+		{
+			"several primaries",
+			map[string]string{"group_replication_single_primary_mode": "OFF", "group_replication_group_name": "g"},
+			&group{3, 3, "ONLINE", "PRIMARY", "a:3306"}, "advisory",
+			[]string{"error a replication group with several primaries, and strategy advisory"},
+		},
+		{
+			"no majority",
+			map[string]string{"group_replication_single_primary_mode": "ON", "group_replication_group_name": "g"},
+			&group{2, 1, "ONLINE", "PRIMARY", "a:3306"}, "cas",
+			[]string{"error the replication group has no majority: 1 of 2"},
+		},
+		{
+			"not started",
+			map[string]string{"group_replication_single_primary_mode": "ON", "group_replication_group_name": "g"},
+			&group{1, 0, "OFFLINE", "", "not known"}, "cas",
+			[]string{"warning the server belongs to a replication group and is OFFLINE"},
+		},
+		{
+			"no privilege",
+			map[string]string{"group_replication_single_primary_mode": "OFF", "group_replication_group_name": "g"},
+			nil, "cas",
+			[]string{"warning a replication group with several", "note could not be looked at: Error 1142"},
+		},
+	} {
+		t.Run(c.name+"/"+c.strategy, func(t *testing.T) {
+			t.Parallel()
+
+			db := sql.OpenDB(answers(func(query string) ([]driver.Value, error) {
+				if before, name, found := strings.Cut(query, " LIKE "); found && strings.HasPrefix(before, "SHOW GLOBAL ") {
+					name = strings.Trim(name, "'")
+					if value, found := c.variables[name]; found {
+						return []driver.Value{name, value}, nil
+					}
+
+					return nil, nil
+				}
+
+				if c.group == nil {
+					return nil, &mysql.MySQLError{Number: 1142, Message: "SELECT command denied"}
+				}
+
+				return []driver.Value{int64(c.group.members), int64(c.group.reached), c.group.state, c.group.role, c.group.primary}, nil
+			}))
+			defer db.Close()
+
+			conn, err := db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+
+			e := &exam{Plan: Plan{Strategy: c.strategy, Lease: 30 * time.Second}, conn: conn, db: &dsn.Database{Target: dsn.Target{Dialect: databases.MySQL}, SQL: db}}
+
+			findings, err := e.run(t.Context(), check{"cluster", mysqlCluster})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if len(findings) != len(c.want) {
+				t.Fatalf("found %+v, want %q", findings, c.want)
+			}
+
+			for i, f := range findings {
+				if got := string(f.Level) + " " + f.Found; !strings.HasPrefix(got, c.want[i]) {
+					t.Errorf("found %q, want %q", got, c.want[i])
+				}
+			}
+		})
+	}
+}
+
+// answers is a driver whose connections answer each query with a row, or none.
+type answers func(query string) ([]driver.Value, error)
+
+func (a answers) Connect(context.Context) (driver.Conn, error) { return a, nil }
+func (a answers) Driver() driver.Driver                        { return nil }
+func (a answers) Close() error                                 { return nil }
+func (a answers) Begin() (driver.Tx, error)                    { return nil, errors.ErrUnsupported }
+func (a answers) Prepare(string) (driver.Stmt, error)          { return nil, errors.ErrUnsupported }
+
+func (a answers) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
+	row, err := a(query)
+	if err != nil {
+		return nil, err
+	}
+
+	return &answer{row, len(row)}, nil
+}
+
+// answer is one row, or none.
+type answer struct {
+	row     []driver.Value
+	columns int
+}
+
+func (a *answer) Columns() []string { return make([]string, a.columns) }
+func (a *answer) Close() error      { return nil }
+
+func (a *answer) Next(dest []driver.Value) error {
+	if a.row == nil {
+		return io.EOF
+	}
+
+	copy(dest, a.row)
+	a.row = nil
+
+	return nil
+}

@@ -1,0 +1,313 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+func mysqlChecks() []check {
+	return []check{
+		{"server", mysqlServer},
+		{"writable", mysqlWritable},
+		{"replication", mysqlReplication},
+		{"cluster", mysqlCluster},
+		{"durability", mysqlDurability},
+		{"isolation", mysqlIsolation},
+		{"sysdate", mysqlSysdate},
+		{"timeouts", mysqlTimeouts},
+		{"driver", mysqlDriver},
+		{"connections", mysqlConnections},
+		clock(`SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`),
+	}
+}
+
+// variable reads a server variable or status; empty if the server has none of
+// these names.
+func (e *exam) variable(ctx context.Context, kind string, names ...string) (string, error) {
+	for _, name := range names {
+		value, err := e.shown(ctx, kind, name)
+		if value != "" || err != nil {
+			return value, err
+		}
+	}
+
+	return "", nil
+}
+
+// shown reads one. Only SHOW answers for names that the server does not know.
+func (e *exam) shown(ctx context.Context, kind, name string) (value string, err error) {
+	rows, err := e.conn.QueryContext(ctx, "SHOW "+kind+" LIKE '"+name+"'")
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+
+	for rows.Next() {
+		if err := rows.Scan(&name, &value); err != nil {
+			return "", err
+		}
+	}
+
+	return value, rows.Err()
+}
+
+func mysqlServer(ctx context.Context, e *exam) ([]Finding, error) {
+	var version string
+	if err := e.one(ctx, `SELECT VERSION()`, &version); err != nil {
+		return nil, err
+	}
+
+	kind, least := "MySQL", []int{8, 0}
+	if strings.Contains(version, "MariaDB") {
+		kind, least = "MariaDB", []int{10, 6}
+	}
+
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+
+	// What is no number is no version that is known to be too old.
+	a, err := strconv.Atoi(major)
+	b, failed := strconv.Atoi(minor)
+
+	if err == nil && failed == nil && (a < least[0] || a == least[0] && b < least[1]) {
+		return found(Error, kind+" "+version+" is too old", "it has no SKIP LOCKED, which locks need",
+			fmt.Sprintf("use %s %d.%d or later", kind, least[0], least[1])), nil
+	}
+
+	return fine("%s %s", kind, version), nil
+}
+
+func mysqlWritable(ctx context.Context, e *exam) ([]Finding, error) {
+	var readOnly, innodb, autocommit bool
+
+	err := e.one(ctx, `SELECT @@global.read_only, @@global.innodb_read_only, @@autocommit`, &readOnly, &innodb, &autocommit)
+
+	switch {
+	case err != nil:
+		return nil, err
+	case readOnly || innodb:
+		return found(Error, "the server is read-only", "no lock can be acquired or renewed", "connect to the primary"), nil
+	case !autocommit:
+		return found(Error, "autocommit is off", "sqllock refuses such sessions: a lock would be nobody's before a commit",
+			"leave autocommit=0 out of the DSN and of init_connect"), nil
+	default:
+		return fine("it takes writes"), nil
+	}
+}
+
+func mysqlReplication(ctx context.Context, e *exam) ([]Finding, error) {
+	var replicas int
+
+	if err := e.one(ctx, `SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`, &replicas); err != nil {
+		return nil, err
+	}
+
+	if replicas == 0 {
+		return fine("no replica follows, as far as this user may see"), nil
+	}
+
+	synchronous, err := e.variable(ctx, "GLOBAL STATUS", "Rpl_semi_sync_source_status", "Rpl_semi_sync_master_status")
+	if err != nil {
+		return nil, err
+	}
+
+	if synchronous == "ON" {
+		return fine("%d replicas follow, semi-synchronously", replicas), nil
+	}
+
+	return found(Warning, fmt.Sprintf("%d replicas follow asynchronously", replicas),
+		"a fail-over can forget grants that were just made, so that two hold a lock until the first one's renewal is refused",
+		"use semi-synchronous replication, or have Guard or tokens checked"), nil
+}
+
+func mysqlDurability(ctx context.Context, e *exam) ([]Finding, error) {
+	var flush, binlog int
+
+	err := e.one(ctx, `SELECT @@global.innodb_flush_log_at_trx_commit, @@global.sync_binlog`, &flush, &binlog)
+
+	switch {
+	case err != nil:
+		return nil, err
+	case flush != 1:
+		return found(Warning, fmt.Sprintf("innodb_flush_log_at_trx_commit is %d", flush),
+			"a crash forgets grants that were just made, so that two can hold a lock for a lease",
+			"set innodb_flush_log_at_trx_commit = 1"), nil
+	case binlog != 1:
+		return e.binlog(ctx, binlog)
+	default:
+		return fine("commits wait for the disk"), nil
+	}
+}
+
+// binlog judges sync_binlog, which matters where there is a binary log.
+func (e *exam) binlog(ctx context.Context, every int) ([]Finding, error) {
+	on, err := e.variable(ctx, "GLOBAL VARIABLES", "log_bin")
+	if err != nil || on != "ON" {
+		return fine("commits wait for the disk; there is no binary log"), err
+	}
+
+	return found(Note, fmt.Sprintf("sync_binlog is %d", every),
+		"after a crash of the machine a replica can have grants that the server forgot, or the other way round",
+		"set sync_binlog = 1 if a replica may take over"), nil
+}
+
+func mysqlIsolation(ctx context.Context, e *exam) ([]Finding, error) {
+	level, err := e.variable(ctx, "GLOBAL VARIABLES", "transaction_isolation", "tx_isolation")
+
+	switch {
+	case err != nil:
+		return nil, err
+	case level == "SERIALIZABLE":
+		return found(Note, "the default isolation is SERIALIZABLE",
+			"locks stay right; reads of the tables lock rows, so that more attempts are refused and asked again",
+			"nothing, or REPEATABLE-READ for the locks' user"), nil
+	default:
+		return fine("%s", level), nil
+	}
+}
+
+// mysqlSysdate looks whether SYSDATE() goes on during a statement.
+func mysqlSysdate(ctx context.Context, e *exam) ([]Finding, error) {
+	var stands bool
+
+	err := e.one(ctx, `SELECT TIMESTAMPDIFF(MICROSECOND, NOW(6), s) < 10000 FROM (SELECT SLEEP(0.05) AS x, SYSDATE(6) AS s) later`, &stands)
+
+	switch {
+	case err != nil:
+		return nil, err
+	case stands:
+		return found(Warning, "the server runs with --sysdate-is-now",
+			"a renewal that had to wait for another transaction gives a lease that is shorter by that wait",
+			"take sysdate-is-now out of the server's options"), nil
+	default:
+		return fine("SYSDATE() tells the time of its call"), nil
+	}
+}
+
+func mysqlTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
+	var (
+		findings []Finding
+		idle     = map[string]time.Duration{}
+	)
+
+	// Those of the session: a parameter of the URL sets them.
+	for _, limit := range []struct {
+		name string
+		unit time.Duration
+	}{
+		{"wait_timeout", time.Second},
+		{"max_statement_time", time.Second},
+		{"max_execution_time", time.Millisecond},
+		{readingTimeout, time.Second},
+		{writingTimeout, time.Second},
+		{idleTimeout, time.Second},
+	} {
+		text, err := e.variable(ctx, "SESSION VARIABLES", limit.name)
+		if err != nil {
+			return findings, err
+		}
+
+		// The server has none, or it is off.
+		count, err := strconv.ParseFloat(text, 64)
+		if err != nil || count <= 0 {
+			continue
+		}
+
+		value := time.Duration(count * float64(limit.unit))
+
+		if strings.HasPrefix(limit.name, "idle_") {
+			idle[limit.name] = value
+		} else {
+			findings = append(findings, e.timeout(limit.name, value)...)
+		}
+	}
+
+	findings = append(findings, e.idle(idle)...)
+
+	if len(findings) > 0 {
+		return findings, nil
+	}
+
+	return fine("none that is shorter than the heartbeat of %s", e.heartbeat()), nil
+}
+
+// MariaDB's limits on a session that says nothing in a transaction: in one that
+// has not written, in one that has, and in both where those are off. They stand
+// in for wait_timeout, which forupdate sets to the lease; its transaction does
+// not write (https://mariadb.com/docs/server/reference/system-variables).
+const (
+	readingTimeout = "idle_readonly_transaction_timeout"
+	writingTimeout = "idle_write_transaction_timeout"
+	idleTimeout    = "idle_transaction_timeout"
+)
+
+func (e *exam) idle(limits map[string]time.Duration) []Finding {
+	var findings []Finding
+
+	session := ""
+	if e.Strategy == "forupdate" {
+		session = idleTimeout
+		if limits[readingTimeout] > 0 {
+			session = readingTimeout
+		}
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		limit := limits[name]
+
+		switch {
+		case name == session && limit <= e.heartbeat():
+			findings = append(findings, found(Error, fmt.Sprintf("%s is %s, and the heartbeat %s", name, limit, e.heartbeat()),
+				"the server ends the session of a lock of forupdate before its first renewal: each lock is lost", name+"=0 in the URL")...)
+		case name == session && limit > e.Lease:
+			findings = append(findings, found(Warning, fmt.Sprintf("%s is %s, and the lease %s", name, limit, e.Lease),
+				"it stands in for the lease: a lock of a holder that was cut off is taken for so long", name+"=0 in the URL")...)
+		default:
+			findings = append(findings, e.guarded(name, limit)...)
+		}
+	}
+
+	return findings
+}
+
+func mysqlDriver(_ context.Context, e *exam) ([]Finding, error) {
+	config, ok := e.db.Driver.(*mysql.Config)
+
+	switch {
+	case !ok:
+		return nil, nil
+	case config.ClientFoundRows:
+		return found(Note, "clientFoundRows is on", "nothing: sqllock does not decide by changed rows",
+			"nothing for sqllock; other lock tables that count changed rows break with it"), nil
+	case !config.InterpolateParams:
+		return found(Note, "interpolateParams is off", "each statement takes two round trips", "interpolateParams=true in the DSN"), nil
+	default:
+		return fine("the DSN's parameters suit locks"), nil
+	}
+}
+
+func mysqlConnections(ctx context.Context, e *exam) ([]Finding, error) {
+	var most int
+	if err := e.one(ctx, `SELECT @@global.max_connections`, &most); err != nil {
+		return nil, err
+	}
+
+	text, err := e.variable(ctx, "GLOBAL STATUS", "Threads_connected")
+	if err != nil {
+		return nil, err
+	}
+
+	used, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, fmt.Errorf("the status Threads_connected: %w", err)
+	}
+
+	return connections(e, most, used), nil
+}

@@ -1,0 +1,268 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/migrations"
+)
+
+// schema looks which migrations were applied.
+func schema(ctx context.Context, e *exam) ([]Finding, error) {
+	statuses, err := migrate.Statuses(ctx, e.db)
+	if err != nil {
+		return nil, err
+	}
+
+	var pending []string
+
+	for _, s := range statuses {
+		if !s.Applied {
+			pending = append(pending, s.Name)
+		}
+	}
+
+	switch {
+	case len(pending) == 0:
+		e.schema = true
+
+		return fine("all %d migrations are applied", len(statuses)), nil
+	case len(pending) == len(statuses):
+		// Another tool may have made the tables.
+		if actual, err := e.columns(ctx); err == nil && len(actual["sqllock_locks"]) > 0 {
+			e.schema = true
+
+			return found(Note, "the tables are there, and "+migrations.TableName+" does not say of which version",
+				"nothing, if another tool keeps them", "keep applying what \"sqllock migrate print\" prints"), nil
+		}
+
+		return found(Error, "sqllock's tables are missing", "every acquisition fails", "run: "+e.db.Target.MigrateCommand()), nil
+	default:
+		return found(Error, "the tables are outdated: "+strings.Join(pending, ", ")+" is pending",
+			"acquisitions of this version fail", "run: "+e.db.Target.MigrateCommand()), nil
+	}
+}
+
+// tables compares the tables with what the migrations make.
+func tables(ctx context.Context, e *exam) ([]Finding, error) {
+	if !e.schema {
+		return nil, nil
+	}
+
+	want, err := expected(e.db.Target.Dialect)
+	if err != nil {
+		return nil, err
+	}
+
+	actual, err := e.columns(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	var findings []Finding
+
+	for _, table := range slices.Sorted(maps.Keys(want)) {
+		for _, column := range want[table] {
+			if !slices.Contains(actual[table], column) {
+				findings = append(findings, found(Error, "the tables were altered: "+table+"."+column+" is missing",
+					"statements about locks fail", "put it back: \"sqllock migrate print\" shows how it was")...)
+			}
+		}
+	}
+
+	more, err := e.altered(ctx)
+	findings = append(findings, more...)
+
+	if err != nil || len(findings) > 0 {
+		return findings, err
+	}
+
+	return fine("as the migrations make them"), nil
+}
+
+var (
+	createTable = regexp.MustCompile(`(?s)CREATE TABLE (\w+) \((.*?)\n\)`)
+	columnLine  = regexp.MustCompile(`(?m)^    ([a-z_]+) +[A-Za-z]`)
+)
+
+// expected are the columns of each table, as the migrations make them.
+func expected(dialect databases.Dialect) (map[string][]string, error) {
+	files, err := migrations.For(string(dialect))
+	if err != nil {
+		return nil, err
+	}
+
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return nil, err
+	}
+
+	want := map[string][]string{}
+
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, err
+		}
+
+		up, _, _ := strings.Cut(string(text), "-- +goose Down")
+
+		for _, table := range createTable.FindAllStringSubmatch(up, -1) {
+			for _, column := range columnLine.FindAllStringSubmatch(table[2], -1) {
+				want[table[1]] = append(want[table[1]], column[1])
+			}
+		}
+	}
+
+	return want, nil
+}
+
+// columns are those of the tables that there are.
+func (e *exam) columns(ctx context.Context) (map[string][]string, error) {
+	query := `SELECT c.relname, a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+ WHERE c.relname LIKE 'sqllock%' AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND pg_table_is_visible(c.oid)`
+
+	switch e.db.Target.Dialect {
+	case databases.MySQL:
+		query = `SELECT table_name, column_name FROM information_schema.columns
+ WHERE table_schema = DATABASE() AND table_name LIKE 'sqllock%'`
+	case databases.SQLite:
+		query = `SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c
+ WHERE m.type = 'table' AND m.name LIKE 'sqllock%'`
+	case databases.Postgres:
+	}
+
+	rows, err := e.conn.QueryContext(ctx, query, e.mode()...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+
+	actual := map[string][]string{}
+
+	for rows.Next() {
+		var table, column string
+		if err := rows.Scan(&table, &column); err != nil {
+			return nil, err
+		}
+
+		actual[table] = append(actual[table], column)
+	}
+
+	return actual, rows.Err()
+}
+
+// alteration is a question whose answer is a number that should be zero.
+type alteration struct {
+	query string
+	Finding
+}
+
+// altered looks for what was changed about tables whose columns are right.
+func (e *exam) altered(ctx context.Context) ([]Finding, error) {
+	var findings []Finding
+
+	for _, a := range alterations(e.db.Target.Dialect) {
+		var count int
+		if err := e.one(ctx, a.query, &count); err != nil {
+			return findings, err
+		}
+
+		if count > 0 {
+			a.Found = fmt.Sprintf(a.Found, count)
+			findings = append(findings, a.Finding)
+		}
+	}
+
+	return findings, nil
+}
+
+const (
+	noExclusion = "names that differ are taken for the same, or a name is held twice"
+	primaryKey  = "make name the primary key again, as \"sqllock migrate print\" shows"
+)
+
+func alterations(dialect databases.Dialect) []alteration {
+	switch dialect {
+	case databases.Postgres:
+		return []alteration{
+			{
+				`SELECT 4 - 1 - count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+ WHERE c.relname IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes') AND pg_table_is_visible(c.oid) AND i.indisprimary AND i.indisvalid`,
+				Finding{Level: Error, Found: "the tables were altered: %d primary keys are missing", Hurts: noExclusion, Mend: primaryKey},
+			},
+			{
+				`SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_collation k ON k.oid = a.attcollation
+ WHERE c.relname LIKE 'sqllock%' AND c.relkind = 'r' AND a.attname = 'name' AND pg_table_is_visible(c.oid) AND k.collname <> 'C'`,
+				Finding{
+					Level: Warning, Found: "%d columns with names have another collation than C",
+					Hurts: "lists are in another order, and after an upgrade of the system's collations an index may not find a name, so that it is held twice",
+					Mend:  `ALTER TABLE ... ALTER COLUMN name TYPE text COLLATE "C"`,
+				},
+			},
+			{
+				`SELECT count(*) FROM pg_class WHERE relname LIKE 'sqllock%' AND relkind = 'r' AND pg_table_is_visible(oid) AND relpersistence <> 'p'`,
+				Finding{
+					Level: Warning, Found: "%d tables are UNLOGGED", Hurts: "a crash of the server empties them: every lock is free, and tokens begin anew",
+					Mend: "ALTER TABLE ... SET LOGGED",
+				},
+			},
+			{
+				`SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+ WHERE c.relname = 'sqllock_locks' AND pg_table_is_visible(c.oid) AND NOT i.indisprimary`,
+				Finding{
+					Level: Warning, Found: "sqllock_locks has %d indexes beside its primary key",
+					Hurts: "renewals are no heap-only updates any more, and the table grows", Mend: "drop them",
+				},
+			},
+			{
+				`SELECT count(*) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+ WHERE c.relname LIKE 'sqllock%' AND pg_table_is_visible(c.oid) AND NOT t.tgisinternal`,
+				Finding{Level: Warning, Found: "the tables have %d triggers", Hurts: "each grant and renewal waits for them", Mend: "drop them"},
+			},
+		}
+	case databases.MySQL:
+		return []alteration{
+			{
+				`SELECT COUNT(*) FROM information_schema.tables
+ WHERE table_schema = DATABASE() AND table_name LIKE 'sqllock%' AND table_type = 'BASE TABLE' AND engine <> 'InnoDB'`,
+				Finding{Level: Error, Found: "%d tables are not of InnoDB", Hurts: "there are no row locks: two can hold a lock", Mend: "ALTER TABLE ... ENGINE = InnoDB"},
+			},
+			{
+				`SELECT COUNT(*) FROM information_schema.columns
+ WHERE table_schema = DATABASE() AND table_name IN ('sqllock_locks', 'sqllock_leases', 'sqllock_inserts', 'sqllock_mutexes')
+   AND column_name = 'name' AND (data_type <> 'varbinary' OR column_key <> 'PRI')`,
+				Finding{
+					Level: Error, Found: "the tables were altered: %d columns with names are not VARBINARY, or not the primary key",
+					Hurts: noExclusion, Mend: "ALTER TABLE ... MODIFY name VARBINARY(255) NOT NULL; " + primaryKey,
+				},
+			},
+			{
+				`SELECT COUNT(*) FROM information_schema.triggers WHERE event_object_schema = DATABASE() AND event_object_table LIKE 'sqllock%'`,
+				Finding{Level: Warning, Found: "the tables have %d triggers", Hurts: "each grant and renewal waits for them", Mend: "drop them"},
+			},
+			{
+				`SELECT COUNT(*) FROM information_schema.tables
+ WHERE table_schema = DATABASE() AND table_name IN ('sqllock_locks', 'sqllock_leases')
+   AND data_length + data_free > 16777216 AND data_length / GREATEST(table_rows, 1) > 20480`,
+				Finding{Level: Warning, Found: "%d lock tables are bloated", Hurts: "statements about locks get slower", Mend: "OPTIMIZE TABLE ..., at a quiet moment"},
+			},
+		}
+	case databases.SQLite:
+		return []alteration{
+			{
+				`SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE 'sqllock%'`,
+				Finding{Level: Warning, Found: "the tables have %d triggers", Hurts: "each grant and renewal waits for them", Mend: "drop them"},
+			},
+		}
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,104 @@
+//go:build unix
+
+package process
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// A command is started held: as this program again, which waits for a word
+// before it becomes the command. So the watchdog knows the group before the
+// command can do anything, and a death of this process at any moment in
+// between leaves nothing behind: without the word there is no command.
+type held struct {
+	gate   *os.File // where the word is written
+	failed *os.File // where the number of the error comes from if it can not be executed
+}
+
+// The word, and where the process that waits for it finds its ends of the pipes.
+const (
+	word      = "go"
+	gateFD    = 3
+	failureFD = 4
+)
+
+// hold makes cmd start held. It closes over nothing: the ends in the returned
+// files are given to cmd.
+func hold(cmd *exec.Cmd) (h *held, theirs []*os.File, err error) {
+	gateRead, gateWrite, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	failedRead, failedWrite, err := os.Pipe()
+	if err != nil {
+		return nil, nil, errors.Join(err, gateRead.Close(), gateWrite.Close())
+	}
+
+	theirs = []*os.File{gateRead, failedWrite}
+	cmd.ExtraFiles = theirs
+
+	return &held{gate: gateWrite, failed: failedRead}, theirs, nil
+}
+
+// close leaves a process that still waits without the word, so that it ends.
+func (h *held) close() {
+	_ = h.gate.Close()
+	_ = h.failed.Close()
+}
+
+// letGo gives the word and returns when the command has begun, or why it could
+// not.
+func (h *held) letGo() error {
+	if _, err := io.WriteString(h.gate, word); err != nil {
+		return nil //nolint:nilerr // it was killed meanwhile, which its status tells
+	}
+
+	_ = h.gate.Close()
+
+	// The end of the file without a number is the command's beginning, which
+	// closed the pipe, or the death of the process.
+	var number [4]byte
+	if _, err := io.ReadFull(h.failed, number[:]); err != nil {
+		return nil //nolint:nilerr // see above
+	}
+
+	return syscall.Errno(binary.NativeEndian.Uint32(number[:]))
+}
+
+// Become makes this process the command. It returns only if it could not.
+func Become(c Command) error {
+	err := syscall.Exec(c.Path, append([]string{c.Path}, c.Args...), c.Env)
+
+	return &NotExecutableError{Path: c.Path, Err: err}
+}
+
+// ServeHeld is the held process: it waits for the word and then becomes the
+// command in args. It returns only if there is no command to become.
+func ServeHeld(args []string) error {
+	syscall.CloseOnExec(gateFD)
+	syscall.CloseOnExec(failureFD)
+
+	gate := os.NewFile(gateFD, "gate")
+	said, err := io.ReadAll(gate)
+
+	if err != nil || string(said) != word {
+		return errors.New("the process that was to start the command is gone")
+	}
+
+	err = syscall.Exec(args[0], args, os.Environ())
+
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		failed := os.NewFile(failureFD, "failure")
+		_, _ = failed.Write(binary.NativeEndian.AppendUint32(nil, uint32(number)))
+	}
+
+	return fmt.Errorf("exec %s: %w", args[0], err)
+}

@@ -1,0 +1,73 @@
+package text
+
+import (
+	"strings"
+)
+
+// Table is rows of cells under a header.
+type Table struct {
+	Header []string
+	Rows   [][]string
+	// Shrink are the columns that are cut, longest first, where the table is
+	// wider than the terminal.
+	Shrink []int
+}
+
+const (
+	gap       = "  "
+	leastWide = 8
+)
+
+// Lines are the table's, at most width columns wide; zero is no limit.
+func (t Table) Lines(width int) []string {
+	widths := make([]int, len(t.Header))
+
+	for _, row := range append([][]string{t.Header}, t.Rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], Width(cell))
+		}
+	}
+
+	if width > 0 {
+		t.shrink(widths, width)
+	}
+
+	lines := make([]string, 0, len(t.Rows)+1)
+
+	for _, row := range append([][]string{t.Header}, t.Rows...) {
+		var b strings.Builder
+
+		for i, cell := range row {
+			cell = Fit(cell, widths[i])
+			b.WriteString(cell + strings.Repeat(" ", widths[i]-Width(cell)) + gap)
+		}
+
+		lines = append(lines, strings.TrimRight(b.String(), " "))
+	}
+
+	return lines
+}
+
+// shrink takes columns off the widest that may be cut, until all fit.
+func (t Table) shrink(widths []int, width int) {
+	total := len(gap) * (len(widths) - 1)
+	for _, w := range widths {
+		total += w
+	}
+
+	for ; total > width; total-- {
+		widest := -1
+
+		for _, i := range t.Shrink {
+			if widths[i] > leastWide && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+
+		if widest < 0 {
+			return
+		}
+
+		widths[widest]--
+	}
+}

@@ -1,0 +1,68 @@
+// Package text fits text into the columns of a terminal.
+package text
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+)
+
+// Width is how many columns of a terminal s takes.
+func Width(s string) int { return runewidth.StringWidth(s) }
+
+// Fit cuts s to so many columns.
+func Fit(s string, columns int) string { return runewidth.Truncate(s, max(columns, 1), "…") }
+
+// Wrap breaks s at its spaces into lines of at most so many columns. A word
+// that is wider has a line of its own: what is to be copied stays whole.
+func Wrap(s string, columns int) []string {
+	var (
+		lines []string
+		line  string
+	)
+
+	for _, word := range strings.Fields(s) {
+		switch {
+		case line == "":
+			line = word
+		case Width(line)+1+Width(word) <= columns:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+
+	return append(lines, line)
+}
+
+// Duration is d in at most two units, cut and not rounded: 27s, 3m12s, 5h07m,
+// 12d3h.
+func Duration(d time.Duration) string {
+	const day = 24 * time.Hour
+
+	switch {
+	case d < 0:
+		return "0s"
+	case d < 10*time.Second:
+		return strconv.FormatFloat(d.Truncate(100*time.Millisecond).Seconds(), 'f', -1, 64) + "s"
+	case d < time.Minute:
+		return strconv.Itoa(int(d/time.Second)) + "s"
+	case d < time.Hour:
+		return strconv.Itoa(int(d/time.Minute)) + "m" + pad(d%time.Minute/time.Second) + "s"
+	case d < day:
+		return strconv.Itoa(int(d/time.Hour)) + "h" + pad(d%time.Hour/time.Minute) + "m"
+	default:
+		return strconv.Itoa(int(d/day)) + "d" + strconv.Itoa(int(d%day/time.Hour)) + "h"
+	}
+}
+
+func pad(n time.Duration) string {
+	if n < 10 {
+		return "0" + strconv.Itoa(int(n))
+	}
+
+	return strconv.Itoa(int(n))
+}

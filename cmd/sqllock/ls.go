@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/text"
+	"github.com/sqllock/sqllock/internal/plain"
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+// lsFlags are the flags of "sqllock ls".
+type lsFlags struct {
+	database
+
+	json  bool
+	watch duration
+}
+
+const defaultWatch = "2s"
+
+func newLs() *cobra.Command {
+	f := &lsFlags{}
+
+	cmd := &cobra.Command{
+		Use:   "ls [PREFIX]",
+		Short: "List the locks that are held",
+		Long: `List the locks that are held, of every strategy, or those whose names begin
+with PREFIX. HELD is for how long, LEASE how long the lease runs if it is not
+renewed; both by the database's clock. A holder that lives renews at a third of
+its lease. Names that only --min-hold keeps taken are held by nobody:
+"sqllock show" tells of them. Names are cut to the width of a terminal, and
+nowhere else.`,
+		Example: `  sqllock ls
+  sqllock ls customer/ --watch
+  sqllock ls --json | jq -r '.[] | select(.held_seconds > 3600) | .name'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage(cmd, fmt.Errorf("give one prefix, not %d", len(args)))
+			}
+
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.watch < 0 {
+				return usage(cmd, fmt.Errorf("--watch=%s is negative", &f.watch))
+			}
+
+			filter := sqllock.Filter{Prefix: strings.Join(args, "")}
+
+			// The time of a flag that may go without one stands behind a "=".
+			if often := new(duration); f.watch.String() == defaultWatch && often.Set(filter.Prefix) == nil {
+				return usage(cmd, fmt.Errorf("%s is no time of --watch but a PREFIX; write --watch=%s", filter.Prefix, filter.Prefix))
+			}
+
+			return f.look(cmd.Context(), func(l looker) error { return f.list(cmd.Context(), cmd.OutOrStdout(), l, filter) })
+		},
+	}
+
+	f.register(cmd)
+	cmd.Flags().BoolVar(&f.json, "json", false, "print a JSON array; one in each line with --watch")
+	cmd.Flags().Var(&f.watch, "watch", "list again every two seconds, or as often as --watch=TIME says")
+	cmd.Flags().Lookup("watch").NoOptDefVal = defaultWatch
+
+	return cmd
+}
+
+// list lists once, or until ctx ends.
+func (f *lsFlags) list(ctx context.Context, out io.Writer, l looker, filter sqllock.Filter) error {
+	width := terminalWidth(out)
+
+	for {
+		locks, err := l.Holders(ctx, filter)
+		if err != nil {
+			return err
+		}
+
+		if err := f.print(out, locks, filter, width); err != nil || f.watch == 0 {
+			return err
+		}
+
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Duration(f.watch)):
+		}
+	}
+}
+
+// Clears the screen of a terminal.
+const clearScreen = "\x1b[H\x1b[2J"
+
+func (f *lsFlags) print(out io.Writer, locks []sqllock.HeldLock, filter sqllock.Filter, width int) error {
+	if f.json {
+		shown := make([]lockJSON, len(locks))
+		for i, lock := range locks {
+			shown[i] = jsonOf(lock)
+		}
+
+		return json.NewEncoder(out).Encode(shown)
+	}
+
+	var b strings.Builder
+
+	if f.watch > 0 && width > 0 {
+		b.WriteString(clearScreen)
+	}
+
+	switch {
+	case len(locks) > 0:
+		b.WriteString(strings.Join(tableOf(locks).Lines(width), "\n") + "\n")
+	case filter.Prefix != "":
+		fmt.Fprintf(&b, "no locks are held whose names begin with %q\n", filter.Prefix)
+	default:
+		b.WriteString("no locks are held\n")
+	}
+
+	if f.watch > 0 && width == 0 {
+		b.WriteString("\n")
+	}
+
+	_, err := io.WriteString(out, b.String())
+
+	return err
+}
+
+func tableOf(locks []sqllock.HeldLock) text.Table {
+	table := text.Table{Header: []string{"NAME", "HOLDER", "HELD", "LEASE", "STRATEGY"}, Shrink: []int{0, 1}}
+
+	for _, lock := range locks {
+		table.Rows = append(table.Rows, []string{
+			plain.Text(lock.Name), plain.Text(lock.Holder.String()), text.Duration(lock.HeldFor),
+			text.Duration(lock.Remaining), plain.Text(lock.Strategy),
+		})
+	}
+
+	return table
+}
+
+// terminalWidth is zero if out is no terminal.
+func terminalWidth(out io.Writer) int {
+	file, ok := out.(interface{ Fd() uintptr })
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return 0
+	}
+
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+
+	return width
+}
+
+// lockJSON is a held lock as --json shows it. The owner is left out: with the
+// name it is enough to release the lock.
+type lockJSON struct {
+	Name             string          `json:"name"`
+	Strategy         string          `json:"strategy"`
+	Token            int64           `json:"token"`
+	Host             string          `json:"host"`
+	PID              int             `json:"pid"`
+	Label            string          `json:"label"`
+	Metadata         json.RawMessage `json:"metadata,omitempty"`
+	HeldSeconds      float64         `json:"held_seconds"`
+	RemainingSeconds float64         `json:"remaining_seconds"`
+}
+
+func jsonOf(lock sqllock.HeldLock) lockJSON {
+	shown := lockJSON{
+		Name: lock.Name, Strategy: lock.Strategy, Token: lock.Token, Host: lock.Holder.Host, PID: lock.Holder.PID,
+		Label: lock.Holder.Label, HeldSeconds: lock.HeldFor.Seconds(), RemainingSeconds: lock.Remaining.Seconds(),
+	}
+
+	if metadata := []byte(lock.Holder.Metadata); json.Valid(metadata) {
+		shown.Metadata = metadata
+	}
+
+	return shown
+}

@@ -1,0 +1,147 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
+)
+
+// TestScripts runs testdata/script on every database: real processes, each
+// script with a database of its own that has sqllock's tables.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range testdatabases.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			testscript.Run(t, testscript.Params{
+				Dir: filepath.Join("testdata", "script"),
+				Setup: func(env *testscript.Env) error {
+					tb := env.T().(testing.TB)
+					url := testdatabases.Fresh(tb, name)
+					run(t, url, "migrate", "up").want(0)
+					env.Vars = append(env.Vars,
+						"DATABASE_URL="+url, "DATABASE="+name, "WRONG_URL="+withPassword(tb, url, "s3cret"),
+						"XDG_STATE_HOME="+filepath.Join(env.WorkDir, "state"),
+						"GORACE=atexit_sleep_ms=0")
+
+					return nil
+				},
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"code":       codeCmd,
+					"eventually": eventuallyCmd,
+					"sql":        sqlCmd,
+				},
+				Condition: func(condition string) (bool, error) {
+					if condition == "server" {
+						return name != "sqlite", nil
+					}
+
+					return slices.Contains([]string{"sqlite", "postgres", "mysql", "mariadb"}, condition) && condition == name, nil
+				},
+			})
+		})
+	}
+}
+
+// withPassword puts another password into a server's URL.
+func withPassword(tb testing.TB, text, password string) string {
+	tb.Helper()
+
+	u, err := url.Parse(text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+
+	if u.Scheme == "sqlite" {
+		return text
+	}
+
+	u.User = url.UserPassword(u.User.Username(), password)
+
+	return u.String()
+}
+
+// codeCmd runs sqllock and compares its exit code.
+func codeCmd(ts *testscript.TestScript, negated bool, args []string) {
+	if negated || len(args) < 2 {
+		ts.Fatalf("usage: code number argument...")
+	}
+
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+
+	var exit *exec.ExitError
+
+	switch err := ts.Exec("sqllock", args[1:]...); {
+	case !errors.As(err, &exit):
+		ts.Fatalf("sqllock exited with 0 (%v), want %d", err, want)
+	case exit.ExitCode() != want:
+		ts.Fatalf("sqllock exited with %d, want %d", exit.ExitCode(), want)
+	}
+}
+
+// eventuallyCmd runs a command again and again until it succeeds, or fails if
+// it is negated.
+func eventuallyCmd(ts *testscript.TestScript, negated bool, args []string) {
+	if len(args) == 0 {
+		ts.Fatalf("usage: eventually command [argument...]")
+	}
+
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+
+	defer tick.Stop()
+
+	for (ts.Exec(args[0], args[1:]...) == nil) == negated {
+		if time.Now().After(deadline) {
+			ts.Fatalf("after %s still not: %s", patience, strings.Join(args, " "))
+		}
+
+		<-tick.C
+	}
+}
+
+// sqlCmd runs a statement in the script's database.
+func sqlCmd(ts *testscript.TestScript, negated bool, args []string) {
+	if negated || len(args) != 1 {
+		ts.Fatalf("usage: sql statement")
+	}
+
+	if err := runSQL(ts.Getenv("DATABASE_URL"), args[0]); err != nil {
+		ts.Fatalf("%s: %v", args[0], err)
+	}
+}
+
+// runSQL runs a statement in the database of a URL.
+func runSQL(url, statement string) error {
+	target, err := dsn.Parse(url)
+	if err != nil {
+		return err
+	}
+
+	db, err := target.Open(context.Background(), false)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+
+	_, err = db.SQL.ExecContext(context.Background(), statement)
+
+	return err
+}

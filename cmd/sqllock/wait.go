@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+// waitFlags are the flags of "sqllock wait".
+type waitFlags struct {
+	database
+
+	wait    duration
+	bounded bool // --wait was given
+	code    int
+}
+
+// Between two looks.
+const (
+	lookSoon  = 50 * time.Millisecond
+	lookLater = time.Second
+)
+
+func newWait() *cobra.Command {
+	f := &waitFlags{}
+
+	cmd := &cobra.Command{
+		Use:   "wait NAME",
+		Short: "Wait until nobody holds a lock, without taking it",
+		Long: `Wait until nobody holds a lock, without taking it. By the time the command
+ends somebody may hold it again: to do something under the lock, use run. A
+name that only --min-hold keeps taken is held by nobody: the command says so,
+and does not wait for that.`,
+		Example: `  sqllock wait deploy --wait 5m && echo "the deployment is over"`,
+		Args:    oneName, ValidArgsFunction: f.completeName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.bounded = cmd.Flags().Changed("wait")
+
+			switch {
+			case f.wait < 0:
+				return usage(cmd, fmt.Errorf("--wait %s is negative", &f.wait))
+			case f.code < 0 || f.code > 255:
+				return usage(cmd, fmt.Errorf("--conflict-exit-code %d is not between 0 and 255", f.code))
+			}
+
+			return f.look(cmd.Context(), func(l looker) error {
+				signals, stop := endings()
+				defer stop()
+
+				_, err := interruptible(cmd.Context(), signals, func(ctx context.Context) (struct{}, error) {
+					return struct{}{}, f.until(ctx, l, args[0])
+				})
+
+				return err
+			})
+		},
+	}
+
+	f.register(cmd)
+	cmd.Flags().VarP(&f.wait, "wait", "w", "wait at most so long; also --timeout")
+	// The name that run has, and the one that reads better behind the word wait.
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "timeout" {
+			name = "wait"
+		}
+
+		return pflag.NormalizedName(name)
+	})
+	cmd.Flags().IntVarP(&f.code, "conflict-exit-code", "E", exitConflict, "exit code if the lock is still held")
+
+	return cmd
+}
+
+// endings catches the signals that end the command, so that the line of who is
+// waited for does not stay on the terminal. What was ignored, as in a script's
+// background, stays ignored.
+func endings() (caught <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 1)
+
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		if !signal.Ignored(sig) {
+			signal.Notify(c, sig)
+		}
+	}
+
+	return c, func() { signal.Stop(c) }
+}
+
+func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
+	begun := time.Now()
+
+	defer tell(ctx, l.Locker, name)()
+
+	for pause := lookSoon; ; pause = min(2*pause, lookLater) {
+		held, err := l.Inspect(ctx, name)
+
+		switch {
+		case errors.Is(err, sqllock.ErrNotHeld):
+			sayTaken(ctx, l, name)
+
+			return nil
+		case err != nil:
+			return err
+		}
+
+		if f.bounded {
+			left := time.Duration(f.wait) - time.Since(begun)
+			if left <= 0 {
+				return exitError{f.code, fmt.Errorf("lock %q is still held by %s", name, held.Holder)}
+			}
+
+			pause = min(pause, left)
+		}
+
+		// It is not free by itself before its lease ends.
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// sayTaken says it if the next holder is kept out all the same.
+func sayTaken(ctx context.Context, l looker, name string) {
+	last, err := l.lastGrant(ctx, name)
+	if err != nil {
+		return
+	}
+
+	if kept := taken(last); kept != "" {
+		warn(fmt.Sprintf("nobody holds lock %q, and it is taken %s", name, kept))
+	}
+}
