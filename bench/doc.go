@@ -4,6 +4,9 @@
 //
 //	make bench BENCH=Pair/postgres
 //
+// The command in cmd/compare measures them beside other libraries, and writes
+// docs/performance.md.
+//
 // Nothing here passes or fails by a time. docs/figures.md has the figures and
 // says how each is measured.
 package bench

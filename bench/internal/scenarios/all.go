@@ -1,0 +1,235 @@
+package scenarios
+
+import (
+	"slices"
+
+	"github.com/sqllock/sqllock/bench/internal/contest"
+	"github.com/sqllock/sqllock/bench/internal/report"
+	"github.com/sqllock/sqllock/bench/internal/worker"
+)
+
+// All are the scenarios, in the order of the document.
+func All() []Scenario {
+	return []Scenario{
+		{
+			Name: "pair", Title: "Uncontended pair, one client",
+			Columns: []report.Column{
+				{Title: "pair", Metric: pairTime, Format: report.Nanoseconds},
+				{Title: "of its floor", Metric: pairTime, Format: report.Times, Against: pairFloor},
+				{Title: "p99", Metric: pairP99, Format: report.Nanoseconds, Bare: true},
+				{Title: "statements", Metric: statements, Format: report.Count, Bare: true},
+				{Title: "log", Metric: logBytes, Format: report.Bytes, Bare: true},
+			},
+			Plots:   []int{0},
+			Takes:   func(c contest.Contestant) bool { return c.Name != contest.FloorTold },
+			Targets: pairTargets(),
+			slice:   load(worker.Ring, 1),
+		},
+		own("own32", 32, 2.5, 2),
+		own("own256", 256, 6, 3, report.Target{
+			Server: "postgres", Name: contest.CAS, Title: "pairs/s", Metric: rate, Format: report.Times,
+			AgainstServer: "redis", Against: contest.RedisLock, Bound: report.Bound{AtLeast: true, Value: 1.5},
+		}),
+		{
+			Name: "hot", Title: "One name, one process, 16 goroutines",
+			Columns: rateColumns("hand-overs/s"),
+			Plots:   []int{0},
+			Takes:   locks,
+			Targets: each(report.Target{
+				Name: contest.CAS, Title: "hand-overs/s", Metric: rate, Format: report.Count,
+				Bound: report.Bound{AtLeast: true, Value: 100_000},
+			}),
+			slice: load(worker.Shared, 16),
+		},
+		{
+			Name: "beside", Title: "One name, 16 goroutines of one process, one of another",
+			Columns: []report.Column{
+				{Title: "hand-overs/s", Metric: rate, Format: report.Count},
+				{Title: "longest wait of the other process", Metric: longest, Format: report.Nanoseconds},
+			},
+			Plots: []int{1},
+			Takes: locks,
+			Targets: each(report.Target{
+				Name: contest.CAS, Title: "longest wait of the other process", Metric: longest, At: 1, Format: report.Nanoseconds,
+				Bound: report.Bound{Value: 100e6},
+			}),
+			slice: load(worker.Shared, 16, 1),
+		},
+		{
+			Name: "processes", Title: "One name, 4 processes of 4 goroutines",
+			Columns: append(rateColumns("hand-overs/s"),
+				report.Column{Title: "longest wait of a process", Metric: longest, Format: report.Nanoseconds}),
+			Plots: []int{0, 3},
+			Takes: locks,
+			slice: load(worker.Shared, 4, 4, 4, 4),
+		},
+		{
+			Name: "handover", Title: "Hand-over between two processes",
+			Columns: []report.Column{
+				{Title: "p50", Metric: handover, Format: report.Nanoseconds},
+				{Title: "p99", Metric: handover, Format: report.Nanoseconds, At: 0.99},
+				{Title: "p50 from the start of the release", Metric: handoverBegan, Format: report.Nanoseconds, At: 0.5},
+				{Title: "p99 from the start of the release", Metric: handoverBegan, Format: report.Nanoseconds, At: 0.99},
+			},
+			Plots:   []int{2},
+			Takes:   func(c contest.Contestant) bool { return locks(c) || c.Name == contest.FloorTold },
+			Targets: handOverTargets(),
+			slice:   handOver,
+		},
+		{
+			Name: "held", Title: "10,000 locks of one process", Once: true,
+			Columns: []report.Column{
+				{Title: "statements in a renewal interval (10 s)", Metric: renewals, Format: report.Count},
+				{Title: "memory", Metric: memory, Format: report.Bytes},
+				{Title: "goroutines, at most", Metric: goroutines, Format: report.Count},
+				{Title: "more than with 100 locks", Metric: growth, Format: report.Count},
+			},
+			Takes: func(c contest.Contestant) bool { return c.Name == contest.CAS && c.Server != "sqlite" },
+			Targets: slices.Concat(
+				each(report.Target{
+					Name: contest.CAS, Title: renewals, Metric: renewals, Format: report.Count, Bound: report.Bound{Value: 40},
+				}),
+				each(report.Target{
+					Name: contest.CAS, Title: memory, Metric: memory, Format: report.Bytes,
+					Bound: report.Bound{Below: true, Value: 20 << 20},
+				}),
+				each(report.Target{
+					Name: contest.CAS, Title: growth, Metric: growth, Format: report.Count, Bound: report.Bound{Value: 50},
+				}),
+			),
+			slice: held,
+		},
+		{
+			Name: "waiters", Title: "1,000 waiters of one process on one held name", Once: true, Together: true,
+			Columns: []report.Column{
+				{Title: "more connections", Metric: connections, Format: report.Count},
+				{Title: "statements/s", Metric: perSecond, Format: report.Count},
+				{Title: "goroutines", Metric: goroutines, Format: report.Count},
+			},
+			Plots: []int{1},
+			Takes: func(c contest.Contestant) bool {
+				// The others do not tell what they are sent, or can not give up.
+				return c.Group == contest.Library && c.Server != "sqlite" || c.Server == "redis"
+			},
+			Targets: slices.Concat(
+				each(report.Target{
+					Name: contest.CAS, Title: "more connections", Metric: connections, Format: report.Count, Bound: report.Bound{Value: 1},
+				}),
+				each(report.Target{
+					Name: contest.CAS, Title: perSecond, Metric: perSecond, Format: report.Count,
+					Bound: report.Bound{Below: true, Value: 2},
+				}),
+			),
+			slice: waiters,
+		},
+		{
+			Name: "takeover", Title: "Take-over after SIGKILL, lease 3 s", AtOnce: true,
+			Columns: []report.Column{
+				{Title: "taken over after", Metric: takeover, Format: report.Nanoseconds},
+				{Title: "of the lease", Metric: takeoverShare, Format: report.Times, Bare: true},
+			},
+			Plots: []int{0},
+			Takes: locks,
+			slice: takeOver,
+		},
+		{
+			Name: "guard", Title: "A guard in a transaction",
+			Columns: []report.Column{
+				{Title: "transaction", Metric: plain, Format: report.Nanoseconds},
+				{Title: "guarded", Metric: guarded, Format: report.Nanoseconds},
+				{Title: "ratio", Metric: guardOver, Format: report.Times},
+			},
+			Takes: func(c contest.Contestant) bool { return c.Name == contest.CAS },
+			slice: guard,
+		},
+	}
+}
+
+func locks(c contest.Contestant) bool { return c.Group != contest.Floor }
+
+// pairFloor is what a pair is compared with, by server: what a lock in a row
+// has to send at least.
+var pairFloor = map[string]string{
+	"postgres": contest.FloorUpdateAndRoundTrip,
+	"mysql":    contest.FloorTwoUpdates,
+	"mariadb":  contest.FloorTwoUpdates,
+	"sqlite":   contest.FloorTwoUpdates,
+}
+
+// each is the target on every database server.
+func each(t report.Target) []report.Target {
+	var all []report.Target
+
+	for _, server := range []string{"postgres", "mysql", "mariadb"} {
+		t.Server = server
+		all = append(all, t)
+	}
+
+	return all
+}
+
+func rateColumns(title string) []report.Column {
+	return []report.Column{
+		{Title: title, Metric: rate, Format: report.Count},
+		{Title: "statements", Metric: statements, Format: report.Count, Bare: true},
+		{Title: "log", Metric: logBytes, Format: report.Bytes, Bare: true},
+	}
+}
+
+// own is a scenario of goroutines with names of their own, and what cas should
+// reach over cas without batching.
+func own(name string, goroutines int, postgres, mysql float64, more ...report.Target) Scenario {
+	title := report.Count(float64(goroutines)) + " goroutines with names of their own"
+	targets := more
+
+	for _, t := range each(report.Target{
+		Name: contest.CAS, Title: "pairs/s", Metric: rate, Format: report.Times, Against: contest.CASUnbatched,
+		Bound: report.Bound{AtLeast: true, Value: mysql},
+	}) {
+		t.AgainstServer = t.Server
+		if t.Server == "postgres" {
+			t.Bound.Value = postgres
+		}
+
+		targets = append(targets, t)
+	}
+
+	return Scenario{
+		Name: name, Title: title, Columns: rateColumns("pairs/s"), Plots: []int{0}, Takes: locks, Targets: targets,
+		slice: load(worker.Own, goroutines),
+	}
+}
+
+func pairTargets() []report.Target {
+	targets := each(report.Target{
+		Name: contest.CAS, Title: "pair", Metric: pairTime, Format: report.Times, Bound: report.Bound{Value: 1.1},
+	})
+	for i, t := range targets {
+		targets[i].AgainstServer, targets[i].Against = t.Server, pairFloor[t.Server]
+	}
+
+	return targets
+}
+
+func handOverTargets() []report.Target {
+	var all []report.Target
+
+	for _, part := range []struct {
+		title           string
+		at              float64
+		postgres, mysql float64
+	}{{"p50", 0.5, 1e6, 2e6}, {"p99", 0.99, 5e6, 10e6}} {
+		for _, t := range each(report.Target{
+			Name: contest.CAS, Title: part.title, Metric: handover, At: part.at, Format: report.Nanoseconds,
+			Bound: report.Bound{Value: part.mysql},
+		}) {
+			if t.Server == "postgres" {
+				t.Bound.Value = part.postgres
+			}
+
+			all = append(all, t)
+		}
+	}
+
+	return all
+}
