@@ -19,9 +19,20 @@ TIMEOUT   ?= 15m
 # Tests at a time. Most of them wait for a lease or a server and not for a processor.
 PARALLEL ?= 8
 
-# For `go test -bench`, as in: make bench BENCH=Acquire BENCHFLAGS='-benchtime=5s -count=6'
-BENCH      ?= .
+# Of `make bench`, which measures the library beside others, as in: make bench COMPAREFLAGS='-scenarios pair'
+COMPAREFLAGS ?=
+
+# For `go test -bench` instead, as in: make bench BENCH=Acquire BENCHFLAGS='-benchtime=5s -count=6'
+BENCH      ?=
 BENCHFLAGS ?=
+
+# Of `make stress`, which runs the locks under faults. The slice in `make test` is short.
+DURATION    ?= 30m
+SLICE       ?= 100s
+STRESSFLAGS ?=
+
+# How long each fuzz target runs, as in: make fuzz FUZZTIME=10m
+FUZZTIME ?= 1m
 
 BIN         := $(CURDIR)/.bin
 LINT        := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)-$(shell go env GOVERSION)
@@ -48,6 +59,8 @@ all: lint test ## Lint and test
 test: graph $(WITHSERVERS) ## Vet and test every module against real databases
 	@$(if $(RACE),,echo "no C compiler: the tests run without the race detector")
 	@$(WITHSERVERS) -- $(MAKE) --no-print-directory test-with-servers
+	@cd test && go build $(RACE) -o $(BIN)/stress-slice ./cmd/stress
+	$(BIN)/stress-slice -duration $(SLICE) -round 8s $(STRESSFLAGS)
 
 # With the DSNs in the environment, as withservers sets them. The benchmarks are only compiled.
 .PHONY: test-with-servers
@@ -56,13 +69,34 @@ test-with-servers:
 	$(call each,$(filter bench/,$(MODULES)),go test -run '^$$' ./...)
 	$(call each,$(TESTED),go test $(RACE) -timeout $(TIMEOUT) -parallel $(PARALLEL) $(TESTFLAGS) ./...)
 
+.PHONY: stress
+stress: ## Check the promises while faults strike, on servers of its own
+	@cd test && go build -o $(BIN)/stress ./cmd/stress
+	$(BIN)/stress -duration $(DURATION) $(STRESSFLAGS)
+
+# One by one: go test fuzzes one target of one package at a time. What it finds is a new file in testdata/fuzz
+# beside the target, and a test from then on.
+.PHONY: fuzz
+fuzz: ## Fuzz each target for FUZZTIME
+	@status=0; for folder in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n 1 dirname | sort -u); do \
+		for target in $$(cd $$folder && go test -list '^Fuzz' . | grep '^Fuzz'); do \
+			echo "== $$folder: $$target"; \
+			(cd $$folder && go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .) || status=1; \
+		done; \
+	done; exit $$status
+
 .PHONY: servers
 servers: $(WITHSERVERS) ## Keep the test databases up until Ctrl-C, and show their DSNs
 	@$(WITHSERVERS) -- sh -c 'env | grep "^SQLLOCK_TEST_" | sort; exec tail -f /dev/null'
 
 .PHONY: bench
-bench: $(WITHSERVERS) ## Measure, against real databases
-	@$(WITHSERVERS) -- sh -c "cd bench && go test -run '^$$' -bench '$(BENCH)' $(BENCHFLAGS) ./..."
+bench: $(WITHSERVERS) ## Measure beside other libraries, into docs/performance.md; or with BENCH
+ifeq ($(BENCH),)
+	@cd bench && go build -o $(BIN)/compare ./cmd/compare
+	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- $(BIN)/compare -document docs/performance.md -programs $(BIN)/programs $(COMPAREFLAGS)
+else
+	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- sh -c "cd bench && go test -run '^$$' -bench '$(BENCH)' $(BENCHFLAGS) ."
+endif
 
 .PHONY: demo
 demo: ## See the locks at work, on SQLite
@@ -75,6 +109,10 @@ examples: ## Compile the programs in examples/; `go run ./examples/NAME` runs on
 .PHONY: graph
 graph: ## Show the modules that an importer takes on; fail if they are too many
 	@cd test && go run ./cmd/importergraph ..
+
+.PHONY: cli-docs
+cli-docs: ## Write docs/cli.md from the command
+	cd cmd/sqllock && go test -run TestReference . -update
 
 .PHONY: lint
 lint: $(LINT) ## Run the linters and check the formatting

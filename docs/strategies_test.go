@@ -22,6 +22,7 @@ func TestQuotedSQL(t *testing.T) {
 	constants := map[string]string{
 		"PostgresMicros": `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`,
 		"MySQLNow":       "now", "MySQLLate": "late", "SQLiteNow": "now",
+		"postgresTell": `CASE WHEN waiting_until > clock_timestamp() THEN pg_notify('sqllock_released', l.name) IS NOT NULL ELSE false END`,
 	}
 
 	var statements []string

@@ -2,7 +2,7 @@
 // releases the lock as part of the transaction. DATABASE_DSN is in the form of
 // go-sql-driver/mysql; the command sqllock wants a URL.
 //
-//	export DATABASE_DSN='app:secret@tcp(localhost:3306)/app'
+//	export DATABASE_DSN='app:secret@tcp(localhost:3306)/app?interpolateParams=true'
 //	sqllock migrate up --dsn mysql://app:secret@localhost:3306/app
 //	go run ./examples/guarded-sql
 package main
