@@ -35,6 +35,9 @@ var (
 	ErrNoSchema = errors.New("sqllock's tables are missing or outdated")
 	// ErrReadOnly: the server is a replica or takes no writes.
 	ErrReadOnly = errors.New("database is read-only")
+	// ErrTooManyConnections: the server takes no more connections. A waiting
+	// Acquire goes on waiting for one, as for the lock.
+	ErrTooManyConnections = errors.New("the server takes no more connections")
 )
 
 // HeldError says that a name is held and by whom. It matches ErrNotAcquired.

@@ -100,7 +100,7 @@ func (l *Locker) Features() Features {
 //
 // Errors: ErrNotAcquired, joined with ctx's error if that ended the wait;
 // ErrClosed, ErrInvalidName, ErrInvalidOption, ErrUnsupported, ErrNoSchema,
-// ErrReadOnly; the database's.
+// ErrReadOnly; the database's. With ErrTooManyConnections it waits on.
 func (l *Locker) Acquire(ctx context.Context, name string, options ...Option) (*Lock, error) {
 	return l.acquire(ctx, name, false, options)
 }
@@ -505,6 +505,9 @@ func (a *acquisition) contend(wait, ctx context.Context) (*hold, error) {
 			return nil, a.ended(wait, ctx)
 		case errors.As(err, &held):
 			a.last, doubts = held, 0
+		case errors.Is(err, ErrTooManyConnections) && !a.try:
+			// It takes them again when others end.
+			a.doubtful, a.last = true, err
 		case final(err):
 			return nil, fmt.Errorf("lock %q: %w", a.request.Name, err)
 		default:

@@ -21,7 +21,9 @@ type Strategy interface {
 	// ErrUnsupported, ErrNoSchema or ErrReadOnly is final. After any other
 	// error the outcome is unknown: the grant may exist in the database. An
 	// attempt that is repeated with the same owner must then succeed, with the
-	// same token, or the strategy must have ended what the first one took.
+	// same token, or the strategy must have ended what the first one took. It
+	// is repeated a few times, and after one that wraps ErrTooManyConnections
+	// for as long as the caller waits.
 	TryAcquire(ctx context.Context, r Request) (Grant, error)
 	// Features says what the strategy can do on its database.
 	Features() Features

@@ -24,7 +24,11 @@ type Faulty struct {
 	discarded int
 	misuse    []string
 	undone    string // the statement whose next call Undo is about
+	full      int    // how many connections to come are refused
 }
+
+// errFull is the error of a connection that Full refuses.
+var errFull = errors.New("sqllocktest: the server is full")
 
 // NewFaulty wraps a database.
 func NewFaulty(db databases.DB) *Faulty { return &Faulty{Script: &Script{}, db: db} }
@@ -34,6 +38,10 @@ func (f *Faulty) Dialect() databases.Dialect { return f.db.Dialect() }
 
 // Conn checks out a connection that is counted.
 func (f *Faulty) Conn(ctx context.Context) (databases.Conn, error) {
+	if f.refuses() {
+		return nil, errFull
+	}
+
 	conn, err := f.db.Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -50,8 +58,14 @@ func (f *Faulty) Conn(ctx context.Context) (databases.Conn, error) {
 // Verify is the database's; its statements are under the script.
 func (f *Faulty) Verify(ctx context.Context, s databases.Session) error { return f.db.Verify(ctx, s) }
 
-// Classify is the database's.
-func (f *Faulty) Classify(err error) databases.Class { return f.db.Classify(err) }
+// Classify is the database's, and that of connections refused by Full.
+func (f *Faulty) Classify(err error) databases.Class {
+	if errors.Is(err, errFull) {
+		return databases.Full
+	}
+
+	return f.db.Classify(err)
+}
 
 // MaxConns is the database's.
 func (f *Faulty) MaxConns() int { return f.db.MaxConns() }
@@ -85,6 +99,27 @@ func (f *Faulty) Undo(name string) {
 	defer f.mu.Unlock()
 
 	f.undone = name
+}
+
+// Full refuses the next n connections, as a server does that takes no more.
+func (f *Faulty) Full(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.full = n
+}
+
+// refuses says whether a connection is one of those that Full was asked for.
+func (f *Faulty) refuses() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	full := f.full > 0
+	if full {
+		f.full--
+	}
+
+	return full
 }
 
 // undoes says whether a call is the one that Undo was asked for.

@@ -145,6 +145,9 @@ func refused(err error, target dsn.Target, notAcquired int) error {
 		return exitError{exitUnavailable, fmt.Errorf("%w; run: %s", err, target.MigrateCommand())}
 	case errors.Is(err, sqllock.ErrReadOnly):
 		return exitError{exitUnavailable, err}
+	case errors.Is(err, sqllock.ErrTooManyConnections):
+		// Also when the wait for one ended: whether the lock is held was not learned.
+		return exitError{exitUnavailable, fmt.Errorf("%s: %w", target, err)}
 	case errors.Is(err, sqllock.ErrNotAcquired):
 		return exitError{notAcquired, err}
 	case errors.Is(err, sqllock.ErrInvalidName), errors.Is(err, sqllock.ErrInvalidOption),

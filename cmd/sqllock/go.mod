@@ -3,6 +3,7 @@ module github.com/sqllock/sqllock/cmd/sqllock
 go 1.26.0
 
 require (
+	github.com/creack/pty v1.1.24
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/mattn/go-runewidth v0.0.19

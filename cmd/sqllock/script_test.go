@@ -5,15 +5,18 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"net/url"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
@@ -39,6 +42,7 @@ func TestScripts(t *testing.T) {
 						"DATABASE_URL="+url, "DATABASE="+name, "WRONG_URL="+withPassword(tb, url, "s3cret"),
 						"XDG_STATE_HOME="+filepath.Join(env.WorkDir, "state"),
 						"GORACE=atexit_sleep_ms=0")
+					env.Values[environ{}] = env.Vars
 
 					return nil
 				},
@@ -46,6 +50,7 @@ func TestScripts(t *testing.T) {
 					"code":       codeCmd,
 					"eventually": eventuallyCmd,
 					"sql":        sqlCmd,
+					"terminal":   terminalCmd,
 				},
 				Condition: func(condition string) (bool, error) {
 					if condition == "server" {
@@ -58,6 +63,9 @@ func TestScripts(t *testing.T) {
 		})
 	}
 }
+
+// environ is the key of a script's environment as it was at the start.
+type environ struct{}
 
 // withPassword puts another password into a server's URL.
 func withPassword(tb testing.TB, text, password string) string {
@@ -125,6 +133,36 @@ func sqlCmd(ts *testscript.TestScript, negated bool, args []string) {
 
 	if err := runSQL(ts.Getenv("DATABASE_URL"), args[0]); err != nil {
 		ts.Fatalf("%s: %v", args[0], err)
+	}
+}
+
+// terminalCmd runs a command on a terminal of so many columns. What it shows is
+// the standard output, all of it: testscript's own terminal may lose the end.
+func terminalCmd(ts *testscript.TestScript, negated bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: terminal columns command [argument...]")
+	}
+
+	columns, err := strconv.ParseUint(args[0], 10, 16)
+	ts.Check(err)
+
+	cmd := exec.CommandContext(context.Background(), args[1], args[2:]...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env, _ = ts.Value(environ{}).([]string)
+
+	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: uint16(columns)})
+	ts.Check(err)
+
+	defer terminal.Close()
+
+	// Reading fails when the last process with the terminal is gone.
+	_, err = io.Copy(ts.Stdout(), terminal)
+	if err != nil && !errors.Is(err, syscall.EIO) {
+		ts.Fatalf("read from the terminal: %v", err)
+	}
+
+	if err := cmd.Wait(); (err == nil) == negated {
+		ts.Fatalf("%s: %v", strings.Join(args[1:], " "), err)
 	}
 }
 

@@ -103,6 +103,10 @@ func (*DB) Classify(err error) databases.Class {
 		1792, // read-only transaction
 		1836: // read-only mode
 		return databases.ReadOnly
+	case 1040, // too many connections
+		1203, // the user has more than max_user_connections
+		1226: // the account has as many as CREATE USER … WITH MAX_USER_CONNECTIONS allows
+		return databases.Full
 	default:
 		return databases.Unknown
 	}

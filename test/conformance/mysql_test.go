@@ -40,17 +40,12 @@ func TestMariaDB(t *testing.T) {
 func testMySQL(t *testing.T, server string) {
 	t.Helper()
 
-	config, err := driver.ParseDSN(dsn(t, server))
-	if err != nil {
-		t.Fatal(err)
-	}
-
 	for _, mode := range mysqlModes {
 		for _, strategy := range suited(mode.plain) {
 			t.Run(mode.name+"/"+strategy.Name, func(t *testing.T) {
 				t.Parallel()
 
-				config := mysqlDatabase(t, config)
+				config := mysqlDatabase(t, mysqlConfig(t, server))
 				beside := mysqlPool(t, config)
 				mode.set(config)
 

@@ -71,6 +71,8 @@ func mysqlConfig(t *testing.T, server string) *driver.Config {
 		t.Fatal(err)
 	}
 
+	config.Logger = &driver.NopLogger{} // it prints each connection that broke
+
 	return config
 }
 
@@ -539,6 +541,93 @@ func TestReadOnly(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTooManyConnections: who may have one connection at a time, and has it,
+// goes on waiting for the lock until there is another.
+func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range []string{"postgres", "mysql", "mariadb"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			pool, db := oneConnection(t, server)
+
+			only, err := pool.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			for _, strategy := range strategies.All() {
+				wantTry(t, strategy.Make(db), sqllock.ErrTooManyConnections)
+			}
+
+			locker, err := sqllock.New(cas.New(db))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			t.Cleanup(func() { _ = locker.Close(context.WithoutCancel(t.Context())) })
+
+			acquired := make(chan error, 1)
+
+			go func() {
+				acquired <- locker.Do(t.Context(), "wanted", func(context.Context, *sqllock.Lock) error { return nil })
+			}()
+
+			// Many more attempts than are made without an answer.
+			select {
+			case err := <-acquired:
+				t.Fatalf("Do() = %v at once, want that it waits", err)
+			case <-time.After(2 * time.Second):
+			}
+
+			_ = only.Close()
+
+			if err := pool.Close(); err != nil {
+				t.Fatal(err)
+			}
+
+			if err := <-acquired; err != nil {
+				t.Errorf("Do() = %v, want nil", err)
+			}
+		})
+	}
+}
+
+// oneConnection returns two pools of a user who may have one connection.
+func oneConnection(t *testing.T, server string) (*sql.DB, databases.DB) {
+	t.Helper()
+
+	user := uniqueName()
+
+	if server == "postgres" {
+		config := postgresDatabase(t, postgresConfig(t))
+		owner := stdPool(t, config)
+		exec(t, owner, "CREATE ROLE "+user+" LOGIN PASSWORD 'limited' CONNECTION LIMIT 1")
+		exec(t, owner, "GRANT ALL ON ALL TABLES IN SCHEMA public TO "+user)
+		t.Cleanup(func() {
+			exec(t, owner, "DROP OWNED BY "+user)
+			exec(t, owner, "DROP ROLE "+user)
+		})
+
+		config = config.Copy()
+		config.User, config.Password = user, "limited"
+
+		return stdPool(t, config), postgres.NewStd(stdPool(t, config))
+	}
+
+	config := mysqlDatabase(t, mysqlConfig(t, server))
+	owner := mysqlPool(t, config)
+	exec(t, owner, "CREATE USER "+user+" IDENTIFIED BY 'limited' WITH MAX_USER_CONNECTIONS 1")
+	exec(t, owner, "GRANT ALL ON "+config.DBName+".* TO "+user)
+	t.Cleanup(func() { exec(t, owner, "DROP USER "+user) })
+
+	config = config.Clone()
+	config.User, config.Passwd = user, "limited"
+
+	return mysqlPool(t, config), mysql.New(mysqlPool(t, config))
 }
 
 // TestSmallPool: with two connections, of which a lock may hold one, others
