@@ -218,6 +218,10 @@ func Variants() []*Variant {
 			Name: "handed on under one token", By: []string{checkTokens, checkLinear},
 			Pair: Pair{"mariadb", "cas"}, together: true, tune: fewNames, replace: newSameToken,
 		},
+		{
+			Name: "handed on beyond the reserve", By: []string{checkTokens, checkLinear},
+			Pair: Pair{"postgres", "cas"}, together: true, tune: fewNames, replace: newUnreserved,
+		},
 	}
 }
 

@@ -103,6 +103,32 @@ func (s sameToken) Next() sqllock.Grant {
 	return nil
 }
 
+// newUnreserved hands locks on with tokens that the row does not know of, and may
+// give again: those of the next half second, where tokens follow the clock.
+func newUnreserved(_ *worker, inner sqllock.Strategy) (sqllock.Strategy, error) {
+	return newChanged(inner, func(_ context.Context, _ sqllock.Request, g completeGrant) (sqllock.Grant, error) {
+		return unreserved{g, 0}, nil
+	})
+}
+
+type unreserved struct {
+	completeGrant
+
+	ahead int64
+}
+
+func (u unreserved) Token() int64 { return u.completeGrant.Token() + u.ahead }
+
+func (u unreserved) Next() sqllock.Grant {
+	reserver, _ := u.completeGrant.(sqllock.Reserver)
+
+	if next, ok := reserver.Next().(completeGrant); ok {
+		return unreserved{next, u.ahead + time.Second.Microseconds()/2}
+	}
+
+	return nil
+}
+
 // counters is a table of tokens that count from one.
 const counters = `CREATE TABLE IF NOT EXISTS stress_tokens (name TEXT PRIMARY KEY, token BIGINT NOT NULL)`
 
