@@ -105,7 +105,7 @@ func (*DB) Classify(err error) databases.Class {
 		return databases.ReadOnly
 	case 1040, // too many connections
 		1203, // the user has more than max_user_connections
-		1226: // the account has as many as CREATE USER … WITH MAX_USER_CONNECTIONS allows
+		1226: // the account has as many as WITH MAX_USER_CONNECTIONS allows it, or used up what it has for an hour
 		return databases.Full
 	default:
 		return databases.Unknown

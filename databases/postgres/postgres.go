@@ -124,7 +124,7 @@ func (*DB) Classify(err error) databases.Class {
 		return databases.NoSchema
 	case "25006": // read_only_sql_transaction
 		return databases.ReadOnly
-	case "53300": // too_many_connections: of the server, the database, the role, and a pooler's clients
+	case "53300": // too_many_connections: of the server, the database or the role
 		return databases.Full
 	default:
 		return databases.Unknown
