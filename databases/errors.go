@@ -32,7 +32,6 @@ const (
 	// ReadOnly means that the server takes no writes. The connection is useless: after a
 	// fail-over a pool keeps connections to the server that was the primary.
 	ReadOnly
-	// Full means that the server takes no more connections. There is none, so nothing
-	// was sent.
+	// Full means, of a connection that was asked for, that the server takes no more.
 	Full
 )

@@ -138,6 +138,22 @@ func TestErrAfterReleaseOfALostLock(t *testing.T) {
 	})
 }
 
+// The context of another locker's lock ends by that locker's Close.
+func TestCloseOfAnotherLocker(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		acquire(t, newLocker(t, memory.Peer()))
+
+		_, other := setup(t)
+		outer := acquire(t, other)
+
+		time.AfterFunc(time.Second, func() { _ = other.Close(context.WithoutCancel(t.Context())) })
+
+		_, err := locker.Acquire(outer.Context(), name)
+		wantIs(t, "Acquire() under a lock of a locker that was closed", err, sqllock.ErrNotAcquired, context.Canceled)
+	})
+}
+
 func TestFeaturesOfNil(t *testing.T) {
 	t.Parallel()
 

@@ -2,6 +2,7 @@ package sqllock_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -154,5 +155,31 @@ func TestExtendBesideARenewal(t *testing.T) {
 				t.Fatalf("the holder trusts its lock for %s and the database has %+v", left, locks)
 			}
 		}
+	})
+}
+
+// The longer lease may run though nobody heard so, and a release that failed goes
+// on for as long.
+func TestReleaseAfterAnExtendWithoutAnAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		lock := acquire(t, locker)
+
+		memory.Fail("renew", 1, sqllocktest.After, nil)
+
+		if err := lock.Extend(t.Context(), time.Hour); err == nil {
+			t.Fatal("Extend() = nil though its answer was lost")
+		}
+
+		memory.Fail("release", 1_000_000, sqllocktest.Before, nil)
+
+		if err := lock.Release(t.Context()); err == nil || !strings.Contains(err.Error(), "1h0m0s") {
+			t.Errorf("Release() = %v, want that it says for how long the lease may run", err)
+		}
+
+		time.Sleep(10 * time.Minute)
+		memory.Reset()
+		time.Sleep(time.Minute)
+		wantFree(t, memory, "after the database has come back")
 	})
 }

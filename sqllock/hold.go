@@ -26,6 +26,7 @@ type hold struct {
 	lease     time.Duration // of the last confirmed renewal
 	confirmed instant       // when that renewal was begun
 	extended  time.Duration // lease of renewals to come
+	asked     time.Duration // longest lease that an Extend asked for; whether it runs is not known
 	failure   error         // of the last try to renew, since that renewal
 	releasing bool          // ReleaseTx put the release into a transaction
 	pinned    bool          // it is not handed on
@@ -257,7 +258,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 // that it returns may run, or a connection is held.
 func (h *hold) goOn(ctx context.Context) time.Duration {
 	h.mu.Lock()
-	lease := max(h.lease, h.extended)
+	lease := max(h.lease, h.extended, h.asked)
 	h.mu.Unlock()
 
 	bound := lease

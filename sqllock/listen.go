@@ -132,6 +132,10 @@ func (e *ear) set(listening bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
+	if e.listening == listening {
+		return
+	}
+
 	e.listening = listening
 
 	for _, bell := range e.bells {

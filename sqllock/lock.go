@@ -128,6 +128,11 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 
+	// Its answer may be lost.
+	h.mu.Lock()
+	h.asked = max(h.asked, d)
+	h.mu.Unlock()
+
 	start := now()
 
 	if err := l.ask(ctx, "extend", func(ctx context.Context) error { return h.grant.Renew(ctx, d) }); err != nil {

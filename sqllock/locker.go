@@ -451,7 +451,8 @@ func (a *acquisition) heldHere(holder *hold) error {
 func (a *acquisition) ended(wait, ctx context.Context) error {
 	cause := context.Cause(wait)
 
-	if errors.Is(cause, ErrClosed) {
+	// Not only the cause: the context may be that of another locker's lock.
+	if a.locker.life.Err() != nil && errors.Is(cause, ErrClosed) {
 		return fmt.Errorf("lock %q: %w", a.request.Name, ErrClosed)
 	}
 
@@ -495,6 +496,11 @@ func (a *acquisition) contend(wait, ctx context.Context) (*hold, error) {
 			a.attempts++
 
 			return h, nil
+		case errors.Is(err, ErrTooManyConnections) && a.try:
+			return nil, fmt.Errorf("lock %q: %w", a.request.Name, err)
+		case errors.Is(err, ErrTooManyConnections):
+			// Nothing was taken. The server takes them again when others end.
+			a.last, doubts = err, 0
 		case wait.Err() != nil && !final(err):
 			a.doubtful = true
 
@@ -505,9 +511,6 @@ func (a *acquisition) contend(wait, ctx context.Context) (*hold, error) {
 			return nil, a.ended(wait, ctx)
 		case errors.As(err, &held):
 			a.last, doubts = held, 0
-		case errors.Is(err, ErrTooManyConnections) && !a.try:
-			// It takes them again when others end.
-			a.doubtful, a.last = true, err
 		case final(err):
 			return nil, fmt.Errorf("lock %q: %w", a.request.Name, err)
 		default:

@@ -18,12 +18,12 @@ type Strategy interface {
 	// wait for a holder, a guard or a transaction that stands in the way.
 	//
 	// It returns a *HeldError if the name is not free. An error that wraps
-	// ErrUnsupported, ErrNoSchema or ErrReadOnly is final. After any other
-	// error the outcome is unknown: the grant may exist in the database. An
-	// attempt that is repeated with the same owner must then succeed, with the
-	// same token, or the strategy must have ended what the first one took. It
-	// is repeated a few times, and after one that wraps ErrTooManyConnections
-	// for as long as the caller waits.
+	// ErrUnsupported, ErrNoSchema or ErrReadOnly is final. One that wraps
+	// ErrTooManyConnections says that nothing was taken, or was given back with
+	// its connection. After any other error the outcome is unknown: the grant
+	// may exist in the database. An attempt that is repeated with the same
+	// owner must then succeed, with the same token, or the strategy must have
+	// ended what the first one took.
 	TryAcquire(ctx context.Context, r Request) (Grant, error)
 	// Features says what the strategy can do on its database.
 	Features() Features

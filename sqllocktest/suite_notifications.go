@@ -10,14 +10,17 @@ import (
 // notificationCases are about releases that are heard of.
 func notificationCases() []testCase {
 	return []testCase{
-		{"waiting/a release is heard", nil, waitHeard},
+		{"waiting/a release is heard", nil, func(e *env) { waitHeard(e) }},
+		{"waiting/a release after a minimum hold is heard", minHoldOnly, func(e *env) {
+			waitHeard(e, sqllock.WithMinHold(50*time.Millisecond))
+		}},
 		{"waiting/noting it goes wrong", nil, waitUnnoted},
 		{"waiting/noting it waits for no row lock", nil, waitNoted},
 	}
 }
 
 // Who listens asks the database every few seconds only.
-func waitHeard(e *env) {
+func waitHeard(e *env, options ...sqllock.Option) {
 	const soon = time.Second // no other process's poll comes in that time
 
 	if _, ok := e.Other.(sqllock.Notifier); !ok {
@@ -25,7 +28,7 @@ func waitHeard(e *env) {
 	}
 
 	e.poll(fmt.Sprintf("a release is heard within %s", soon), func() error {
-		first := e.acquire(e.a)
+		first := e.acquire(e.a, options...)
 		locks := e.waiting(e.b)
 		e.stillWaiting(locks, "another holds it")
 		e.elapse(200 * time.Millisecond) // until it listens, and has noted so

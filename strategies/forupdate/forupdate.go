@@ -22,6 +22,7 @@ package forupdate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -200,7 +201,13 @@ func (s *Strategy) record(ctx context.Context, r sqllock.Request, conn databases
 
 		return err
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, sqllock.ErrTooManyConnections):
+		// Others need this one: each would keep its own, and none get a second.
+		conn.Discard()
+
+		return nil, err
+	case err != nil:
 		_ = s.end(ctx, r, conn)
 
 		return nil, err

@@ -552,7 +552,8 @@ func TestTooManyConnections(t *testing.T) {
 		t.Run(server, func(t *testing.T) {
 			t.Parallel()
 
-			pool, db := oneConnection(t, server)
+			open, wrap := limited(t, server, 1)
+			pool, db := open(), wrap(open())
 
 			only, err := pool.Conn(t.Context())
 			if err != nil {
@@ -596,8 +597,57 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
-// oneConnection returns two pools of a user who may have one connection.
-func oneConnection(t *testing.T, server string) (*sql.DB, databases.DB) {
+// TestFewConnections: two processes have all connections that there are, one each,
+// and a lock needs a second one for a moment.
+func TestFewConnections(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range []string{"postgres", "mysql", "mariadb"} {
+		for _, strategy := range strategies.All() {
+			t.Run(server+"/"+strategy.Name, func(t *testing.T) {
+				t.Parallel()
+
+				open, wrap := limited(t, server, 2)
+				done := make(chan error, 2)
+
+				var pools []*sql.DB
+
+				for range cap(done) {
+					pool := open()
+					if err := pool.PingContext(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+
+					pools = append(pools, pool)
+				}
+
+				for _, pool := range pools {
+					locker, err := sqllock.New(strategy.Make(wrap(pool)),
+						sqllock.WithoutNotifications(), sqllock.WithMaxWait(time.Minute))
+					if err != nil {
+						t.Fatal(err)
+					}
+
+					go func() {
+						err := locker.Do(t.Context(), "wanted", func(context.Context, *sqllock.Lock) error { return nil })
+
+						// Its process ends.
+						done <- errors.Join(err, locker.Close(context.WithoutCancel(t.Context())), pool.Close())
+					}()
+				}
+
+				for range pools {
+					if err := <-done; err != nil {
+						t.Errorf("Do() = %v, want nil", err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// limited returns what opens pools of a user who may have so many connections.
+func limited(t *testing.T, server string, connections int) (open func() *sql.DB, wrap func(*sql.DB) databases.DB) {
 	t.Helper()
 
 	user := uniqueName()
@@ -605,7 +655,7 @@ func oneConnection(t *testing.T, server string) (*sql.DB, databases.DB) {
 	if server == "postgres" {
 		config := postgresDatabase(t, postgresConfig(t))
 		owner := stdPool(t, config)
-		exec(t, owner, "CREATE ROLE "+user+" LOGIN PASSWORD 'limited' CONNECTION LIMIT 1")
+		exec(t, owner, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'limited' CONNECTION LIMIT %d", user, connections))
 		exec(t, owner, "GRANT ALL ON ALL TABLES IN SCHEMA public TO "+user)
 		t.Cleanup(func() {
 			exec(t, owner, "DROP OWNED BY "+user)
@@ -615,19 +665,19 @@ func oneConnection(t *testing.T, server string) (*sql.DB, databases.DB) {
 		config = config.Copy()
 		config.User, config.Password = user, "limited"
 
-		return stdPool(t, config), postgres.NewStd(stdPool(t, config))
+		return func() *sql.DB { return stdPool(t, config) }, func(db *sql.DB) databases.DB { return postgres.NewStd(db) }
 	}
 
 	config := mysqlDatabase(t, mysqlConfig(t, server))
 	owner := mysqlPool(t, config)
-	exec(t, owner, "CREATE USER "+user+" IDENTIFIED BY 'limited' WITH MAX_USER_CONNECTIONS 1")
+	exec(t, owner, fmt.Sprintf("CREATE USER %s IDENTIFIED BY 'limited' WITH MAX_USER_CONNECTIONS %d", user, connections))
 	exec(t, owner, "GRANT ALL ON "+config.DBName+".* TO "+user)
 	t.Cleanup(func() { exec(t, owner, "DROP USER "+user) })
 
 	config = config.Clone()
 	config.User, config.Passwd = user, "limited"
 
-	return mysqlPool(t, config), mysql.New(mysqlPool(t, config))
+	return func() *sql.DB { return mysqlPool(t, config) }, func(db *sql.DB) databases.DB { return mysql.New(db) }
 }
 
 // TestSmallPool: with two connections, of which a lock may hold one, others

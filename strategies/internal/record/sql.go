@@ -19,7 +19,7 @@ type Statements struct {
 	// Renew, Release and ReleaseLater act on one owner's grant. ReleaseLater
 	// keeps the name taken until its minimum hold is over. Release tells whether
 	// somebody waits: PostgreSQL and SQLite return a row that says so, MySQL's
-	// insert id is 1 then. On PostgreSQL it also tells those who listen.
+	// insert id is 1 then. On PostgreSQL both also tell those who listen.
 	Renew        databases.Statement
 	Release      databases.Statement
 	ReleaseLater databases.Statement
@@ -211,9 +211,10 @@ RETURNING ` + postgresTell,
 		},
 		ReleaseLater: databases.Statement{
 			Name: "record.release-later",
-			SQL: `UPDATE sqllock_locks
+			SQL: `UPDATE sqllock_locks l
    SET owner = '', expires_at = acquired_at + $3::bigint * interval '1 microsecond', lock_delay_us = 0
- WHERE name = $1 AND owner = $2`,
+ WHERE name = $1 AND owner = $2
+RETURNING ` + postgresTell,
 			Args: []string{"name", "owner", "min_hold"},
 		},
 		Force: []databases.Statement{{

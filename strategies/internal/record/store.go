@@ -100,7 +100,12 @@ func (s *Store) Conn(ctx context.Context) (databases.Conn, error) {
 
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		return nil, s.Explain(fmt.Errorf("connect: %w", err))
+		err = fmt.Errorf("connect: %w", err)
+		if s.db.Classify(err) == databases.Full {
+			err = fmt.Errorf("%w: %w", sqllock.ErrTooManyConnections, err)
+		}
+
+		return nil, err
 	}
 
 	if s.verified.Load() {
@@ -161,8 +166,6 @@ func (s *Store) Explain(err error) error {
 		s.verified.Store(false)
 
 		return fmt.Errorf("%w: %w", sqllock.ErrReadOnly, err)
-	case s.db.Classify(err) == databases.Full:
-		return fmt.Errorf("%w: %w", sqllock.ErrTooManyConnections, err)
 	case s.db.Classify(err) == databases.NoSchema:
 		return fmt.Errorf("%w: run \"sqllock migrate up\", or your own goose with the files of package migrations: %w",
 			sqllock.ErrNoSchema, err)
