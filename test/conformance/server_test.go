@@ -705,7 +705,10 @@ func TestSmallPool(t *testing.T) {
 			t.Run(name+"/"+strategy.Name, func(t *testing.T) {
 				t.Parallel()
 
-				locker, err := sqllock.New(strategy.Make(pool(t)), sqllock.WithLease(3*time.Second))
+				// A server that others use too may not answer for some seconds.
+				const lease = 9 * time.Second
+
+				locker, err := sqllock.New(strategy.Make(pool(t)), sqllock.WithLease(lease))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -729,7 +732,7 @@ func TestSmallPool(t *testing.T) {
 				}
 
 				// Longer than the lease, so that it lives by its renewals.
-				timer := time.NewTimer(4 * time.Second)
+				timer := time.NewTimer(lease + time.Second)
 				defer timer.Stop()
 
 				select {
