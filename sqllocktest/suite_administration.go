@@ -241,7 +241,7 @@ func forceRelease(e *env) {
 func forceReleaseRenewal(e *env) {
 	const reason = "no reason needed"
 
-	first := e.acquire(e.a, sqllock.WithLease(3*time.Second))
+	first := e.acquire(e.a, sqllock.WithLease(6*time.Second))
 
 	if err := e.b.ForceRelease(e.ctx(), e.name, reason); err != nil {
 		e.Fatalf("ForceRelease() = %v, want nil", err)

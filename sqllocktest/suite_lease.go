@@ -91,7 +91,8 @@ func leaseRunsOut(e *env) {
 }
 
 func leaseRenewed(e *env) {
-	const short = 2 * time.Second
+	// Not so short that a busy server's pause ends it.
+	const short = 5 * time.Second
 
 	lock := e.acquire(e.a, sqllock.WithLease(short))
 	e.elapse(2 * short)
