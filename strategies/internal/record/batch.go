@@ -88,29 +88,38 @@ func (b *acquisitions) draw(ctx context.Context, conn databases.Conn, values dat
 		return err
 	}
 
-	granted := make(map[string]int64, len(b.requests)) // the tokens, by owner
+	tokens, err := byOwner[int64](ctx, conn, b.statements.Batch.Acquire, values, len(b.requests))
+	for owner, token := range tokens {
+		b.granted(owner, token)
+	}
 
-	err := conn.Query(ctx, b.statements.Batch.Acquire, values, func(row databases.Row) error {
+	return err
+}
+
+// byOwner sends a statement that returns a value for each owner that it was done
+// for, of so many at most. There are none after an error: the rows come before the commit, which can
+// still fail.
+func byOwner[V any](
+	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values, most int,
+) (map[string]V, error) {
+	answers := make(map[string]V, most)
+
+	err := conn.Query(ctx, statement, values, func(row databases.Row) error {
 		var (
 			owner string
-			token int64
+			value V
 		)
 
-		err := row(&owner, &token)
-		granted[owner] = token
+		err := row(&owner, &value)
+		answers[owner] = value
 
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 
-	// Not before: the rows come before the commit, which can still fail.
-	for owner, token := range granted {
-		b.granted(owner, token)
-	}
-
-	return nil
+	return answers, nil
 }
 
 func (b *acquisitions) granted(owner string, token int64) {
@@ -249,29 +258,12 @@ func (t *together) send(
 	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values,
 ) error {
 	if t.Dialect() != databases.MySQL {
-		crowded := make(map[string]bool, len(t.requests)) // by owner
-
-		err := conn.Query(ctx, statement, values, func(row databases.Row) error {
-			var (
-				owner string
-				waits bool
-			)
-
-			err := row(&owner, &waits)
-			crowded[owner] = waits
-
-			return err
-		})
-		if err != nil {
-			return err
-		}
-
-		// Not before: the rows come before the commit, which can still fail.
+		crowded, err := byOwner[bool](ctx, conn, statement, values, len(t.requests))
 		for owner, waits := range crowded {
 			t.done(owner, waits)
 		}
 
-		return nil
+		return err
 	}
 
 	// It does not say which rows it changed, but how many.
