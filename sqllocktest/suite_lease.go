@@ -23,6 +23,7 @@ func leaseCases() []testCase {
 		{"extend/never shorter", both(leaseOnly, administerOnly), extendShorter},
 		{"max hold/ends the lock", nil, maxHold},
 		{"min hold/keeps the name taken", minHoldOnly, minHold},
+		{"min hold/release without an answer", minHoldOnly, minHoldAnswerLost},
 		{"lock delay/after the lease ran out", both(leaseOnly, lockDelayOnly), lockDelay},
 		{"lock delay/not after a release", lockDelayOnly, lockDelayRelease},
 	}
@@ -332,6 +333,33 @@ func minHold(e *env) {
 
 	e.grow("a release", first.Token(), second.Token())
 	e.release(second)
+}
+
+// The release is repeated, and neither ends the minimum hold nor is a loss.
+func minHoldAnswerLost(e *env) {
+	const least = 800 * time.Millisecond
+
+	for _, fault := range []func(){
+		func() { e.script.Fail("*", 1, After, nil) },
+		func() { e.script.Fail("*", 1, Before, nil) },
+		func() { e.script.Twice("*") },
+	} {
+		started := time.Now()
+		first := e.acquire(e.a, sqllock.WithMinHold(least))
+
+		fault()
+		e.release(first)
+		e.script.Reset()
+
+		second := e.acquire(e.b)
+
+		if took := time.Since(started); took < least {
+			e.Errorf("acquired again after %s, want at least %s", took, least)
+		}
+
+		e.grow("a release", first.Token(), second.Token())
+		e.release(second)
+	}
 }
 
 func lockDelay(e *env) {
