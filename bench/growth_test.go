@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // BenchmarkGrowth takes and frees one name many times and reports the size
@@ -16,16 +16,16 @@ import (
 func BenchmarkGrowth(b *testing.B) {
 	times := growthTimes(b)
 
-	for _, strategy := range strategies[:2] {
+	for _, strategy := range kinds[:2] {
 		b.Run("postgres/"+strategy.name, func(b *testing.B) {
 			config, _ := postgresDatabase(b, false)
 			// What a commit waits for makes no difference to what it leaves behind.
 			config.RuntimeParams["synchronous_commit"] = "off"
 			p := pgxPool(b, config, nil)
 			locks := strategy.make(p.db)
-			request := sqllock.Request{
+			request := strategies.Request{
 				Name: b.Name(), Owner: "0123456789abcdef0123456789abcdef", Lease: time.Minute,
-				Holder: sqllock.Holder{Host: "bench", PID: os.Getpid()},
+				Holder: strategies.Holder{Host: "bench", PID: os.Getpid()},
 			}
 
 			for b.Loop() {

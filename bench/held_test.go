@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/cas"
 )
 
@@ -26,7 +27,7 @@ func BenchmarkHeld(b *testing.B) {
 	}
 }
 
-func held(b *testing.B, strategy sqllock.Strategy, locks int, lease time.Duration) {
+func held(b *testing.B, strategy strategies.Strategy, locks int, lease time.Duration) {
 	b.Helper()
 
 	for b.Loop() {
@@ -136,11 +137,26 @@ func (w *watch) renewed(sqllock.Event) {
 // nothing is a strategy that grants everything and keeps nothing.
 type nothing struct{}
 
-func (nothing) Features() sqllock.Features {
-	return sqllock.Features{Strategy: "nothing", Database: "none"}
+func (nothing) Validate() error                                  { return nil }
+func (nothing) Settle(context.Context, strategies.Request) error { return nil }
+
+func (nothing) List(context.Context, strategies.Filter) ([]strategies.Status, error) { return nil, nil }
+
+func (nothing) Status(context.Context, string) (strategies.Status, bool, error) {
+	return strategies.Status{}, false, nil
 }
 
-func (nothing) TryAcquire(context.Context, sqllock.Request) (sqllock.Grant, error) {
+func (nothing) ForceRelease(context.Context, string, string) (bool, error) { return false, nil }
+
+func (nothing) Reap(context.Context, time.Duration) (strategies.Reaped, error) {
+	return strategies.Reaped{}, nil
+}
+
+func (nothing) Features() strategies.Features {
+	return strategies.Features{Strategy: "nothing", Database: "none"}
+}
+
+func (nothing) TryAcquire(context.Context, strategies.Request) (strategies.Grant, error) {
 	return nothing{}, nil
 }
 
@@ -148,3 +164,4 @@ func (nothing) Token() int64                               { return 1 }
 func (nothing) Renew(context.Context, time.Duration) error { return nil }
 func (nothing) Check(context.Context) error                { return nil }
 func (nothing) Release(context.Context) error              { return nil }
+func (nothing) Guard(context.Context, strategies.Tx) error { return nil }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // block is how many pairs run before it is the other's turn.
@@ -19,7 +19,7 @@ const block = 8
 // take turns, so that what else the machine does strikes both; x-floor is the
 // ratio of their medians.
 func BenchmarkPair(b *testing.B) {
-	each(b, false, func(b *testing.B, p pool, strategy func(databases.DB) sqllock.Strategy) {
+	each(b, false, func(b *testing.B, p pool, strategy func(databases.DB) strategies.Strategy) {
 		b.Helper()
 
 		locker := newLocker(b, strategy(p.db))

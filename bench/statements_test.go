@@ -6,6 +6,7 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/advisory"
 )
 
@@ -17,7 +18,7 @@ const warmUp = 20
 // release send: statements as the strategy runs them, and round trips as they
 // pass on the wire.
 func BenchmarkStatements(b *testing.B) {
-	each(b, true, func(b *testing.B, p pool, strategy func(databases.DB) sqllock.Strategy) {
+	each(b, true, func(b *testing.B, p pool, strategy func(databases.DB) strategies.Strategy) {
 		b.Helper()
 
 		faulty := sqllocktest.NewFaulty(p.db)

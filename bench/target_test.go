@@ -17,6 +17,7 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/migrations"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/advisory"
 	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/strategies/forupdate"
@@ -55,26 +56,26 @@ type pool struct {
 
 const poolSize = 12
 
-// strategies by name. SQLite carries the first two.
-var strategies = []struct {
+// kinds are the strategies by name. SQLite carries the first two.
+var kinds = []struct {
 	name string
-	make func(databases.DB) sqllock.Strategy
+	make func(databases.DB) strategies.Strategy
 }{
-	{"cas", func(db databases.DB) sqllock.Strategy { return cas.New(db) }},
-	{"insert", func(db databases.DB) sqllock.Strategy { return insert.New(db) }},
-	{"forupdate", func(db databases.DB) sqllock.Strategy { return forupdate.New(db) }},
-	{"advisory", func(db databases.DB) sqllock.Strategy { return advisory.New(db) }},
+	{"cas", func(db databases.DB) strategies.Strategy { return cas.New(db) }},
+	{"insert", func(db databases.DB) strategies.Strategy { return insert.New(db) }},
+	{"forupdate", func(db databases.DB) strategies.Strategy { return forupdate.New(db) }},
+	{"advisory", func(db databases.DB) strategies.Strategy { return advisory.New(db) }},
 }
 
 // each runs a benchmark for every target and strategy that go together.
-func each(b *testing.B, spy bool, f func(b *testing.B, p pool, strategy func(databases.DB) sqllock.Strategy)) {
+func each(b *testing.B, spy bool, f func(b *testing.B, p pool, strategy func(databases.DB) strategies.Strategy)) {
 	b.Helper()
 
 	for _, t := range targets {
 		b.Run(t.name, func(b *testing.B) {
 			p := t.open(b, spy)
 
-			for i, strategy := range strategies {
+			for i, strategy := range kinds {
 				if p.db.Dialect() == databases.SQLite && i > 1 {
 					break
 				}
@@ -86,7 +87,7 @@ func each(b *testing.B, spy bool, f func(b *testing.B, p pool, strategy func(dat
 }
 
 // newLocker returns a locker that is closed with the benchmark.
-func newLocker(b *testing.B, strategy sqllock.Strategy, options ...sqllock.Option) *sqllock.Locker {
+func newLocker(b *testing.B, strategy strategies.Strategy, options ...sqllock.Option) *sqllock.Locker {
 	b.Helper()
 
 	locker, err := sqllock.New(strategy, options...)

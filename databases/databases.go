@@ -120,7 +120,7 @@ type DB interface {
 	// Conn checks out a connection. It waits for a free one until ctx ends.
 	Conn(ctx context.Context) (Conn, error)
 	// Verify asks the server behind s what it is. It returns an error that
-	// wraps ErrWrongServer or ErrReadOnly if locks can not be kept there.
+	// wraps ErrWrongServer or ErrReadOnly if locks cannot be kept there.
 	Verify(ctx context.Context, s Session) error
 	// Classify sorts an error of the driver.
 	Classify(err error) Class

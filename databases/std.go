@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 )
 
 // StdPool is a database/sql pool as a DB needs it. Databases that work through
@@ -19,10 +20,24 @@ func (p StdPool) Conn(ctx context.Context) (Conn, error) {
 
 	conn, err := p.DB.Conn(ctx)
 	if err != nil {
+		if stats := p.DB.Stats(); stats.MaxOpenConnections > 0 {
+			err = PoolError(err, stats.InUse, stats.MaxOpenConnections)
+		}
+
 		return nil, err
 	}
 
 	return &stdConn{stdSession{conn}, conn}, nil
+}
+
+// PoolError says that all connections of a pool are in use, where that may be why the
+// wait for one has ended. Other errors stay.
+func PoolError(err error, inUse, most int) error {
+	if inUse < most || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		return err
+	}
+
+	return fmt.Errorf("no connection of the pool became free (%d of %d in use): %w", inUse, most, err)
 }
 
 // Validate reports a nil pool.
@@ -37,8 +52,13 @@ func (p StdPool) Validate() error {
 // MaxConns is the pool's limit.
 func (p StdPool) MaxConns() int { return p.DB.Stats().MaxOpenConnections }
 
-// StdTx wraps the caller's transaction of database/sql.
+// StdTx wraps the caller's transaction of database/sql. It is nil if tx is, which
+// Guard and ReleaseTx tell of.
 func StdTx(tx *sql.Tx, dialect Dialect) Tx {
+	if tx == nil {
+		return nil
+	}
+
 	return stdTx{stdSession{tx}, dialect}
 }
 
@@ -61,7 +81,7 @@ func (s stdSession) Exec(ctx context.Context, stmt Statement, v Values) (Result,
 		return Result{}, err
 	}
 
-	// Drivers that can not tell one of the two return an error for it alone
+	// Drivers that cannot tell one of the two return an error for it alone
 	// (pgx and lib/pq know no insert id). Statements read only what their
 	// dialect has.
 	affected, err := res.RowsAffected()

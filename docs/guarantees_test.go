@@ -48,7 +48,7 @@ func TestNamedTests(t *testing.T) {
 	}
 
 	if names < 40 {
-		t.Errorf("found %d names, which can not be all", names)
+		t.Errorf("found %d names, which cannot be all", names)
 	}
 }
 

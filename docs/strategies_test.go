@@ -13,22 +13,32 @@ import (
 	"testing"
 )
 
-// TestQuotedSQL checks that every statement that docs/strategies.md quotes is in a sql.go, word for word.
+// TestQuotedSQL checks that every statement that docs/strategies.md quotes is in the code, word for word.
 func TestQuotedSQL(t *testing.T) {
 	t.Parallel()
 
 	root := ".."
 	// How the page abbreviates the clocks.
 	constants := map[string]string{
-		"PostgresMicros": `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`,
-		"MySQLNow":       "now", "MySQLLate": "late", "SQLiteNow": "now",
-		"postgresTell": `CASE WHEN waiting_until > clock_timestamp() THEN pg_notify('sqllock_released', l.name) IS NOT NULL ELSE false END`,
+		"PostgresNow": "now", "PostgresMicros": "micros",
+		"MySQLNow": "now", "MySQLLate": "late", "SQLiteNow": "now",
+		"PostgresTell": `CASE WHEN waiting_until > now THEN pg_catalog.pg_notify('sqllock_released', l.name) IS NOT NULL ELSE false END`,
 	}
 
 	var statements []string
 
-	for _, name := range []string{"internal/record", "insert", "forupdate", "advisory"} {
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "strategies", name, "sql.go"), nil, 0)
+	files, err := filepath.Glob(filepath.Join(root, "strategies", "*", "sql.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	shared, err := filepath.Glob(filepath.Join(root, "strategies", "internal", "*", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, name := range append(files, shared...) {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +65,7 @@ func TestQuotedSQL(t *testing.T) {
 		for _, quote := range strings.Split(strings.TrimSpace(block[1]), "\n\n") {
 			for _, part := range strings.Split(quote, "...") {
 				if part = strings.Trim(words(part), " ,"); !strings.Contains(all, part) {
-					t.Errorf("docs/strategies.md quotes what no sql.go has: %s", part)
+					t.Errorf("docs/strategies.md quotes what no file of the strategies has: %s", part)
 				}
 			}
 		}

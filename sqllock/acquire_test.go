@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 func TestWaitersAreServedInOrder(t *testing.T) {
@@ -152,7 +155,8 @@ func TestWaitErrors(t *testing.T) {
 		cancelCause(own)
 
 		_, err = locker.Acquire(cancelled, name)
-		wantIs(t, "Acquire() after a cancellation", err, sqllock.ErrNotAcquired, context.Canceled, own)
+		wantIs(t, "Acquire() after a cancellation", err, context.Canceled, own)
+		wantNot(t, "Acquire() that did not ask", err, sqllock.ErrNotAcquired)
 
 		started := time.Now()
 		_, err = locker.Acquire(t.Context(), name, sqllock.WithMaxWait(3*time.Second))
@@ -240,7 +244,8 @@ func TestInterruptedAttemptIsGivenBack(t *testing.T) {
 
 				started := time.Now()
 				_, err := locker.Acquire(ctx, name)
-				wantIs(t, "Acquire()", err, sqllock.ErrNotAcquired, context.DeadlineExceeded)
+				wantIs(t, "Acquire()", err, sqllock.ErrUnreachable, context.DeadlineExceeded)
+				wantNot(t, "Acquire()", err, sqllock.ErrNotAcquired)
 
 				if took := time.Since(started); took > 1100*time.Millisecond {
 					t.Errorf("Acquire() with a deadline of a second took %s", took)
@@ -413,7 +418,7 @@ type unreachable struct{ *sqllocktest.Memory }
 
 var errUnreachable = errors.New("dial tcp 192.0.2.1:5432: no answer")
 
-func (unreachable) TryAcquire(ctx context.Context, _ sqllock.Request) (sqllock.Grant, error) {
+func (unreachable) TryAcquire(ctx context.Context, _ strategies.Request) (strategies.Grant, error) {
 	<-ctx.Done()
 
 	return nil, errors.Join(errUnreachable, ctx.Err())
@@ -426,6 +431,107 @@ func TestWaitTellsWhyNothingAnswered(t *testing.T) {
 		defer cancel()
 
 		_, err := newLocker(t, unreachable{sqllocktest.NewMemory()}).Acquire(ctx, name)
-		wantIs(t, "Acquire() without a database", err, sqllock.ErrNotAcquired, context.DeadlineExceeded, errUnreachable)
+		wantIs(t, "Acquire() without a database", err, sqllock.ErrUnreachable, context.DeadlineExceeded, errUnreachable)
+		wantNot(t, "Acquire() without a database", err, sqllock.ErrNotAcquired)
+	})
+}
+
+// No option is ignored in silence.
+func TestOptionsOfOneCall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, locker := setup(t, sqllock.WithMaxWait(time.Minute))
+		ctx := t.Context()
+
+		_, err := locker.TryAcquire(ctx, name, sqllock.WithMaxWait(time.Second))
+		wantIs(t, "TryAcquire(WithMaxWait)", err, sqllock.ErrInvalidOption)
+
+		for want, option := range map[string]sqllock.Option{
+			"WithPoll(1s, 2s)":     sqllock.WithPoll(time.Second, 2*time.Second),
+			"WithPoll(1ms, 1s)":    sqllock.WithPoll(time.Millisecond, time.Second),
+			"WithoutNotifications": sqllock.WithoutNotifications(),
+		} {
+			want = "invalid option: " + want + " is given to a call that does not wait"
+
+			_, err := locker.TryAcquire(ctx, name, option)
+			wantOption(t, "TryAcquire()", err, `lock "the lock": `+want)
+
+			err = locker.TryDo(ctx, name, func(context.Context, *sqllock.Lock) error { return nil }, option)
+			wantOption(t, "TryDo()", err, `lock "the lock": `+want)
+
+			// As a default it is for those who wait.
+			lock, err := newLocker(t, sqllocktest.NewMemory(), option).TryAcquire(ctx, name, sqllock.WithLease(time.Minute))
+			if err != nil {
+				t.Fatalf("TryAcquire() of a locker with it = %v, want the lock", err)
+			}
+
+			release(t, lock)
+		}
+
+		lock := acquire(t, locker, sqllock.WithReentrant(), sqllock.WithLease(time.Minute))
+
+		_, err = locker.Acquire(lock.Context(), name, sqllock.WithReentrant(), sqllock.WithLease(time.Hour))
+		wantOption(t, "Acquire(WithReentrant) with another lease", err,
+			`lock "the lock": invalid option: WithLease differs from that of the lock already held`)
+
+		for what, option := range map[string]sqllock.Option{
+			"WithLease": sqllock.WithLease(time.Hour), "WithoutRenewal": sqllock.WithoutRenewal(),
+			"WithMaxHold": sqllock.WithMaxHold(time.Hour), "WithMinHold": sqllock.WithMinHold(time.Second),
+			"WithLockDelay": sqllock.WithLockDelay(time.Second), "WithLabel": sqllock.WithLabel("another"),
+			"WithMetadata": sqllock.WithMetadata(map[string]string{"a": "b"}), "WithoutBatching": sqllock.WithoutBatching(),
+			"WithoutHandOff": sqllock.WithoutHandOff(), "WithoutNotifications": sqllock.WithoutNotifications(),
+			"WithDurableRelease": sqllock.WithDurableRelease(), "WithPoll": sqllock.WithPoll(time.Second, time.Minute),
+			"WithClockMargin": sqllock.WithClockMargin(0.02, 0),
+		} {
+			_, err := locker.Acquire(lock.Context(), name, sqllock.WithReentrant(), option)
+
+			refused := new(sqllock.OptionError)
+			if !errors.As(err, &refused) || refused.Option != what {
+				t.Errorf("Acquire(WithReentrant) = %v, want that %s differs", err, what)
+			}
+		}
+
+		_, err = locker.Acquire(lock.Context(), name)
+		if err == nil || !strings.HasSuffix(err.Error(), "(this context already holds it; see WithReentrant)") {
+			t.Errorf("Acquire() under the lock = %v, want that it tells of WithReentrant", err)
+		}
+
+		for what, options := range map[string][]sqllock.Option{
+			"no more":               {sqllock.WithReentrant()},
+			"the same lease":        {sqllock.WithReentrant(), sqllock.WithLease(time.Minute)},
+			"a limit of the wait":   {sqllock.WithReentrant(), sqllock.WithMaxWait(time.Hour)},
+			"hooks, which stay out": {sqllock.WithReentrant(), sqllock.WithHooks(sqllock.Hooks{})},
+		} {
+			inner, err := locker.Acquire(lock.Context(), name, options...)
+			if err != nil {
+				t.Errorf("Acquire() with %s = %v, want the lock", what, err)
+
+				continue
+			}
+
+			release(t, inner)
+		}
+
+		release(t, lock)
+	})
+}
+
+func TestAcquireUnderALockThatHasEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		lock := acquire(t, locker)
+
+		memory.Lose(name)
+		wantIs(t, "Check()", lock.Check(t.Context()), sqllock.ErrLost)
+
+		for _, wanted := range []string{name, "another"} {
+			_, err := locker.Acquire(lock.Context(), wanted)
+			wantIs(t, "Acquire() under a lock that was lost", err, sqllock.ErrNotAcquired)
+			wantIs(t, "Acquire() under a lock that was lost", err, sqllock.ErrLost)
+			wantIs(t, "Acquire() under a lock that was lost", err, context.Canceled)
+
+			if !strings.Contains(err.Error(), strconv.Quote(wanted)) {
+				t.Errorf("Acquire() = %v, want that it names %q", err, wanted)
+			}
+		}
 	})
 }

@@ -5,93 +5,94 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // Holders lists the locks that are held at this moment in the database, by
-// whatever process and strategy, ordered by name.
-func (l *Locker) Holders(ctx context.Context, f Filter) ([]HeldLock, error) {
-	admin, err := l.administrator("list locks")
-	if err != nil {
+// whatever process and strategy, ordered by name, and names that are taken though
+// nobody holds them: see [Status.Taken]. It does not ask which are guarded. Errors:
+// [ErrInvalidOption] if f.Limit is negative, [ErrClosed]; the database's.
+func (l *Locker) Holders(ctx context.Context, f Filter) ([]Status, error) {
+	const verb = "list locks"
+
+	if err := l.administers(ctx, verb); err != nil {
 		return nil, err
 	}
 
 	if f.Limit < 0 {
-		return nil, fmt.Errorf("list locks: %w: Filter.Limit %d is negative", ErrInvalidOption, f.Limit)
+		return nil, fmt.Errorf("%s: %w: Filter.Limit %d is negative", verb, ErrInvalidOption, f.Limit)
 	}
 
-	held, err := admin.Holders(ctx, f)
+	listed, err := l.strategy.List(ctx, strategies.Filter(f))
 	if err != nil {
-		return nil, fmt.Errorf("list locks: %w", err)
+		return nil, fmt.Errorf("%s: %w", verb, err)
 	}
 
-	return held, nil
+	statuses := make([]Status, len(listed))
+	for i, status := range listed {
+		statuses[i] = statusOf(status)
+	}
+
+	return statuses, nil
 }
 
-// Inspect says who holds a lock. ErrNotHeld: nobody does.
-func (l *Locker) Inspect(ctx context.Context, name string) (HeldLock, error) {
+// Inspect returns the status of a name: who holds it, or how long it is taken though
+// nobody does, or who had it last and why that ended. A name that was never granted, or
+// whose row was reaped, has the token 0. Errors: [ErrInvalidName], [ErrClosed]; the database's.
+func (l *Locker) Inspect(ctx context.Context, name string) (Status, error) {
 	if err := checkName(name); err != nil {
-		return HeldLock{}, err
+		return Status{}, err
 	}
 
-	// Names sort by their bytes, so the name itself comes first of those that
-	// begin with it.
-	held, err := l.Holders(ctx, Filter{Prefix: name, Limit: 1})
+	if err := l.administers(ctx, "inspect"); err != nil {
+		return Status{}, err
+	}
+
+	status, found, err := l.strategy.Status(ctx, name)
 
 	switch {
 	case err != nil:
-		return HeldLock{}, err
-	case len(held) == 0 || held[0].Name != name:
-		return HeldLock{}, fmt.Errorf("lock %q: %w", name, ErrNotHeld)
+		return Status{}, fmt.Errorf("inspect lock %q: %w", name, err)
+	case !found:
+		return Status{Name: name}, nil
 	default:
-		return held[0], nil
+		return statusOf(status), nil
 	}
-}
-
-// LastGrant tells of the latest grant of a name, also when nobody holds it any
-// more: who had it, why it ended, and whether a transaction guards it.
-// ErrNotHeld: it was never granted, or its row was reaped.
-func (l *Locker) LastGrant(ctx context.Context, name string) (LastGrant, error) {
-	const verb = "look up the last grant"
-
-	if err := checkName(name); err != nil {
-		return LastGrant{}, err
-	}
-
-	if _, err := l.administrator(verb); err != nil {
-		return LastGrant{}, err
-	}
-
-	historian, ok := l.strategy.(Historian)
-	if !ok {
-		return LastGrant{}, fmt.Errorf("%s: %w by strategy %s on %s", verb, ErrUnsupported, l.features.Strategy, l.features.Database)
-	}
-
-	grant, err := historian.LastGrant(ctx, name)
-	if err != nil {
-		return LastGrant{}, fmt.Errorf("%s of lock %q: %w", verb, name, err)
-	}
-
-	return grant, nil
 }
 
 // ForceRelease takes a lock away from whoever holds it. The holder learns of
-// it at its next renewal, with ReasonForced and the reason given here; until
-// then two may believe to hold it, and Guard and tokens keep that harmless.
-// ErrNotHeld: nobody holds it.
+// it at its next renewal, with [ReasonForced] and the reason given here; until
+// then two may believe that they hold it, and [Lock.Guard] and tokens keep that harmless.
+// Its process may also hand it on, for up to 25 milliseconds after the grant. If
+// nobody holds it, it ends the minimum hold or the lock delay that keeps the name
+// taken. The reason loses NUL bytes and invalid UTF-8, and is shortened to 247 bytes.
+//
+// Errors: [ErrNotHeld], the name is free; a *[HeldError], another acquired the name
+// meanwhile, and keeps it, or a transaction has its row locked; [ErrInvalidOption], the
+// reason is empty; [ErrInvalidName], [ErrClosed]; the database's.
 func (l *Locker) ForceRelease(ctx context.Context, name, reason string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
 
-	admin, err := l.administrator("force release")
-	if err != nil {
+	if err := l.administers(ctx, "force release"); err != nil {
 		return err
 	}
 
 	reason = cut(strings.ToValidUTF8(strings.ReplaceAll(reason, "\x00", ""), ""), MaxLabelLength-len(forcedPrefix))
+	if strings.TrimSpace(reason) == "" {
+		return fmt.Errorf("force release of lock %q: %w: the reason is empty; the holder is told the reason", name, ErrInvalidOption)
+	}
 
-	if err := admin.ForceRelease(ctx, name, reason); err != nil {
-		return fmt.Errorf("force release of lock %q: %w", name, err)
+	forced, err := l.strategy.ForceRelease(ctx, name, reason)
+	if err == nil && !forced {
+		err = ErrNotHeld
+	}
+
+	if err != nil {
+		return fmt.Errorf("force release of lock %q: %w", name, asHeld(name, err))
 	}
 
 	l.defaults.logger.WarnContext(ctx, "lock released by force", "name", name, "reason", reason)
@@ -102,30 +103,55 @@ func (l *Locker) ForceRelease(ctx context.Context, name, reason string) error {
 // forcedPrefix is the room that strategies have beside the reason.
 const forcedPrefix = "forced: "
 
-// Reap ends grants whose lease ran out, for good order: an acquisition does
-// not depend on it. It removes the rows of names that were not used for the
-// retention that WithReaper set. With strategy forupdate it also ends the
-// sessions of holders whose lease ran out, where the server has not.
-func (l *Locker) Reap(ctx context.Context) (Reaped, error) {
-	admin, err := l.administrator("reap")
-	if err != nil {
+// Reap marks expired grants as ended, to keep the tables tidy; acquisitions do not depend
+// on it. It removes the rows of names that were not used for the retention,
+// which is a minute at least and seven days as a rule: a name's token grows even over
+// the removal of its row, as long as the database's clock was not set back by more than
+// the retention. With strategy forupdate it also ends the sessions of holders whose
+// lease has expired, where the server has not. Errors: [ErrInvalidOption] if the retention
+// is shorter than a minute, [ErrClosed]; the database's.
+func (l *Locker) Reap(ctx context.Context, retention time.Duration) (Reaped, error) {
+	if err := l.administers(ctx, "reap"); err != nil {
 		return Reaped{}, err
 	}
 
-	reaped, err := admin.Reap(ctx, l.defaults.retention)
-	if err != nil {
-		return reaped, fmt.Errorf("reap: %w", err)
+	if err := checkRetention(retention); err != nil {
+		return Reaped{}, err
 	}
 
-	return reaped, nil
+	reaped, err := l.strategy.Reap(ctx, retention)
+	if err != nil {
+		return Reaped(reaped), fmt.Errorf("reap: %w", err)
+	}
+
+	return Reaped(reaped), nil
 }
 
-// RunReaper reaps again and again, as often as WithReaper says, until ctx ends
-// or the locker is closed; then it returns nil. Errors of the database are
-// logged and tried again. Several processes may run it.
-func (l *Locker) RunReaper(ctx context.Context) error {
-	if _, err := l.administrator("reap"); err != nil {
+func checkRetention(retention time.Duration) error {
+	if retention < time.Minute {
+		return fmt.Errorf("reap: %w: the retention of %s is shorter than a minute", ErrInvalidOption, retention)
+	}
+
+	return nil
+}
+
+// RunReaper reaps repeatedly, with pauses of every, a millisecond at least, and a tenth
+// more or less at random, until ctx ends or the locker is closed; then it returns nil. Of a
+// locker that was closed before, it returns [ErrClosed]. Errors of the database are logged
+// and tried again, but [ErrUnsupported] and [ErrNoSchema] end it. Several processes may run
+// it.
+func (l *Locker) RunReaper(ctx context.Context, every, retention time.Duration) error {
+	if err := l.administers(ctx, "reap"); err != nil {
 		return err
+	}
+
+	if err := checkRetention(retention); err != nil {
+		return err
+	}
+
+	if every < time.Millisecond || every > maxLease {
+		return fmt.Errorf("reap: %w: the interval %s is not between %s and %s",
+			ErrInvalidOption, every, time.Millisecond, days(maxLease))
 	}
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -134,8 +160,8 @@ func (l *Locker) RunReaper(ctx context.Context) error {
 	stop := context.AfterFunc(l.life, cancel)
 	defer stop()
 
-	for sleep(ctx, jitter(2*l.defaults.reapEvery)) {
-		reaped, err := l.Reap(ctx)
+	for sleep(ctx, every*7/10+jitter(every*2/5)) {
+		reaped, err := l.Reap(ctx, retention)
 
 		switch {
 		case errors.Is(err, ErrUnsupported), errors.Is(err, ErrNoSchema):
@@ -150,15 +176,15 @@ func (l *Locker) RunReaper(ctx context.Context) error {
 	return nil
 }
 
-func (l *Locker) administrator(verb string) (Administrator, error) {
+// administers reports a call that cannot be served.
+func (l *Locker) administers(ctx context.Context, verb string) error {
+	if err := checkContext(ctx, verb); err != nil {
+		return err
+	}
+
 	if l == nil || l.life.Err() != nil {
-		return nil, fmt.Errorf("%s: %w", verb, ErrClosed)
+		return fmt.Errorf("%s: %w", verb, ErrClosed)
 	}
 
-	admin, ok := l.strategy.(Administrator)
-	if !ok || !l.features.Administer {
-		return nil, fmt.Errorf("%s: %w by strategy %s on %s", verb, ErrUnsupported, l.features.Strategy, l.features.Database)
-	}
-
-	return admin, nil
+	return nil
 }

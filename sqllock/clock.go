@@ -40,7 +40,7 @@ func jitter(d time.Duration) time.Duration {
 }
 
 // backoff returns how long to wait after the given attempt (the first is 0):
-// a random time below a bound that doubles from lowest to highest.
+// a random time between half of a bound and the bound, which doubles from lowest to highest.
 func backoff(attempt int, lowest, highest time.Duration) time.Duration {
 	bound := highest
 	if attempt < 30 && lowest<<attempt > 0 {

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 func TestCloseIsBoundedByItsContext(t *testing.T) {
@@ -111,6 +114,92 @@ func TestCloseWaitsForAbandonedAttempts(t *testing.T) {
 	})
 }
 
+// Its lease does not run before it has arrived, however long nothing can be asked.
+func TestCloseWaitsForAbandonedAttemptsBeyondTheirLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		strategy := &late{Memory: sqllocktest.NewMemory(), delay: 5 * time.Second}
+		locker := newLocker(t, strategy, sqllock.WithLease(time.Second))
+		strategy.Fail("settle", 10, sqllocktest.Before, nil)
+
+		if _, err := locker.Acquire(t.Context(), name, sqllock.WithMaxWait(100*time.Millisecond)); err == nil {
+			t.Fatal("Acquire() = a lock after its limit")
+		}
+
+		if err := locker.Close(t.Context()); err != nil {
+			t.Errorf("Close() = %v, want nil", err)
+		}
+
+		if strategy.returned.Load() == 0 {
+			t.Error("Close() returned while an attempt was under way")
+		}
+
+		wantFree(t, strategy.Memory, "after Close")
+	})
+}
+
+// A release is under way that somebody else called.
+func TestCloseWaitsForReleases(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		lock := acquire(t, locker)
+
+		reached, resume := memory.Pause("release", sqllocktest.Before)
+
+		go release(t, lock)
+
+		<-reached
+		time.AfterFunc(500*time.Millisecond, resume)
+
+		if err := locker.Close(t.Context()); err != nil {
+			t.Errorf("Close() = %v, want nil", err)
+		}
+
+		wantFree(t, memory, "when Close has returned")
+	})
+}
+
+// Close ends though its context does not, and says what may be left.
+func TestCloseAtASilentDatabase(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t, sqllock.WithLease(time.Hour))
+		acquire(t, locker)
+
+		_, resume := memory.Hang("*", sqllocktest.Before)
+		defer resume()
+
+		started := time.Now()
+		err := locker.Close(t.Context())
+
+		if err == nil || !strings.Contains(err.Error(), strconv.Quote(name)) {
+			t.Errorf("Close() at a silent database = %v, want an error that names the lock", err)
+		}
+
+		if took := time.Since(started); took > 20*time.Second {
+			t.Errorf("Close() took %s, want 15s and a moment", took)
+		}
+	})
+}
+
+// An attempt whose connection broke may still arrive when Close has ended all it
+// can see.
+func TestCloseWaitsForWhatMayArrive(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := sqllocktest.NewMemory()
+		overtaken := &overtaken{Memory: memory}
+		locker := newLocker(t, overtaken, sqllock.WithoutBatching(), sqllock.WithLease(time.Hour))
+		release(t, acquire(t, locker))
+		time.AfterFunc(3*time.Second, func() { overtaken.arrive(t) })
+
+		if err := locker.Close(t.Context()); err != nil {
+			t.Errorf("Close() = %v, want nil", err)
+		}
+
+		wantFree(t, memory, "when Close has returned")
+		time.Sleep(time.Minute)
+		wantFree(t, memory, "later")
+	})
+}
+
 func TestCloseUnderDo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, locker := setup(t)
@@ -159,7 +248,7 @@ func TestFeaturesOfNil(t *testing.T) {
 
 	var locker *sqllock.Locker
 
-	if got := locker.Features(); got != (sqllock.Features{}) {
+	if got := locker.Features(); got != (strategies.Features{}) {
 		t.Errorf("Features() of nil = %v, want none", got)
 	}
 }
@@ -207,4 +296,181 @@ func TestEndBesideAnAcquisition(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Work that hangs has its lease's time to stop, but not when the process ends.
+func TestCloseAfterMaxHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t, sqllock.WithMaxHold(time.Second))
+		lock := acquire(t, locker)
+
+		<-lock.Done()
+
+		if n := held(t, memory); n != 1 {
+			t.Errorf("%d locks are held when the longest hold is over, want one until its lease ends", n)
+		}
+
+		if err := locker.Close(t.Context()); err != nil {
+			t.Errorf("Close() = %v, want nil", err)
+		}
+
+		wantFree(t, memory, "after Close")
+	})
+}
+
+// Release frees a lock whose longest hold is over at once.
+func TestReleaseAfterMaxHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t, sqllock.WithMaxHold(time.Second))
+		lock := acquire(t, locker)
+
+		<-lock.Done()
+
+		wantIs(t, "Release()", lock.Release(t.Context()), sqllock.ErrLost)
+		time.Sleep(100 * time.Millisecond)
+		wantFree(t, memory, "after Release")
+
+		started := time.Now()
+
+		if err := locker.Close(t.Context()); err != nil || time.Since(started) > time.Second {
+			t.Errorf("Close() after %s = %v, want nil at once", time.Since(started), err)
+		}
+	})
+}
+
+// A service whose signal context has ended closes with it.
+func TestCloseWithAnEndedContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for range 50 {
+			memory, locker := setup(t)
+
+			for i := range 20 {
+				if _, err := locker.Acquire(t.Context(), strconv.Itoa(i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+
+			err := locker.Close(ctx)
+			if n := held(t, memory); err == nil && n > 0 {
+				t.Fatalf("Close() = nil, and %d locks are held", n)
+			}
+
+			synctest.Wait()
+			time.Sleep(time.Second)
+			wantFree(t, memory, "a second after Close")
+		}
+	})
+}
+
+// What a hook does is no business of Close's.
+func TestCloseBesideAHookThatBlocks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		blocked := make(chan struct{})
+		entered := make(chan struct{})
+		memory, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{Acquired: func(sqllock.Event) {
+			close(entered)
+			<-blocked
+		}}))
+
+		go func() { _, _ = locker.Acquire(t.Context(), name) }()
+
+		<-entered
+
+		started := time.Now()
+
+		if err := locker.Close(t.Context()); err != nil || time.Since(started) > time.Second {
+			t.Errorf("Close() after %s = %v, want nil at once", time.Since(started), err)
+		}
+
+		wantFree(t, memory, "after Close")
+		close(blocked)
+		synctest.Wait()
+	})
+}
+
+// At the end of the trust window the keeper finds the loss while Close looks for what
+// is held: what the keeper leaves to the background is not done yet.
+func TestCloseAtTheMomentOfALoss(t *testing.T) {
+	t.Parallel()
+
+	for range 3000 {
+		synctest.Test(t, func(t *testing.T) {
+			memory, locker := setup(t, sqllock.WithoutRenewal())
+			acquire(t, locker)
+			time.Sleep(window)
+
+			if err := locker.Close(t.Context()); err != nil {
+				t.Fatalf("Close() = %v, want nil", err)
+			}
+
+			wantFree(t, memory, "after Close")
+		})
+
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func TestCloseBesideClose(t *testing.T) {
+	t.Parallel()
+
+	for range 3000 {
+		var (
+			memory, locker = setup(t)
+			closing        sync.WaitGroup
+			begin          = make(chan struct{})
+		)
+
+		acquire(t, locker)
+
+		for range 2 {
+			closing.Go(func() {
+				<-begin
+
+				if err := locker.Close(t.Context()); err != nil {
+					t.Errorf("Close() = %v, want nil", err)
+				}
+
+				wantFree(t, memory, "after either Close")
+			})
+		}
+
+		close(begin)
+		closing.Wait()
+
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// The database still has the name taken then.
+func TestReleaseErrorTellsWhenTheNameIsFree(t *testing.T) {
+	for _, option := range []sqllock.Option{
+		sqllock.WithLockDelay(time.Hour), sqllock.WithMinHold(2 * time.Hour), sqllock.WithLease(time.Minute),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			memory, locker := setup(t)
+			lock := acquire(t, locker, option)
+
+			// Every second release is done, and all answers are lost.
+			memory.Fail("release", 3, sqllocktest.Before, nil)
+			memory.Fail("release", 1000, sqllocktest.After, nil)
+
+			failed := new(sqllock.ReleaseError)
+			if err := lock.Release(t.Context()); !errors.As(err, &failed) {
+				t.Fatalf("Release() = %v, want a *ReleaseError", err)
+			}
+
+			time.Sleep(failed.FreeAfter + time.Second)
+
+			if _, err := newLocker(t, memory.Peer()).TryAcquire(t.Context(), name); err != nil {
+				t.Errorf("TryAcquire() after the %s of the error = %v, want the lock", failed.FreeAfter, err)
+			}
+		})
+	}
 }

@@ -21,9 +21,11 @@
 // lease: how long the grant lasts without a renewal, by the database's clock.
 //
 // A strategy is how the grant is kept: as a status in a row (package cas, the
-// one to choose unless there is a reason), as the existence of a row (insert),
-// as a row lock of an open transaction (forupdate), or as an advisory lock of a
-// session (advisory). All of them behave as described here.
+// one to choose unless there is a reason for another), as the existence of a
+// row (insert), as a row lock of an open transaction (forupdate), or as an
+// advisory lock of a session (advisory). All of them behave as described here.
+// Their contract with this package is in package strategies, which only authors
+// of a strategy need.
 //
 // # States of a handle
 //
@@ -36,64 +38,82 @@
 //
 // # Trust window
 //
-// A client can not know at which moment its statement ran, only that it was
-// not before it was sent. So a lock is trusted until
+// A client cannot know at which moment its statement ran, only that it ran no
+// earlier than it was sent. So a lock is trusted until
 //
 //	attempt started + lease × (1 − drift) − margin
 //
-// with a drift of 1 % and a margin of 10 ms unless WithClockMargin says
+// with a drift of 1 % and a margin of 10 ms unless [WithClockMargin] says
 // otherwise. Elapsed time is the larger of what the monotonic and the wall
 // clock say, because the monotonic clock stands still while a machine sleeps.
-// Only a renewal that the database confirmed moves the window, again from when
-// it was begun. A renewal without an answer, or with an error, moves nothing
-// and is tried again.
+// Only a renewal that the database confirmed moves the window, again counted
+// from the start of the renewal. A renewal that fails or gets no answer moves
+// nothing and is tried again.
 //
-// When the window ends the lock's context is cancelled with a *[LostError] as
-// its cause, also if the database or the driver does not answer. The lease in
-// the database ends later than that, so the holder is told before anybody else
-// can have the lock.
+// When the window ends, the lock's context is cancelled with a *[LostError] as
+// its cause, even if the database or the driver does not answer. The lease in
+// the database ends later than that, so the holder learns of the loss before
+// anybody else can have the lock.
 //
 // # What is guaranteed
 //
-//   - At most one unexpired grant of a name (for connection-held strategies see
+//   - A name has at most one unexpired grant (for connection-held strategies see
 //     below).
-//   - Tokens of a name grow strictly, over release, expiry, crash, rollback,
-//     reaping, the removal of rows, and over a fail-over that lost the last
-//     commits as long as the new server's clock is not behind the last grant.
+//   - The tokens of a name grow strictly, across releases, expiry, crashes,
+//     rollbacks, reaping and the removal of rows. They also grow across a
+//     fail-over that lost the last commits, as long as the new server's clock is
+//     not behind the last grant.
 //   - A handle touches its own grant only. Renewing or releasing late does
 //     nothing to a successor.
-//   - An acquisition whose answer was lost is asked for again by the same owner
-//     or given back in the background.
+//   - If the answer to an acquisition is lost, the same owner asks again, or what
+//     it may have acquired is released in the background. [Locker.Close] leaves
+//     nothing behind, or says what it may have left.
+//   - [ErrNotAcquired] means that somebody has the lock. A database that does not
+//     answer is [ErrUnreachable].
 //   - After [Lock.Guard] nobody else is granted the lock until the caller's
 //     transaction ends, whatever clocks, pauses and networks do.
-//   - Waiting holds no database connection in the lease strategies, and one
+//   - Waiting holds no database connection in the lease strategies, and only one
 //     goroutine of a locker at a time asks the database for a name.
 //
 // # What is not
 //
 // Between the last look at a lock and the effect of what follows, a process
-// can be paused for any time: no lock service can exclude that two holders'
-// side effects overlap then. Where that does damage, use Guard, or check the
-// token where the effect happens. Without either, use a lock to save work, not
-// to protect data.
+// can be paused for any length of time. No lock service can rule out that the
+// side effects of two holders overlap then. Where that does damage, use [Lock.Guard],
+// or check the token where the effect happens. Without either, use a lock to
+// save work, not to protect data.
 //
 // The database must keep the commits that it acknowledged, and its clock must
 // not jump forward by more than [WithLockDelay]. Waiting is first come, first
-// served within a locker, and not between processes.
+// served within a locker, but not between processes.
 //
 // A connection-held lock (forupdate, advisory) ends the instant its database
 // session does: killed by an operator, a fail-over, an idle limit. Its holder
-// hears of that at the next renewal, within a third of the lease; for so long
+// learns of that at the next renewal, within a third of the lease. Until then
 // two holders can exist, with different tokens.
 //
 // # Failure handling
 //
-//   - The database does not answer: renewals are tried again until the trust
-//     window ends; then the lock is lost.
+//   - The database does not answer, restarts or fails over: renewals are tried
+//     again until the trust window ends; then the lock is lost. Whoever waits for
+//     a lock goes on waiting. [Locker.TryAcquire] fails within five seconds.
 //   - The process dies: the lock is free when its lease ends; a connection-held
-//     one as soon as the server sees the connection closed.
+//     one is free as soon as the server sees the connection closed.
 //   - The process is paused or cut off past its lease: it finds its context
-//     cancelled when it goes on; the next holder has a larger token.
-//   - Release gets no answer: it is repeated, then goes on in the background.
-//   - An operator uses ForceRelease: the holder's next renewal is refused.
+//     cancelled when it resumes; the next holder has a larger token.
+//   - [Lock.Release] gets no answer: it is repeated, then goes on in the background.
+//   - An operator uses [Locker.ForceRelease]: the holder's next renewal is refused.
+//
+// # Tuning
+//
+// Most programs need no more than [WithLease] and, for a job, [WithMinHold]. The other
+// options change what is fast and what is sent, never what is promised:
+//
+//   - [WithPoll]: for many processes that wait on a server without notifications.
+//   - [WithoutNotifications]: where a connection for each process is one too many.
+//   - [WithoutBatching]: to see one statement for each lock in the server's log.
+//   - [WithoutHandOff]: where other processes must have their turn at once.
+//   - [WithDurableRelease]: where a crash of PostgreSQL must not leave a released name
+//     taken until its lease ends.
+//   - [WithClockMargin]: for a machine or a database whose clock is known to be bad.
 package sqllock

@@ -7,40 +7,53 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/internal/plain"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // Sentinels, for errors.Is. Each may come with the driver's error beside it,
 // which errors.As reaches.
 var (
-	// ErrNotAcquired: the lock is somebody else's, or the wait ended first. A
-	// *HeldError tells who holds it. When ctx ended the wait, the error
-	// matches ctx.Err() too.
-	ErrNotAcquired = errors.New("not acquired")
-	// ErrLost: the lock was ours and is not any more. A *LostError tells why.
-	ErrLost = errors.New("lock lost")
-	// ErrReleased: the handle was released before.
-	ErrReleased = errors.New("lock already released")
-	// ErrNotHeld: nobody holds the name.
+	// ErrNotAcquired reports that the lock is somebody else's: the database said so, or
+	// this process has it, or had it while the call waited. A *[HeldError] tells who
+	// holds it. When ctx ended the wait, the error matches ctx.Err() too. Nothing is
+	// acquired under the context of a lock that has ended, whoever has the name: that
+	// error matches ErrLost or ErrReleased as well.
+	ErrNotAcquired = strategies.ErrNotAcquired
+	// ErrLost reports that the lock was ours and is not any more. A *[LostError] tells why.
+	ErrLost = strategies.ErrLost
+	// ErrReleased reports that the handle was released before.
+	ErrReleased = strategies.ErrReleased
+	// ErrNotHeld reports that nobody holds the name.
 	ErrNotHeld = errors.New("lock not held by anyone")
-	// ErrClosed: the locker was closed.
+	// ErrClosed reports that the locker was closed.
 	ErrClosed = errors.New("locker closed")
-	// ErrUnsupported: the strategy, the database or the server can not do it.
-	ErrUnsupported = errors.New("not supported")
-	// ErrInvalidName: the name is empty, longer than MaxNameLength bytes, not
+	// ErrUnsupported reports that the strategy, the database or the server cannot do it. A
+	// *databases.ServerError tells what is wrong with a server, a *[UnsupportedError] where
+	// the strategy does not work.
+	ErrUnsupported = strategies.ErrUnsupported
+	// ErrInvalidName reports a name that is empty, longer than [MaxNameLength] bytes, not
 	// UTF-8, or has a NUL byte.
 	ErrInvalidName = errors.New("invalid lock name")
-	// ErrInvalidOption: an option's value makes no sense.
-	ErrInvalidOption = errors.New("invalid option")
-	// ErrNoSchema: sqllock's tables are missing or older than this version.
-	ErrNoSchema = errors.New("sqllock's tables are missing or outdated")
-	// ErrReadOnly: the server is a replica or takes no writes.
-	ErrReadOnly = errors.New("database is read-only")
-	// ErrTooManyConnections: the server takes no more connections. A waiting
-	// Acquire goes on waiting for one, as for the lock.
-	ErrTooManyConnections = errors.New("the server takes no more connections")
+	// ErrInvalidOption reports an option whose value makes no sense.
+	ErrInvalidOption = strategies.ErrInvalidOption
+	// ErrNoSchema reports that sqllock's tables are missing or older than this version.
+	ErrNoSchema = strategies.ErrNoSchema
+	// ErrReadOnly reports that the server is a replica or takes no writes.
+	ErrReadOnly = strategies.ErrReadOnly
+	// ErrNotAllowed reports that the database user lacks a privilege on sqllock's tables.
+	ErrNotAllowed = strategies.ErrNotAllowed
+	// ErrUnreachable reports that the database cannot be reached, or did not answer in
+	// time, or that another transaction kept it from answering, so that it is not known
+	// who holds the lock. An Acquire of a locker that has reached the database before goes
+	// on waiting for it, as for the lock.
+	ErrUnreachable = strategies.ErrUnreachable
+	// ErrTooManyConnections reports that the server takes no more connections, or that
+	// the pool has none left to hold one more lock with, which strategy forupdate needs. A
+	// waiting Acquire goes on waiting for one, as for the lock.
+	ErrTooManyConnections = strategies.ErrTooManyConnections
 )
 
-// HeldError says that a name is held and by whom. It matches ErrNotAcquired.
+// HeldError says that a name is held and by whom. It matches [ErrNotAcquired].
 type HeldError struct {
 	// Name of the lock.
 	Name string
@@ -58,10 +71,10 @@ type HeldError struct {
 
 // Error is one line: the name, the holder and the time left.
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("lock %q is held%s", e.Name, e.how())
+	return fmt.Sprintf("lock %q is %s", e.Name, e.how())
 }
 
-// how says by whom and for how long.
+// how says by whom it is held, and for how long, or that nobody holds it.
 func (e *HeldError) how() string {
 	var b strings.Builder
 
@@ -69,11 +82,13 @@ func (e *HeldError) how() string {
 
 	switch {
 	case e.Holder != (Holder{}) && remaining > 0:
-		fmt.Fprintf(&b, " by %s, lease ends in %s unless renewed", e.Holder, remaining)
+		fmt.Fprintf(&b, "held by %s, lease ends in %s unless renewed", e.Holder, remaining)
 	case e.Holder != (Holder{}):
-		fmt.Fprintf(&b, " by %s", e.Holder)
+		fmt.Fprintf(&b, "held by %s", e.Holder)
 	case remaining > 0:
-		fmt.Fprintf(&b, " for another %s", remaining)
+		fmt.Fprintf(&b, "reserved for another %s", remaining)
+	default:
+		b.WriteString("held")
 	}
 
 	if e.Detail != "" {
@@ -92,27 +107,27 @@ type Reason string
 // The reasons.
 const (
 	// ReasonExpired: the trust window ended without a confirmed renewal.
-	ReasonExpired Reason = "expired"
+	ReasonExpired = Reason(strategies.Expired)
 	// ReasonTakenOver: another holder has the lock.
-	ReasonTakenOver Reason = "taken over"
-	// ReasonForced: ForceRelease took it away.
-	ReasonForced Reason = "forced"
+	ReasonTakenOver = Reason(strategies.TakenOver)
+	// ReasonForced: [Locker.ForceRelease] took it away.
+	ReasonForced = Reason(strategies.Forced)
 	// ReasonSessionGone: the database session that held the lock has ended.
-	ReasonSessionGone Reason = "session gone"
-	// ReasonMaxHold: the lock was held for as long as WithMaxHold allows.
-	ReasonMaxHold Reason = "held for the longest time allowed"
+	ReasonSessionGone = Reason(strategies.SessionGone)
+	// ReasonMaxHold: the lock was held for as long as [WithMaxHold] allows.
+	ReasonMaxHold Reason = "longest hold exceeded"
 	// ReasonUnknown: the database says that the lock is not ours, not why.
-	ReasonUnknown Reason = "unknown"
+	ReasonUnknown = Reason(strategies.Unknown)
 )
 
-// LostError says that a lock was lost and why. It matches ErrLost.
+// LostError says that a lock was lost and why. It matches [ErrLost].
 type LostError struct {
 	// Name of the lock and Token of the grant that was lost.
 	Name  string
 	Token int64
 	// Reason is why.
 	Reason Reason
-	// Detail says more: the reason given to ForceRelease, the successor.
+	// Detail says more: the reason given to [Locker.ForceRelease], the successor.
 	Detail string
 	// Err is the last error of the database, or nil.
 	Err error
@@ -122,10 +137,19 @@ type LostError struct {
 func (e *LostError) Error() string {
 	var b strings.Builder
 
-	fmt.Fprintf(&b, "lock %q (token %d) lost: %s", e.Name, e.Token, e.Reason)
+	fmt.Fprintf(&b, "lock %q (token %d) lost: ", e.Name, e.Token)
 
-	if e.Detail != "" {
-		fmt.Fprintf(&b, " (%s)", plain.Text(e.Detail))
+	switch detail := plain.Text(e.Detail); {
+	case e.Reason == ReasonForced:
+		fmt.Fprintf(&b, "taken away: %s", detail)
+	case e.Reason == ReasonMaxHold:
+		fmt.Fprintf(&b, "WithMaxHold of %s exceeded", detail)
+	case e.Reason == ReasonUnknown && detail != "":
+		b.WriteString(detail)
+	case detail != "":
+		fmt.Fprintf(&b, "%s (%s)", e.Reason, detail)
+	default:
+		b.WriteString(string(e.Reason))
 	}
 
 	if e.Err != nil {
@@ -141,14 +165,121 @@ func (*LostError) Is(target error) bool { return target == ErrLost }
 // Unwrap returns Err.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// final says whether an attempt's error is an answer rather than a doubt.
-func final(err error) bool {
+// OptionError reports an option that cannot be used. It matches [ErrInvalidOption], or
+// [ErrUnsupported] if it is the strategy or the server that cannot do it.
+type OptionError struct {
+	// Option is the function that made the option, "WithLease", or "Extend". Value is what it was
+	// given; empty if that is not shown.
+	Option string
+	Value  string
+	// Reason says what is wrong with it.
+	Reason string
+	// Instead is an option that could be used in its place, "WithoutRenewal"; empty if
+	// there is none.
+	Instead string
+	// Err is ErrInvalidOption or ErrUnsupported.
+	Err error
+
+	rule bool // the reason is a rule, and not what the option is or does
+}
+
+// Error begins with Err, or has it behind the option if that is ErrUnsupported.
+func (e *OptionError) Error() string {
+	option, reason := e.Option, e.Reason
+
+	if e.Value != "" {
+		option += "(" + e.Value + ")"
+	}
+
+	if e.Instead != "" {
+		reason += " or " + e.Instead
+	}
+
+	switch {
+	case errors.Is(e.Err, ErrUnsupported):
+		return fmt.Sprintf("%s: %s %s", option, e.Err, reason)
+	case e.rule:
+		return fmt.Sprintf("%s: %s: %s", e.Err, option, reason)
+	default:
+		return fmt.Sprintf("%s: %s %s", e.Err, option, reason)
+	}
+}
+
+// Unwrap returns Err.
+func (e *OptionError) Unwrap() error { return e.Err }
+
+// badOption reports an option by what is wrong with it: that it "is negative".
+func badOption(option, value, reason string, args ...any) *OptionError {
+	return &OptionError{Option: option, Value: value, Reason: fmt.Sprintf(reason, args...), Err: ErrInvalidOption}
+}
+
+// againstRule reports an option by the rule that it breaks.
+func againstRule(option, value, rule string, args ...any) *OptionError {
+	return &OptionError{Option: option, Value: value, Reason: fmt.Sprintf(rule, args...), Err: ErrInvalidOption, rule: true}
+}
+
+// ofExtend is an error in a lease that Extend was given.
+func ofExtend(err error) error {
+	option := new(OptionError)
+	if !errors.As(err, &option) || option.Option != "WithLease" {
+		return err
+	}
+
+	own := *option
+	own.Option, own.Instead = "Extend", ""
+
+	return &own
+}
+
+// ReleaseError reports a release that failed and goes on in the background.
+type ReleaseError struct {
+	// Name of the lock.
+	Name string
+	// FreeAfter is when others can have the lock at the latest, from now on: when its
+	// lease, its minimum hold and its lock delay are over.
+	FreeAfter time.Duration
+	// Err is why: the last error of the database.
+	Err error
+}
+
+// Error says what becomes of the lock.
+func (e *ReleaseError) Error() string {
+	return fmt.Sprintf("release lock %q: %s (tried again in the background; it is free after %s, at the latest)",
+		e.Name, e.Err, e.FreeAfter)
+}
+
+// Unwrap returns Err.
+func (e *ReleaseError) Unwrap() error { return e.Err }
+
+// UnsupportedError reports that a strategy does not work with a database. It matches
+// [ErrUnsupported].
+type UnsupportedError = strategies.UnsupportedError
+
+// SchemaError reports that sqllock's tables are missing or older than this version. It
+// matches [ErrNoSchema].
+type SchemaError = strategies.SchemaError
+
+// asHeld is a strategy's answer about a name, as users see it.
+func asHeld(name string, err error) error {
+	if held := new(strategies.HeldError); errors.As(err, &held) {
+		return &HeldError{
+			Name: name, Holder: Holder(held.Holder), Token: held.Token, Remaining: held.Remaining, Detail: held.Detail,
+		}
+	}
+
+	return err
+}
+
+// isAnswer says whether an attempt's error is an answer rather than a doubt.
+func isAnswer(err error) bool {
 	return errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrNoSchema) ||
-		errors.Is(err, ErrReadOnly) || errors.Is(err, ErrClosed) || errors.Is(err, ErrInvalidName) || errors.Is(err, ErrInvalidOption)
+		errors.Is(err, ErrReadOnly) || errors.Is(err, ErrNotAllowed) || errors.Is(err, ErrClosed) ||
+		errors.Is(err, ErrInvalidName) || errors.Is(err, ErrInvalidOption)
 }
 
 // waitError is the error of a wait that ended before the lock was acquired. It
-// matches ErrNotAcquired, what ended the wait, and what the last attempt said.
+// matches what ended the wait and what the last attempt said: ErrNotAcquired if that
+// was that somebody has the lock.
 type waitError struct {
 	name  string
 	cause error
@@ -163,7 +294,11 @@ func (e *waitError) Error() string {
 	}
 
 	if held := new(HeldError); errors.As(e.last, &held) && held.Name == e.name {
-		return fmt.Sprintf("lock %q not acquired: %s; it is held%s", e.name, cause, held.how())
+		return fmt.Sprintf("lock %q not acquired: %s; %s", e.name, cause, held.how())
+	}
+
+	if errors.Is(e.last, ErrUnreachable) {
+		return fmt.Sprintf("lock %q not acquired: %s; %s", e.name, cause, oneLine(e.last))
 	}
 
 	return fmt.Sprintf("lock %q not acquired: %s; the last attempt said: %s", e.name, cause, oneLine(e.last))
@@ -172,8 +307,6 @@ func (e *waitError) Error() string {
 // oneLine joins the lines of an error: of several, or of a driver that tells what
 // each address of a server answered.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ": ") }
-
-func (*waitError) Is(target error) bool { return target == ErrNotAcquired }
 
 func (e *waitError) Unwrap() []error {
 	if e.last == nil {

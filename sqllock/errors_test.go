@@ -8,6 +8,7 @@ import (
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // An error is one line that does nothing to a terminal, whatever others wrote.
@@ -26,6 +27,124 @@ func TestErrorsArePlain(t *testing.T) {
 	}
 }
 
+// TestOptionErrors looks at the options that are refused, and at what is said of them.
+func TestOptionErrors(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		options             []sqllock.Option
+		option, value, want string
+	}{
+		{
+			[]sqllock.Option{sqllock.WithLease(time.Millisecond)},
+			"WithLease", "1ms",
+			"invalid option: WithLease(1ms): a lease lasts at least 100ms, so that a server has time to renew it",
+		},
+		{
+			[]sqllock.Option{sqllock.WithClockMargin(0.5, 0)},
+			"WithLease", "30s",
+			"invalid option: WithLease(30s) is too short for three renewals: at a clock drift of 50 % and a margin of 0s the lock " +
+				"would be given up before the third; use a longer lease or WithoutRenewal",
+		},
+		{
+			[]sqllock.Option{sqllock.WithMinHold(-1)},
+			"WithMinHold", "-1ns",
+			"invalid option: WithMinHold(-1ns) must be between 0 and 366 days",
+		},
+		{
+			[]sqllock.Option{sqllock.WithMinHold(2), sqllock.WithMaxHold(1)},
+			"WithMinHold", "2ns",
+			"invalid option: WithMinHold(2ns) is longer than WithMaxHold(1ns)",
+		},
+		{
+			[]sqllock.Option{sqllock.WithLabel("\x00")},
+			"WithLabel", "",
+			"invalid option: WithLabel: a label is UTF-8 without NUL, at most 255 bytes",
+		},
+		{
+			[]sqllock.Option{sqllock.WithPoll(0, time.Second)},
+			"WithPoll", "0s, 1s",
+			"invalid option: WithPoll(0s, 1s): the lowest is at least a millisecond and at most the highest, which is at most 366 days",
+		},
+	} {
+		_, err := sqllock.New(sqllocktest.NewMemory(), c.options...)
+
+		option := new(sqllock.OptionError)
+		if !errors.As(err, &option) || !errors.Is(err, sqllock.ErrInvalidOption) {
+			t.Errorf("New() = %v, want an *OptionError that matches ErrInvalidOption", err)
+
+			continue
+		}
+
+		if option.Option != c.option || option.Value != c.value || option.Error() != c.want {
+			t.Errorf("option %q with value %q: %q, want %q with value %q: %q",
+				option.Option, option.Value, option, c.option, c.value, c.want)
+		}
+	}
+
+	unsupported := &sqllock.OptionError{Option: "WithMinHold", Reason: "by strategy x on y; use strategy cas", Err: sqllock.ErrUnsupported}
+	if got := unsupported.Error(); got != "WithMinHold: not supported by strategy x on y; use strategy cas" {
+		t.Errorf("Error() = %q", got)
+	}
+}
+
+// TestRefusedByTheirLimits: what is asked of a lock or a locker that it cannot do.
+func TestRefusedByTheirLimits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		lock := acquire(t, locker)
+		ctx := t.Context()
+
+		wantOption(t, "Extend(0)", lock.Extend(ctx, 0),
+			`extend lock "the lock": invalid option: Extend(0s): a lease lasts at least 100ms, so that a server has time to renew it`)
+		wantOption(t, "Extend(367 days)", lock.Extend(ctx, 367*24*time.Hour),
+			`extend lock "the lock": invalid option: Extend(8808h0m0s): a lease lasts at most 366 days; `+
+				`a shorter lease is enough, because it is renewed`)
+
+		for want, err := range map[string]error{
+			`force release of lock "the lock": invalid option: the reason is empty; the holder is told the reason`: locker.ForceRelease(ctx, name, ""),
+			`reap: invalid option: the interval 0s is not between 1ms and 366 days`:                                locker.RunReaper(ctx, 0, time.Hour),
+			`guard lock "the lock": not supported: the transaction is in elsewhere, but the lock is in memory`:     lock.Guard(ctx, elsewhere{}),
+			`lock "plain": ReleaseTx is not supported by strategy plain on memory; use strategy cas`:               plainly(t, memory).ReleaseTx(ctx, memory.Begin()),
+			`sqllock: WithLease(600h0m0s): not supported by strategy short on memory, whose server carries at most ` +
+				`24 days 20 h; a shorter lease is enough, because it is renewed`: refusal(short{memory}, sqllock.WithLease(600*time.Hour)),
+		} {
+			if err == nil || err.Error() != want {
+				t.Errorf("%v\nwant %s", err, want)
+			}
+		}
+	})
+}
+
+type elsewhere struct{}
+
+func (elsewhere) Database() string { return "elsewhere" }
+
+// plainly acquires with a strategy that can do no more than it has to.
+func plainly(t *testing.T, memory *sqllocktest.Memory) *sqllock.Lock {
+	t.Helper()
+
+	lock, err := newLocker(t, plain{memory.Peer()}).Acquire(t.Context(), "plain")
+	if err != nil {
+		t.Fatalf("Acquire() = %v, want the lock", err)
+	}
+
+	return lock
+}
+
+// short has a limit of the lease, as strategies have whose locks sessions hold.
+type short struct{ strategies.Strategy }
+
+func (short) Features() strategies.Features {
+	return strategies.Features{Strategy: "short", Database: "memory", MaxLease: 2147483 * time.Second}
+}
+
+func refusal(strategy strategies.Strategy, options ...sqllock.Option) error {
+	_, err := sqllock.New(strategy, options...)
+
+	return err
+}
+
 func TestWaitErrorNamesTheLockOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := sqllocktest.NewMemory()
@@ -33,7 +152,7 @@ func TestWaitErrorNamesTheLockOnce(t *testing.T) {
 
 		_, err := newLocker(t, memory).Acquire(t.Context(), name, sqllock.WithMaxWait(time.Second))
 
-		const begins = `lock "the lock" not acquired: the longest wait allowed is over; it is held by nightly (`
+		const begins = `lock "the lock" not acquired: gave up after 1s; held by nightly (`
 		if err == nil || !strings.HasPrefix(err.Error(), begins) {
 			t.Errorf("Acquire() = %v, want %q and more", err, begins)
 		}

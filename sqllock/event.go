@@ -18,7 +18,8 @@ const (
 	eventReleased
 )
 
-// note tells the hook of an event and logs it.
+// note tells the hook of an event and logs it. Both may block: where others wait,
+// news is told instead.
 func (l *Locker) note(set *settings, k kind, e Event) {
 	e.Strategy = l.features.Strategy
 

@@ -2,6 +2,8 @@ package sqllock_test
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -95,6 +97,250 @@ func TestLog(t *testing.T) {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("the log lacks %q:\n%s", want, out.String())
 			}
+		}
+	})
+}
+
+// blocker is a log that blocks at some messages until the test ends it, as a full
+// pipe does.
+type blocker struct {
+	slog.Handler
+
+	message string
+	until   <-chan struct{}
+}
+
+func (blocker) Enabled(context.Context, slog.Level) bool { return true }
+
+func (b blocker) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == b.message {
+		<-b.until
+	}
+
+	return b.Handler.Handle(ctx, r)
+}
+
+// blocked returns a logger that blocks at a message until end is called.
+func blocked(message string) (logger *slog.Logger, end func()) {
+	until := make(chan struct{})
+
+	return slog.New(blocker{slog.DiscardHandler, message, until}),
+		sync.OnceFunc(func() { close(until) })
+}
+
+// acquireNames acquires so many locks of a locker.
+func acquireNames(t *testing.T, l *sqllock.Locker, n int, options ...sqllock.Option) []*sqllock.Lock {
+	t.Helper()
+
+	locks := make([]*sqllock.Lock, n)
+
+	for i := range locks {
+		lock, err := l.Acquire(t.Context(), fmt.Sprint(i), options...)
+		if err != nil {
+			t.Fatalf("Acquire() = %v, want the lock", err)
+		}
+
+		locks[i] = lock
+	}
+
+	return locks
+}
+
+func TestBlockedLogKeepsNoLockAlive(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		logger, end := blocked("lock lost")
+		defer end()
+
+		_, locker := setup(t, sqllock.WithLogger(logger), sqllock.WithoutRenewal())
+		started := time.Now()
+
+		for i, lock := range acquireNames(t, locker, 20) {
+			<-lock.Done()
+
+			if took := time.Since(started); took != window {
+				t.Fatalf("the context of lock %d ended after %s, want %s", i, took, window)
+			}
+		}
+	})
+}
+
+func TestBlockedHookKeepsNobodyFromLooking(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		until := make(chan struct{})
+		defer close(until)
+
+		_, locker := setup(t, sqllock.WithoutRenewal(), sqllock.WithHooks(sqllock.Hooks{Lost: func(sqllock.Event) { <-until }}))
+		locks := acquireNames(t, locker, 2)
+
+		time.Sleep(window)
+
+		for _, lock := range locks {
+			wantLost(t, "Err()", lock.Err(), sqllock.ReasonExpired)
+			wantLost(t, "Release()", lock.Release(t.Context()), sqllock.ReasonExpired)
+		}
+	})
+}
+
+func TestBlockedLogStopsNoRenewal(t *testing.T) {
+	t.Parallel()
+
+	for _, message := range []string{"lock renewed", "lock not renewed, trying again"} {
+		t.Run(message, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				logger, end := blocked(message)
+				defer end()
+
+				memory, locker := setup(t, sqllock.WithLogger(logger), sqllock.WithoutBatching())
+				locks := acquireNames(t, locker, 50)
+
+				memory.Fail("renew", 50, sqllocktest.Before, nil)
+				time.Sleep(10 * lease)
+
+				for i, lock := range locks {
+					if err := lock.Err(); err != nil {
+						t.Fatalf("Err() of lock %d = %v, want nil", i, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestBlockedLogKeepsNobodyWaiting(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		logger, end := blocked("lock released")
+		defer end()
+
+		memory, locker := setup(t, sqllock.WithoutHandOff())
+		lock := acquire(t, locker, sqllock.WithLogger(logger))
+		next := make(chan *sqllock.Lock, 1)
+
+		go func() { next <- acquire(t, locker) }()
+
+		synctest.Wait()
+
+		released := make(chan error, 2)
+		for range 2 {
+			go func() { released <- lock.Release(t.Context()) }()
+		}
+
+		release(t, <-next)
+		wantFree(t, memory, "after both released")
+
+		// One of the two is told of what the other did, whose log blocks.
+		if err := <-released; err != nil {
+			t.Errorf("Release() beside one whose log blocks = %v, want nil", err)
+		}
+
+		end()
+		<-released
+	})
+}
+
+func TestBlockedLogKeepsNoReleaseFromGoingOn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		logger, end := blocked("lock released")
+		defer end()
+
+		memory, locker := setup(t)
+		lock := acquire(t, locker, sqllock.WithLogger(logger))
+		memory.Fail("release", 3, sqllocktest.Before, nil)
+
+		go func() { _ = lock.Release(t.Context()) }()
+
+		time.Sleep(lease / 2)
+		wantFree(t, memory, "after a release that failed three times")
+	})
+}
+
+func TestCloseDoesNotHangForABlockedLog(t *testing.T) {
+	t.Parallel()
+
+	for _, message := range []string{"lock released", "lock renewed", "lock lost"} {
+		t.Run(message, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				logger, end := blocked(message)
+				defer end()
+
+				memory, locker := setup(t, sqllock.WithLogger(logger))
+				locks := acquireNames(t, locker, 3)
+
+				go func() { _ = locks[0].Release(t.Context()) }()
+
+				time.Sleep(lease / 2)
+				memory.Lose("1")
+				time.Sleep(lease)
+
+				started := time.Now()
+
+				if err := locker.Close(t.Context()); err != nil || time.Since(started) > time.Second {
+					t.Errorf("Close() = %v after %s, want nil within a second", err, time.Since(started))
+				}
+
+				wantFree(t, memory, "after Close")
+			})
+		})
+	}
+}
+
+// What a program is told last is not lost when it closes its locker and ends.
+func TestCloseTellsWhatIsLeft(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var lost, released int
+
+		hooks := sqllock.Hooks{
+			Lost:     func(sqllock.Event) { time.Sleep(100 * time.Millisecond); lost++ },
+			Released: func(sqllock.Event) { released++ },
+		}
+		memory, locker := setup(t, sqllock.WithHooks(hooks))
+		locks := acquireNames(t, locker, 3)
+
+		memory.Lose("1")
+
+		wantLost(t, "Check()", locks[1].Check(t.Context()), sqllock.ReasonTakenOver)
+
+		if err := locker.Close(t.Context()); err != nil {
+			t.Errorf("Close() = %v, want nil", err)
+		}
+
+		if lost != 1 || released != 2 {
+			t.Errorf("told of %d losses and %d releases when Close returned, want 1 and 2", lost, released)
+		}
+	})
+}
+
+// A log that blocks for hours costs no memory without end, and no loss.
+func TestBlockedLogDropsTheOldestButNoLoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var (
+			out           bytes.Buffer
+			until         = make(chan struct{})
+			renewed, lost int
+		)
+
+		hooks := sqllock.Hooks{
+			Renewed: func(sqllock.Event) { <-until; renewed++ },
+			Lost:    func(sqllock.Event) { lost++ },
+		}
+		memory, locker := setup(t, sqllock.WithHooks(hooks), sqllock.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
+		locks := acquireNames(t, locker, 50)
+
+		time.Sleep(100 * lease)
+
+		for i := range locks {
+			memory.Lose(fmt.Sprint(i))
+		}
+
+		time.Sleep(lease)
+		close(until)
+		synctest.Wait()
+
+		if renewed > 1100 || lost != len(locks) {
+			t.Errorf("told of %d renewals and %d losses, want about 1024 and %d", renewed, lost, len(locks))
+		}
+
+		if !strings.Contains(out.String(), "events of locks dropped") {
+			t.Errorf("the log does not tell of what was dropped:\n%s", out.String())
 		}
 	})
 }

@@ -77,7 +77,7 @@ func ExampleLocker_Do() {
 	err := locker.Do(ctx, "customer/7", func(ctx context.Context, lock *sqllock.Lock) error {
 		fmt.Println("working under", lock.Name())
 
-		return ctx.Err() // It ends when the lock is lost.
+		return context.Cause(ctx) // ErrLost when the lock is lost.
 	})
 
 	fmt.Println(err)
@@ -134,44 +134,38 @@ func ExampleLocker_Inspect() {
 	ctx := context.Background()
 	_, locker := exampleLocker()
 
-	_, err := locker.Inspect(ctx, "nightly")
-	fmt.Println(errors.Is(err, sqllock.ErrNotHeld))
-
-	_, _ = locker.Acquire(ctx, "nightly",
+	lock, _ := locker.Acquire(ctx, "nightly",
 		sqllock.WithLabel("cron"), sqllock.WithMetadata(map[string]string{"build": "1.2.3"}))
 
-	held, _ := locker.Inspect(ctx, "nightly")
-	fmt.Println(held.Holder.Label, held.Holder.Metadata)
+	status, _ := locker.Inspect(ctx, "nightly")
+	fmt.Println(status.Held(), status.Holder.Label, status.Holder.Metadata)
+
+	_ = lock.Release(ctx)
+
+	status, _ = locker.Inspect(ctx, "nightly")
+	fmt.Println(status.Held(), status.Holder.Label)
 	// Output:
-	// true
-	// cron {"build":"1.2.3"}
+	// true cron {"build":"1.2.3"}
+	// false cron
 }
 
-func ExampleLocker_LastGrant() {
-	locker, err := sqllock.New(sqllocktest.NewMemory(), sqllock.WithLabel("report"))
-	if err != nil {
-		panic(err)
-	}
-
+// Who had it last, and why that ended.
+func ExampleStatus() {
 	ctx := context.Background()
+	_, locker := exampleLocker(sqllock.WithLabel("report"))
 
-	lock, err := locker.Acquire(ctx, "nightly")
-	if err != nil {
-		panic(err)
-	}
+	_, _ = locker.Acquire(ctx, "nightly")
 
 	if err := locker.ForceRelease(ctx, "nightly", "the node is gone"); err != nil {
 		panic(err)
 	}
 
-	_ = lock.Release(ctx)
-
-	last, err := locker.LastGrant(ctx, "nightly")
+	status, err := locker.Inspect(ctx, "nightly")
 	if err != nil {
 		panic(err)
 	}
 
-	fmt.Printf("%s had it, %s: %s\n", last.Holder.Label, last.Ended, last.Detail)
+	fmt.Printf("%s had it, %s: %s\n", status.Holder.Label, status.Ended, status.Detail)
 	// Output: report had it, forced: the node is gone
 }
 
@@ -200,18 +194,18 @@ func ExampleLocker_Reap() {
 
 	memory.Age("nightly", time.Hour) // Its holder died an hour ago.
 
-	reaped, err := locker.Reap(ctx)
+	reaped, err := locker.Reap(ctx, 7*24*time.Hour)
 	fmt.Println(reaped.Expired, reaped.Removed, err)
 	// Output: 1 0 <nil>
 }
 
 func ExampleLocker_RunReaper() {
-	_, locker := exampleLocker(sqllock.WithReaper(time.Minute, 30*24*time.Hour))
+	_, locker := exampleLocker()
 
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 
-	go func() { ended <- locker.RunReaper(ctx) }()
+	go func() { ended <- locker.RunReaper(ctx, time.Minute, 30*24*time.Hour) }()
 
 	cancel()
 	fmt.Println(<-ended)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 func TestExtendMovesRenewals(t *testing.T) {
@@ -72,7 +73,7 @@ func TestExtendShorter(t *testing.T) {
 			t.Fatalf("Extend() = %v, want nil", err)
 		}
 
-		locks, err := memory.Holders(t.Context(), sqllock.Filter{})
+		locks, err := memory.List(t.Context(), strategies.Filter{})
 		if err != nil || len(locks) != 1 {
 			t.Fatalf("Holders() = %v, %v, want one lock", locks, err)
 		}
@@ -91,7 +92,7 @@ type gated struct {
 	arrived, gate chan struct{}
 }
 
-func (g *gated) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+func (g *gated) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	grant, err := g.Memory.TryAcquire(ctx, r)
 	if err != nil {
 		return nil, err
@@ -101,7 +102,7 @@ func (g *gated) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Gran
 }
 
 type gatedGrant struct {
-	sqllock.Grant
+	strategies.Grant
 
 	gated *gated
 	first atomic.Bool
@@ -146,7 +147,7 @@ func TestExtendBesideARenewal(t *testing.T) {
 		for range 60 {
 			time.Sleep(5 * time.Second)
 
-			locks, err := memory.Holders(t.Context(), sqllock.Filter{})
+			locks, err := memory.List(t.Context(), strategies.Filter{})
 			if err != nil {
 				t.Fatalf("Holders() = %v", err)
 			}

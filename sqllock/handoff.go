@@ -1,6 +1,10 @@
 package sqllock
 
-import "time"
+import (
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+)
 
 // handOffTime is how long a grant goes from one holder to the next in this
 // process before it goes back to the database, and crowdedTime if other
@@ -10,43 +14,54 @@ const (
 	crowdedTime = 10 * time.Millisecond
 )
 
-// handOff gives the grant to the next who waits for it in this process, and says
-// whether it did. The hold has ended then.
+// handOff gives the grant to the next waiter in this process, and says whether it
+// did. The hold has ended then.
 func (h *hold) handOff() bool {
-	reserver, ok := h.grant.(Reserver)
-	if !ok || !h.settings.handsOff {
+	l := h.locker
+
+	reserver, ok := h.grant.(strategies.Reserver)
+	if !ok || !h.settings.handsOff || l.inTxs.Load() || !l.queue.waits(h.request.Name) || !h.mayHandOff(now(), handOffTime) {
 		return false
 	}
 
-	l := h.locker
+	// Before any mutex is locked. If it is not handed on after all, this one is released,
+	// which the same owner's grant does as well.
+	grant := reserver.Next()
+	if grant == nil {
+		return false
+	}
+
+	token := grant.Token()
 
 	// Close takes stock under the same mutex.
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.background.mu.Lock()
+	defer l.background.mu.Unlock()
 
-	if l.closed {
+	if l.background.closed {
 		return false
 	}
 
 	return l.queue.handOff(h.request.Name, func(w *waiter, crowded bool) *hold {
-		if !h.settings.like(w.set) {
-			return nil
-		}
-
 		bound := handOffTime
 		if crowded {
 			bound = crowdedTime
 		}
 
-		next := h.next(reserver, w, bound)
+		if !h.settings.like(w.set) {
+			return nil
+		}
+
+		next := h.next(grant, token, w, bound)
 		if next == nil {
 			return nil
 		}
 
 		// First the work is told to stop, then the next has the lock.
 		h.cancel(ErrReleased)
-		h.leaving.Do(func() {}) // the turn goes with the lock
-		next.open(w.ctx)
+		// The turn goes with the lock. Nobody is in leave, which locks the queue inside that
+		// Once: next has ended the hold.
+		h.leaving.Do(func() {})
+		next.open(w.ctx, reentry{l, h.request.Name})
 		l.keeper.replace(h, next)
 
 		return next
@@ -57,38 +72,48 @@ func (h *hold) handOff() bool {
 // for the others, as far as the database knows of them.
 func (s *settings) like(other *settings) bool {
 	return s == other || s.handsOff && other.handsOff && s.renew && other.renew && s.lease == other.lease &&
-		s.lockDelay == other.lockDelay && s.minHold == other.minHold && s.alone == other.alone && s.durable == other.durable &&
+		s.lockDelay == other.lockDelay && s.minHold == other.minHold && s.unbatched == other.unbatched && s.durable == other.durable &&
 		s.holder == other.holder
 }
 
-// next ends the hold for the next one, nil if it can not be handed on.
-func (h *hold) next(reserver Reserver, w *waiter, bound time.Duration) *hold {
+// mayHandOff says whether the grant can go to another holder here, within bound after
+// it was granted.
+func (h *hold) mayHandOff(n instant, bound time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	return h.mayHandOffLocked(n, bound)
+}
+
+func (h *hold) mayHandOffLocked(n instant, bound time.Duration) bool {
+	switch {
+	case h.errLocked(n) != nil, h.releasing, h.pinned, h.settings.minHold > 0, !h.settings.renew:
+		return false
+	case n.since(h.grantedAt) >= bound:
+		return false
+	default:
+		// The next holder gets what is left of the trust window, and nothing more
+		// until a renewal is confirmed.
+		return h.trustedLocked(n) >= h.settings.trust(h.settings.lease)/2
+	}
+}
+
+// next ends the hold for the next one, nil if it cannot be handed on.
+func (h *hold) next(grant strategies.Grant, token int64, w *waiter, bound time.Duration) *hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	n := now()
-
-	switch {
-	case h.ended != nil, h.releasing, h.pinned, h.settings.minHold > 0, !h.settings.renew:
-		return nil
-	case n.since(h.granted) >= bound:
-		return nil
-	case h.trustedLocked(n) < h.settings.trust(h.settings.lease)/2:
-		// The next holder gets what is left of the trust window, and nothing more
-		// until a renewal is confirmed.
-		return nil
-	}
-
-	grant := reserver.Next()
-	if grant == nil {
+	if !h.mayHandOffLocked(n, bound) {
 		return nil
 	}
 
 	h.ended = ErrReleased
 
 	return &hold{
-		locker: h.locker, settings: w.set, request: h.request, grant: grant, acquired: n, granted: h.granted, first: h.first,
-		confirmed: h.confirmed, lease: h.lease, extended: w.set.lease, handles: 1, schedule: schedule{index: -1},
+		locker: h.locker, settings: w.set, request: h.request, grant: grant, token: token, acquired: n, grantedAt: h.grantedAt,
+		first: h.first, confirmed: h.confirmed, lease: h.lease, extended: w.set.lease, handles: 1, doubt: h.doubt,
+		schedule: schedule{index: -1},
 	}
 }
 
@@ -96,22 +121,19 @@ func (h *hold) next(reserver Reserver, w *waiter, bound time.Duration) *hold {
 // so that it has to be released where that transaction is known of, or its lease
 // becomes one of its own. It refuses when the lock has ended.
 func (h *hold) pin() error {
-	if err := h.err(); err != nil {
-		return err
-	}
-
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	h.pinned = h.pinned || h.ended == nil
+	err := h.errLocked(now())
+	h.pinned = h.pinned || err == nil
 
-	return h.ended
+	return err
 }
 
-// handedOn tells the queue how many tokens the grant's holders used up.
-func (h *hold) handedOn() {
+// usedUp tells the queue how many tokens the grant's holders used up.
+func (h *hold) usedUp() {
 	if tokens := h.request.Tokens; tokens > 1 {
-		used := h.grant.Token() - h.first
+		used := h.token - h.first
 		h.locker.queue.used(h.request.Name, used, used == tokens-1)
 	}
 }

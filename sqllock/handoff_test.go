@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // inTurn returns a lock, and where the lock comes of somebody who waits for it in
@@ -39,7 +41,7 @@ func release(t *testing.T, lock *sqllock.Lock) {
 
 // during is a transaction that does something when it is asked what it is.
 type during struct {
-	sqllock.Tx
+	strategies.Tx
 
 	do func()
 }
@@ -105,29 +107,23 @@ func TestExtendedLockIsNotHandedOn(t *testing.T) {
 	})
 }
 
-// partly is a strategy whose statement releases part of a batch, and does not know
-// which: another holder has what was released when it is asked again.
-type partly struct {
+// lostAnswers is a strategy whose releases together are done, and their answers lost. Another
+// holder has one of the locks when it is asked again.
+type lostAnswers struct {
 	*sqllocktest.Memory
 
 	next *sqllock.Locker
 	took chan *sqllock.Lock
 }
 
-func (p *partly) ReleaseAll(ctx context.Context, grants []sqllock.Grant) []error {
-	errs := make([]error, len(grants))
+func (l *lostAnswers) ReleaseAll(ctx context.Context, grants []strategies.Grant) []error {
+	errs := l.Memory.ReleaseAll(ctx, grants)
 	for i := range errs {
-		errs[i] = sqllock.ErrAlone
+		errs[i] = errors.New("the answer was lost")
 	}
 
-	if err := grants[0].Release(ctx); err != nil {
-		return errs
-	}
-
-	for _, n := range []string{"a", "b"} {
-		if lock, err := p.next.TryAcquire(ctx, n); err == nil {
-			p.took <- lock
-		}
+	if lock, err := l.next.TryAcquire(ctx, "a"); err == nil {
+		l.took <- lock
 	}
 
 	return errs
@@ -136,7 +132,7 @@ func (p *partly) ReleaseAll(ctx context.Context, grants []sqllock.Grant) []error
 func TestReleaseOfWhatABatchReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := sqllocktest.NewMemory()
-		strategy := &partly{Memory: memory, next: newLocker(t, memory.Peer()), took: make(chan *sqllock.Lock, 2)}
+		strategy := &lostAnswers{Memory: memory, next: newLocker(t, memory.Peer()), took: make(chan *sqllock.Lock, 2)}
 		locker := newLocker(t, strategy)
 		released := make(chan error, 2)
 
@@ -169,5 +165,98 @@ func TestReleaseOfWhatABatchReleased(t *testing.T) {
 		if len(strategy.took) != 1 {
 			t.Errorf("%d locks were taken after the batch, want 1", len(strategy.took))
 		}
+	})
+}
+
+// A batch answers for a lock that it did not release. That it is somebody else's now is a
+// loss, and no sign of an earlier try.
+func TestReleaseTogetherTellsOfALoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		other := newLocker(t, memory.Peer())
+		locks := make(map[string]*sqllock.Lock)
+
+		for _, n := range []string{"first", "a", "b"} {
+			lock, err := locker.Acquire(t.Context(), n)
+			if err != nil {
+				t.Fatalf("Acquire(%q) = %v, want the lock", n, err)
+			}
+
+			locks[n] = lock
+		}
+
+		if err := other.ForceRelease(t.Context(), "a", "for a test"); err != nil {
+			t.Fatalf("ForceRelease() = %v, want nil", err)
+		}
+
+		if _, err := other.TryAcquire(t.Context(), "a"); err != nil {
+			t.Fatalf("TryAcquire() = %v, want the lock", err)
+		}
+
+		released := make(chan error, 1)
+		reached, resume := memory.Pause("release", sqllocktest.Before)
+
+		go func() { _ = locks["first"].Release(t.Context()) }()
+
+		<-reached
+
+		go func() { released <- locks["a"].Release(t.Context()) }()
+		go func() { _ = locks["b"].Release(t.Context()) }()
+
+		synctest.Wait()
+		resume()
+
+		wantLost(t, "Release()", <-released, sqllock.ReasonTakenOver)
+
+		if n := memory.Count("release-all"); n != 1 {
+			t.Errorf("Count(release-all) = %d, want 1", n)
+		}
+	})
+}
+
+// Its Err may have said already that it is lost, and that does not change.
+func TestLockHeldTooLongIsNotHandedOn(t *testing.T) {
+	const longest = 5 * time.Millisecond
+
+	t.Parallel()
+
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			_, locker := setup(t, sqllock.WithMaxHold(longest))
+			lock, locks := inTurn(t, locker)
+			time.Sleep(longest)
+
+			wantLost(t, "Err() after the longest hold", lock.Err(), sqllock.ReasonMaxHold)
+			wantLost(t, "Release() after it", lock.Release(t.Context()), sqllock.ReasonMaxHold)
+			wantLost(t, "Err() after that", lock.Err(), sqllock.ReasonMaxHold)
+
+			release(t, <-locks)
+		})
+
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// The release was rolled back with its transaction, so that what happened then was no
+// consequence of it.
+func TestForcedAfterAReleaseThatWasRolledBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		lock := acquire(t, locker)
+		tx := memory.Begin()
+
+		if err := lock.ReleaseTx(t.Context(), tx); err != nil {
+			t.Fatalf("ReleaseTx() = %v, want nil", err)
+		}
+
+		_ = tx.Rollback()
+
+		if err := newLocker(t, memory.Peer()).ForceRelease(t.Context(), name, "for a test"); err != nil {
+			t.Fatalf("ForceRelease() = %v, want nil", err)
+		}
+
+		wantLost(t, "Release()", lock.Release(t.Context()), sqllock.ReasonForced)
 	})
 }

@@ -5,21 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // hold is one grant and what is known of it here. The handles of a reentrant
-// lock share one.
+// lock share one. Its states:
+//
+//	held ──▶ releasing ──▶ ended: ErrReleased, or a *LostError
+//	  │          ▲  │
+//	  └──────────┼──┴────▶ (the same, without ReleaseTx)
+//	             └ ReleaseTx put the release into a transaction
+//
+// It leaves held by end, once: by Release or Close, by a hand-off to the next in this
+// process (handOff), by the strategy's report that the grant is gone (lost), or when the
+// trust window or the longest hold is over (expire, which the keeper calls). Until the
+// keeper gets to that, err says so all the same, and once it did it is so.
 type hold struct {
-	locker   *Locker
-	settings *settings
-	request  Request
-	grant    Grant
-	acquired instant
-	granted  instant         // when the attempt was begun that brought the grant, which may have had holders before
-	first    int64           // the grant's first token
-	ctx      context.Context //nolint:containedctx // it is what Lock.Context returns: its end is the news of a loss
-	cancel   context.CancelCauseFunc
+	locker    *Locker
+	settings  *settings
+	request   strategies.Request
+	grant     strategies.Grant
+	token     int64
+	acquired  instant
+	grantedAt instant         // when the attempt was begun that brought the grant, which may have had holders before
+	first     int64           // the grant's first token
+	doubt     time.Time       // of an attempt of the same owner whose outcome is unknown; zero if there is none
+	ctx       context.Context //nolint:containedctx // it is what Lock.Context returns: its end is the news of a loss
+	cancel    context.CancelCauseFunc
 
 	mu        sync.Mutex
 	handles   int
@@ -28,21 +43,43 @@ type hold struct {
 	extended  time.Duration // lease of renewals to come
 	asked     time.Duration // longest lease that an Extend asked for; whether it runs is not known
 	failure   error         // of the last try to renew, since that renewal
-	releasing bool          // ReleaseTx put the release into a transaction
+	releasing bool          // ReleaseTx put the release into a transaction, or is at it
+	freed     bool          // it did, so that the lock may be somebody else's at any moment
 	pinned    bool          // it is not handed on
+	over      error         // what Err has said once, when the trust window was over; it stays so
 	ended     error         // nil while held; else an ErrReleased or a *LostError
 
 	leaving  sync.Once // gives the turn in this process to the next
+	overdue  *ending   // releases a lock that was held for too long; under background's mutex
 	releaser sync.Once
 	released error
+	news     atomic.Pointer[Event] // of the release, until somebody tells of it
 
 	schedule schedule // of the keeper, under its mutex
 }
 
+// newHold makes a hold of what an attempt that was begun at start has brought.
+func newHold(ctx context.Context, a *acquisition, request strategies.Request, grant strategies.Grant, start instant) *hold {
+	token, set := grant.Token(), a.set
+	h := &hold{
+		locker: a.locker, settings: set, request: request, grant: grant, token: token, acquired: start, grantedAt: start, first: token,
+		confirmed: start, lease: set.lease, extended: set.lease, handles: 1, schedule: schedule{index: -1},
+	}
+	h.open(ctx, a.key)
+
+	return h
+}
+
+// reentry is the context key under which a lock's context carries its hold.
+type reentry struct {
+	locker *Locker
+	name   string
+}
+
 // open makes the lock's context.
-func (h *hold) open(ctx context.Context) {
-	h.ctx, h.cancel = context.WithCancelCause(
-		context.WithValue(context.WithoutCancel(ctx), reentry{h.locker, h.request.Name}, h))
+func (h *hold) open(ctx context.Context, key any) {
+	ctx, h.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), key, h))
+	h.ctx = &heldContext{ctx, h, h.cancel}
 }
 
 // left is how long the lock can be trusted from the instant n on.
@@ -68,19 +105,37 @@ func (h *hold) leftLocked(n instant) time.Duration {
 	return left
 }
 
-// err is nil while the lock is held and trusted. It ends the hold itself if
-// the window has passed and the keeper did not get to it yet.
+// err is nil while the lock is held and trusted; else an ErrReleased or a *LostError,
+// and the same from then on. It ends nothing: that is for the keeper.
 func (h *hold) err() error {
 	h.mu.Lock()
-	ended := h.ended
-	left := h.leftLocked(now())
-	h.mu.Unlock()
+	defer h.mu.Unlock()
 
-	if ended != nil || left > 0 {
-		return ended
+	return h.errLocked(now())
+}
+
+func (h *hold) errLocked(n instant) error {
+	switch {
+	case h.ended != nil:
+		return h.ended
+	case h.over != nil:
+		return h.over
+	case h.leftLocked(n) > 0:
+		return nil
+	case h.freed:
+		// Most likely the transaction that released it has committed.
+		h.over = ErrReleased
+	case h.overheldLocked(n):
+		h.over = h.lostError(ReasonMaxHold, h.settings.maxHold.String(), nil)
+	default:
+		h.over = h.lostError(ReasonExpired, fmt.Sprintf("no renewal was confirmed within the lease of %s", h.lease), h.failure)
 	}
 
-	return h.expire()
+	return h.over
+}
+
+func (h *hold) overheldLocked(n instant) bool {
+	return h.settings.maxHold > 0 && n.since(h.acquired) >= h.settings.maxHold
 }
 
 // confirm notes a renewal that was begun at start. A late answer never takes
@@ -91,8 +146,8 @@ func (h *hold) confirm(start instant, lease time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	if h.leftLocked(now()) <= 0 {
-		return // whoever looks next ends the hold
+	if h.errLocked(now()) != nil {
+		return // the keeper ends the hold
 	}
 
 	// Both instants are read on both clocks, so the later window is compared
@@ -102,66 +157,78 @@ func (h *hold) confirm(start instant, lease time.Duration) {
 	}
 }
 
-// expire ends a hold whose trust window is over.
-func (h *hold) expire() error {
-	h.mu.Lock()
-	releasing := h.releasing
-	overheld := h.settings.maxHold > 0 && now().since(h.acquired) >= h.settings.maxHold
-	lease, failure := h.lease, h.failure
-	h.mu.Unlock()
+// expire ends a hold whose trust window, or longest hold, is over.
+func (h *hold) expire() {
+	if state := h.err(); state != nil {
+		_ = h.end(state)
+	}
+}
 
+// lossIn returns the strategy's report that a grant is gone; nil if err is none.
+// The *LostError of a context that ended with another lock is not a strategy's.
+func lossIn(err error) *strategies.LostError {
+	if err == nil {
+		return nil
+	}
+
+	var loss *strategies.LostError
+
+	errors.As(err, &loss)
+
+	return loss
+}
+
+// detail is what a loss says beside its reason.
+func detail(loss *strategies.LostError) string {
 	switch {
-	case releasing:
-		defer h.leave()
-
-		return h.end(ErrReleased)
-	case overheld:
-		return h.lose(ReasonMaxHold, h.settings.maxHold.String(), nil)
+	case loss.Token == 0:
+		return loss.Detail
+	case loss.Holder == strategies.Holder{}:
+		return fmt.Sprintf("since then granted with token %d", loss.Token)
 	default:
-		return h.lose(ReasonExpired, fmt.Sprintf("no renewal was confirmed within the lease of %s", lease), failure)
+		return fmt.Sprintf("by %s with token %d", Holder(loss.Holder), loss.Token)
 	}
 }
 
-// isLoss says whether an answer is that this hold is lost. A context that ended
-// because another lock was lost may be told of by an error, too.
-func (h *hold) isLoss(err error) bool {
-	var known *LostError
-	if errors.As(err, &known) {
-		return known.Name == h.request.Name && known.Token == h.grant.Token()
-	}
-
-	return errors.Is(err, ErrLost)
-}
-
-// lost ends the hold because of an error that isLoss.
-func (h *hold) lost(err error) error {
-	h.mu.Lock()
-	releasing := h.releasing
-	h.mu.Unlock()
-
-	if releasing {
+// loseBy ends the hold because of what the strategy reported.
+func (h *hold) loseBy(loss *strategies.LostError) error {
+	if h.mayBeFreed() && followsRelease(loss) {
 		// The transaction that released it has committed.
-		defer h.leave()
-
 		return h.end(ErrReleased)
 	}
 
-	var known *LostError
-	if errors.As(err, &known) {
-		return h.lose(known.Reason, known.Detail, known.Err)
-	}
+	return h.lose(Reason(loss.Reason), detail(loss), loss.Err)
+}
 
-	return h.lose(ReasonUnknown, "", err)
+// followsRelease says whether a loss is what is found after a release: somebody else's
+// grant, or nothing.
+func followsRelease(loss *strategies.LostError) bool {
+	return loss != nil && (loss.Reason == strategies.TakenOver || loss.Reason == strategies.Unknown)
 }
 
 func (h *hold) lose(reason Reason, detail string, cause error) error {
-	return h.end(&LostError{
-		Name: h.request.Name, Token: h.grant.Token(), Reason: reason, Detail: detail, Err: cause,
-	})
+	return h.end(h.lostError(reason, detail, cause))
 }
 
-// end moves the hold to its last state, once, and returns that state.
+func (h *hold) lostError(reason Reason, detail string, cause error) *LostError {
+	return &LostError{Name: h.request.Name, Token: h.token, Reason: reason, Detail: detail, Err: cause}
+}
+
+// end is endCounted for a caller that Close does not wait for yet.
 func (h *hold) end(state error) error {
+	h.locker.background.count(h.request.Name)
+	defer h.locker.background.finish(h.request.Name)
+
+	return h.endCounted(state)
+}
+
+// endCounted moves the hold to its last state, once, and returns that state. What Err has
+// said of a trust window that is over stays so. Whoever releases the hold in the database
+// gives the turn to the next then; otherwise it is given here.
+//
+// Close must be waiting for the caller: it does not find the hold any more, and what
+// follows may be left to the background.
+func (h *hold) endCounted(state error) error {
 	h.mu.Lock()
 
 	if h.ended != nil {
@@ -170,26 +237,101 @@ func (h *hold) end(state error) error {
 		return h.ended
 	}
 
+	if over := h.errLocked(now()); over != nil && errors.Is(over, ErrLost) {
+		state = over
+	}
+
 	h.ended = state
+	freed := h.freed
 	h.mu.Unlock()
+
+	if errors.Is(state, ErrLost) {
+		h.lost(state)
+
+		return state
+	}
 
 	h.cancel(state)
 	h.locker.keeper.forget(h)
 
-	if errors.Is(state, ErrLost) {
+	if freed {
 		h.leave()
-
-		if h.locker.features.ConnectionHeld {
-			// Its connection goes back, also if nobody calls Release.
-			h.goOn(h.ctx)
-		}
-
-		h.locker.note(h.settings, eventLost, Event{
-			Name: h.request.Name, Token: h.grant.Token(), HeldFor: now().since(h.acquired), Err: state,
-		})
 	}
 
 	return state
+}
+
+// lost does what follows when a hold has ended by a loss.
+func (h *hold) lost(state error) {
+	overdue := h.overdueBy(state)
+	if overdue {
+		h.leaveToLease() // before anybody is told, who may release it
+	}
+
+	h.cancel(state)
+	h.locker.keeper.forget(h)
+	h.leave()
+
+	if !overdue {
+		h.settleDoubt(h.ctx)
+	}
+
+	if h.locker.features.ConnectionHeld {
+		// Its connection goes back, also if nobody calls Release.
+		h.releaseLater(h.ctx)
+	}
+
+	// Never here: whoever finds the loss may have others' to find.
+	h.locker.news.add(h.settings, eventLost, Event{
+		Name: h.request.Name, Token: h.token, HeldFor: now().since(h.acquired), Err: state,
+	})
+}
+
+// overdueBy says whether a loss is that the trust window or the longest hold is over, and
+// the database has a lease that may run.
+func (h *hold) overdueBy(state error) bool {
+	lost := new(LostError)
+
+	return !h.locker.features.ConnectionHeld && errors.As(state, &lost) &&
+		(lost.Reason == ReasonMaxHold || lost.Reason == ReasonExpired)
+}
+
+// leaveToLease leaves a lock that is overdue to its lease, which is the time that work
+// has to stop: the window is over early where this machine's clock was set. Release frees
+// the lock before, and so does Close, which leaves nothing.
+func (h *hold) leaveToLease() {
+	lease := h.longestLease()
+
+	e := newEnding(h.ctx, h.request.Name, lease, h.grant.Release)
+	e.looks, e.overdue = []time.Time{e.until}, true
+
+	h.locker.background.mu.Lock()
+	defer h.locker.background.mu.Unlock()
+
+	h.overdue = e
+	h.locker.background.startLocked(e)
+
+	if !h.doubted() {
+		return
+	}
+
+	// What the attempt brings has the same owner: ended sooner, it would end the lock.
+	doubt := newEnding(h.ctx, h.request.Name, lease, h.settle)
+	doubt.overdue, doubt.soonest = true, h.doubt.Add(lastLook)
+	doubt.looks = []time.Time{later(e.until, doubt.soonest)}
+	doubt.until = doubt.looks[0].Add(lease)
+	h.locker.background.startLocked(doubt)
+}
+
+// settle ends whatever attempts of the hold's owner left.
+func (h *hold) settle(ctx context.Context) error { return h.locker.strategy.Settle(ctx, h.request) }
+
+// longestLease is how long the lease may run from now on.
+func (h *hold) longestLease() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	return max(h.lease, h.extended, h.asked)
 }
 
 // leave lets those who wait in this process go and ask the database.
@@ -197,76 +339,100 @@ func (h *hold) leave() {
 	h.leaving.Do(func() { h.locker.queue.leave(h.request.Name) })
 }
 
-// release ends the hold and frees the lock in the database, once.
+// release ends the hold and frees the lock in the database, once. The
+// caller reports the event of releaseNews afterwards, outside the Once.
 func (h *hold) release(ctx context.Context) error {
 	h.releaser.Do(func() { h.released = h.releaseNow(ctx) })
 
 	return h.released
 }
 
+// releaseNews returns what there is to tell of the release, once; else nil.
+func (h *hold) releaseNews() *Event { return h.news.Swap(nil) }
+
 func (h *hold) releaseNow(ctx context.Context) error {
+	// Close waits for it.
+	h.locker.background.count(h.request.Name)
+	defer h.locker.background.finish(h.request.Name)
+
 	h.mu.Lock()
 	releasing := h.releasing
 	h.mu.Unlock()
 
 	if h.handOff() {
-		h.locker.note(h.settings, eventReleased, Event{
-			Name: h.request.Name, Token: h.grant.Token(), HeldFor: now().since(h.acquired),
-		})
+		h.news.Store(&Event{Name: h.request.Name, Token: h.token, HeldFor: now().since(h.acquired)})
 
 		return nil
 	}
 
 	// First the work is told to stop, then others may have the lock.
-	if state := h.end(ErrReleased); errors.Is(state, ErrLost) {
-		h.goOn(ctx)
+	if state := h.endCounted(ErrReleased); errors.Is(state, ErrLost) {
+		h.releaseLater(ctx)
 
 		return state
 	}
 
 	defer h.leave()
 
-	h.handedOn()
+	h.usedUp()
 
-	err := h.giveBack(ctx)
+	err := h.releaseGrant(ctx)
 
-	if c, ok := h.grant.(Crowder); ok && err == nil {
-		h.locker.queue.crowd(h.request.Name, c.Crowded())
+	loss := lossIn(err)
+	if loss != nil {
+		err = h.lostError(Reason(loss.Reason), detail(loss), loss.Err)
 	}
 
-	if errors.Is(err, ErrLost) && releasing {
+	h.settleDoubt(ctx)
+
+	if c, ok := h.grant.(strategies.Contention); ok && err == nil {
+		h.locker.queue.crowd(h.request.Name, c.Contended())
+	}
+
+	if releasing && followsRelease(loss) {
 		// The transaction that released it has committed.
 		err = nil
 	}
 
-	h.locker.note(h.settings, eventReleased, Event{
-		Name: h.request.Name, Token: h.grant.Token(), HeldFor: now().since(h.acquired), Err: err,
-	})
+	h.news.Store(&Event{Name: h.request.Name, Token: h.token, HeldFor: now().since(h.acquired), Err: err})
 
 	switch {
 	case err == nil, errors.Is(err, ErrLost):
 		return err
 	default:
-		lease := h.goOn(ctx)
+		lease := h.releaseLater(ctx)
+		taken := max(lease, h.settings.minHold-now().since(h.grantedAt)) + h.settings.lockDelay
 
-		return fmt.Errorf("release lock %q: %w (tried again in the background; it is free when its lease of %s ends, at the latest)",
-			h.request.Name, err, lease)
+		return &ReleaseError{Name: h.request.Name, FreeAfter: taken, Err: err}
 	}
 }
 
-// goOn goes on with the release in the background, for as long as the lease
-// that it returns may run, or a connection is held.
-func (h *hold) goOn(ctx context.Context) time.Duration {
-	h.mu.Lock()
-	lease := max(h.lease, h.extended, h.asked)
-	h.mu.Unlock()
+// settleDoubt ends what an attempt may bring that this owner's next one has
+// overtaken: nobody would have it.
+func (h *hold) settleDoubt(ctx context.Context) {
+	if h.doubted() {
+		h.locker.settle(ctx, h.request, nil)
+	}
+}
 
-	bound := lease
+// doubted says whether there is such an attempt, and it may still be on its way.
+func (h *hold) doubted() bool { return !h.doubt.IsZero() && time.Since(h.doubt) < lastLook }
+
+// releaseLater goes on with the release in the background, for as long as the lease
+// that it returns may run, or a connection is held.
+func (h *hold) releaseLater(ctx context.Context) time.Duration {
+	lease := h.longestLease()
+
+	e := newEnding(ctx, h.request.Name, lease, h.grant.Release)
 	if h.locker.features.ConnectionHeld {
-		bound = 0
+		e.until = time.Time{}
 	}
 
-	h.locker.inBackground(ctx, bound, h.grant.Release)
+	h.locker.background.mu.Lock()
+	defer h.locker.background.mu.Unlock()
+
+	h.locker.background.dropLocked(h.overdue)
+	h.locker.background.startLocked(e)
 
 	return lease
 }
@@ -276,9 +442,9 @@ const (
 	releaseTries   = 3
 )
 
-// giveBack runs the release, also though ctx has ended, and repeats it while
+// releaseGrant releases the grant, also though ctx has ended, and repeats it while
 // its outcome is unknown.
-func (h *hold) giveBack(ctx context.Context) error {
+func (h *hold) releaseGrant(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 
 	var err error
@@ -287,35 +453,35 @@ func (h *hold) giveBack(ctx context.Context) error {
 	// can tell.
 	together := h.batched() && !h.locker.queue.waits(h.request.Name)
 
+	unheard := false // a try before may have released it
+
 	for try := range releaseTries {
-		// What a batch could not do is done alone, at once.
-		if try > 0 && !errors.Is(err, ErrAlone) {
+		if unheard {
 			sleep(ctx, backoff(try, defaultPollMin, defaultPollMax))
 		}
 
-		err = h.freeGrant(ctx, releaseTimeout/releaseTries, together && try == 0)
+		err = h.releaseOnce(ctx, together && try == 0)
 
 		switch {
-		case try > 0 && h.followed(err):
+		case unheard && h.followed(err):
 			return nil
-		case err == nil, errors.Is(err, ErrLost):
+		case err == nil, lossIn(err) != nil:
 			return err
 		}
+
+		// What a batch could not do is done in a statement of its own, at once.
+		unheard = !errors.Is(err, strategies.ErrNotBatched)
 	}
 
 	return err
 }
 
-// freeGrant makes one try to release the grant, together with others or alone.
-func (h *hold) freeGrant(ctx context.Context, timeout time.Duration, together bool) error {
-	if !together {
-		return bounded(ctx, timeout, h.grant.Release)
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// releaseOnce makes one try to release the grant, together with others or not.
+func (h *hold) releaseOnce(ctx context.Context, together bool) error {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout/releaseTries)
 	defer cancel()
 
-	_, err := h.locker.releases.ride(ctx, h.grant, nil)
+	_, err := h.locker.releases.serve(ctx, h.grant, together)
 
 	return err
 }
@@ -325,27 +491,41 @@ func (h *hold) batched() bool { return h.locker.batches(h.settings) }
 
 // followed says whether an earlier try released the lock though its answer was
 // lost: somebody has been granted it since, which the lease would not have let
-// happen yet.
+// happen yet. It may have been taken away by force, too; what has followed hides that.
 func (h *hold) followed(err error) bool {
-	var lost *LostError
+	loss := lossIn(err)
 
-	return errors.As(err, &lost) && lost.Reason == ReasonTakenOver && !h.locker.features.ConnectionHeld && h.left(now()) > 0
+	return loss != nil && loss.Reason == strategies.TakenOver && !h.locker.features.ConnectionHeld && h.left(now()) > 0
+}
+
+// reenter answers an Acquire under the lock that it asks for.
+func (h *hold) reenter(set *settings) (*Lock, error) {
+	if ended := h.err(); ended != nil {
+		return nil, endedContext(h.request.Name, ended)
+	}
+
+	if !set.reentrant {
+		// Waiting would be waiting for oneself.
+		return nil, &HeldError{
+			Name: h.request.Name, Holder: Holder(h.request.Holder), Token: h.token,
+			Remaining: h.left(now()), Detail: "this context already holds it; see WithReentrant",
+		}
+	}
+
+	return h.share()
 }
 
 // share adds a handle, if the hold is alive.
 func (h *hold) share() (*Lock, error) {
-	if err := h.err(); err != nil {
-		return nil, err
-	}
-
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	switch {
-	case h.ended != nil:
-		return nil, h.ended
-	case h.releasing, h.handles == 0:
-		return nil, ErrReleased
+	if err := h.errLocked(now()); err != nil {
+		return nil, err
+	}
+
+	if h.releasing || h.handles == 0 {
+		return nil, endedContext(h.request.Name, ErrReleased)
 	}
 
 	h.handles++
@@ -362,9 +542,9 @@ func (h *hold) beginReleaseTx() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	switch {
-	case h.ended != nil:
-		return h.ended
+	switch err := h.errLocked(now()); {
+	case err != nil:
+		return err
 	case h.handles > 1:
 		return errOtherHandles
 	}
@@ -374,14 +554,26 @@ func (h *hold) beginReleaseTx() error {
 	return nil
 }
 
-// endReleaseTx takes that back: the transaction has no release in it.
-func (h *hold) endReleaseTx() {
+// endReleaseTx notes whether the transaction has the release in it. If not it is
+// held as before, unless an earlier transaction has one: whether that was rolled back
+// is not known.
+func (h *hold) endReleaseTx(done bool) {
 	h.mu.Lock()
-	h.releasing = false
+	h.freed = h.freed || done
+	h.releasing = h.freed
 	h.mu.Unlock()
 
 	// The renewal may have been due meanwhile.
-	h.locker.keeper.again(h)
+	h.locker.keeper.resume(h)
+}
+
+// mayBeFreed says whether a transaction has the release in it that may have
+// committed.
+func (h *hold) mayBeFreed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	return h.freed
 }
 
 // drop takes a handle away and says whether it was the last.

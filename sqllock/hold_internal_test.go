@@ -5,15 +5,18 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // nothing is a strategy that grants nothing.
-type nothing struct{}
+type nothing struct{ strategies.Strategy }
 
-func (nothing) TryAcquire(context.Context, Request) (Grant, error) {
+func (nothing) TryAcquire(context.Context, strategies.Request) (strategies.Grant, error) {
 	return nil, errors.New("no grant")
 }
-func (nothing) Features() Features { return Features{} }
+func (nothing) Features() strategies.Features { return strategies.Features{} }
+func (nothing) Validate() error               { return nil }
 
 // A lock that is lost leaves the keeper a moment after its holder was told.
 func TestCloseAfterALoss(t *testing.T) {
@@ -30,6 +33,7 @@ func TestCloseAfterALoss(t *testing.T) {
 	}
 	h.ctx, h.cancel = context.WithCancelCause(t.Context())
 	locker.keeper.keep(h)
+	t.Cleanup(func() { locker.keeper.forget(h) })
 
 	h.mu.Lock()
 	h.ended = &LostError{Name: "lost", Reason: ReasonExpired}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/internal/plain"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // Holder says who holds a lock, or asks for it.
@@ -13,9 +14,9 @@ type Holder struct {
 	// Host and PID of the process.
 	Host string
 	PID  int
-	// Label is what WithLabel gave.
+	// Label is what [WithLabel] gave.
 	Label string
-	// Metadata is what WithMetadata gave, as a JSON object; empty if nothing.
+	// Metadata is what [WithMetadata] gave, as a JSON object; empty if nothing.
 	Metadata string
 }
 
@@ -43,51 +44,50 @@ func (h Holder) String() string {
 	}
 }
 
-// HeldLock is a lock that somebody holds, as the database knows it.
-type HeldLock struct {
-	// Name of the lock, Strategy that keeps it, Token of the grant: where several
+// Status is what the database knows of a name.
+type Status struct {
+	// Name of the lock, Strategy that keeps it, Token of its latest grant: where several
 	// holders of one process have it one after the other, the largest of theirs.
 	Name     string
 	Strategy string
 	Token    int64
-	// Holder is who has it.
+	// Holder is who has it, or had it last.
 	Holder Holder
-	// HeldFor is how long the holder has had it, and Remaining how long its
-	// lease runs without renewal, both by the database's clock.
+	// HeldFor is how long ago the holder got it, and Remaining how long its
+	// lease runs without renewal, both by the database's clock. Both are zero if
+	// nobody holds it.
 	HeldFor   time.Duration
-	Remaining time.Duration
-	// Owner identifies the acquisition. Together with the name it can release
-	// the lock by hand, so do not show it to those who must not.
-	Owner string
-}
-
-// LastGrant is the latest grant of a name, whether somebody still holds it or
-// not.
-type LastGrant struct {
-	// Name of the lock and Token of the grant.
-	Name  string
-	Token int64
-	// Holder had it, or still has.
-	Holder Holder
-	// Remaining is how long its lease runs without renewal, by the database's
-	// clock; zero if nobody holds the name.
 	Remaining time.Duration
 	// Taken is how long nobody is granted the name though nobody holds it: until
 	// the minimum hold of a lock that was released is over, or the lock delay of
-	// one whose lease ran out. Zero if there is no such thing.
+	// one whose lease expired. Zero if somebody holds it.
 	Taken time.Duration
-	// Ended says why it ended, if that was not its own release: ReasonForced,
-	// ReasonExpired if it was reaped, else empty. Detail is the text given to
-	// ForceRelease.
+	// Owner identifies the acquisition; empty if it was released. Together with the
+	// name it can release the lock by hand, so do not show it to those who must not.
+	Owner string
+	// Ended says why the latest grant ended, if that was not its own release:
+	// [ReasonForced], or [ReasonExpired] if it was reaped. Detail is the text given to
+	// [Locker.ForceRelease].
 	Ended  Reason
 	Detail string
 	// Guarded: the row is locked against the next grant at this moment. If that
 	// lasts, a transaction with a Guard is open; for an instant it may be a
-	// renewal or an attempt. It is not known on SQLite, and false there.
+	// renewal or an attempt. [Locker.Inspect] asks, [Locker.Holders] does not. It is not known on SQLite,
+	// and false there.
 	Guarded bool
 }
 
-// Filter narrows Holders. The zero value matches all locks.
+// Held reports whether somebody holds the lock.
+func (s Status) Held() bool { return s.Remaining > 0 }
+
+func statusOf(s strategies.Status) Status {
+	return Status{
+		Name: s.Name, Strategy: s.Strategy, Token: s.Token, Holder: Holder(s.Holder), HeldFor: s.HeldFor,
+		Remaining: s.Remaining, Taken: s.Taken, Owner: s.Owner, Ended: Reason(s.Ended), Detail: s.Detail, Guarded: s.Guarded,
+	}
+}
+
+// Filter narrows [Locker.Holders]. The zero value matches all locks.
 type Filter struct {
 	// Prefix of the names; empty is every name.
 	Prefix string
@@ -95,7 +95,7 @@ type Filter struct {
 	Limit int
 }
 
-// Reaped counts what Reap did.
+// Reaped counts what [Locker.Reap] did.
 type Reaped struct {
 	// Expired counts grants whose lease had run out.
 	Expired int

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/sqllock/sqllock/strategies"
 )
 
 const (
@@ -41,7 +43,7 @@ type schedule struct {
 	due      time.Duration // monotonic time of the next look
 	renewAt  time.Duration // monotonic time of the next renewal
 	renewing bool          // waiting for a renewer, or at it
-	alone    bool          // not together with others this time
+	single   bool          // not together with others this time
 }
 
 // keep takes a new hold over.
@@ -106,8 +108,8 @@ func (k *keeper) reschedule(h *hold, start instant) {
 	k.fix(h)
 }
 
-// again takes a hold up that was not to be renewed for a while.
-func (k *keeper) again(h *hold) {
+// resume takes a hold up that was not to be renewed for a while.
+func (k *keeper) resume(h *hold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -144,7 +146,7 @@ func (k *keeper) all() []*hold {
 }
 
 // renewAfter is a third of the lease, a little less at random so that many
-// locks acquired together are not renewed together for ever, if they can not be
+// locks acquired together are not renewed together for ever, if they cannot be
 // in one statement.
 func (h *hold) renewAfter() time.Duration {
 	h.mu.Lock()
@@ -155,8 +157,8 @@ func (h *hold) renewAfter() time.Duration {
 	return third - third/10 + jitter(third/10)
 }
 
-// company is how much earlier than it has to a hold is renewed if others are.
-func (h *hold) company() time.Duration {
+// earliness is how much earlier than it has to a hold is renewed if others are.
+func (h *hold) earliness() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -190,9 +192,9 @@ func (k *keeper) run() {
 	for {
 		pause, ended, more := k.look()
 
-		// Not under the mutex: hooks run here.
+		// Not under the mutex, which the end of a hold takes.
 		for _, h := range ended {
-			_ = h.expire()
+			h.expire()
 		}
 
 		if !more {
@@ -233,7 +235,7 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 
 		early := time.Duration(0)
 		if gathered && h.batched() {
-			early = h.company()
+			early = h.earliness()
 		}
 
 		renew := !h.schedule.renewing && h.schedule.renewAt <= n.mono+early && h.renews()
@@ -249,7 +251,7 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 
 		if renew {
 			gathered = true
-			k.renew(h)
+			k.enqueue(h)
 		}
 
 		h.schedule.due = h.due(n)
@@ -269,8 +271,8 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 	return max(0, min(k.holds[0].schedule.due-n.mono, lookout)), nil, true
 }
 
-// renew gives the hold to a renewer.
-func (k *keeper) renew(h *hold) {
+// enqueue gives the hold to a renewer.
+func (k *keeper) enqueue(h *hold) {
 	h.schedule.renewing = true
 	k.ready = append(k.ready, h)
 
@@ -285,7 +287,7 @@ func (k *keeper) renew(h *hold) {
 func (k *keeper) renewReady() {
 	for {
 		k.mu.Lock()
-		holds := k.nextLocked()
+		holds, lease := k.nextLocked()
 
 		if len(holds) == 0 {
 			k.busy--
@@ -296,19 +298,19 @@ func (k *keeper) renewReady() {
 
 		k.mu.Unlock()
 
-		again := renew(holds)
+		next := sendRenewals(holds, lease)
 
 		k.mu.Lock()
 
 		for i, h := range holds {
-			if again[i] == alone {
-				h.schedule.alone = true
-				k.renew(h)
+			if next[i] == unbatched {
+				h.schedule.single = true
+				k.enqueue(h)
 
 				continue
 			}
 
-			h.schedule.renewing, h.schedule.alone, h.schedule.renewAt = false, false, again[i]
+			h.schedule.renewing, h.schedule.single, h.schedule.renewAt = false, false, next[i]
 			k.fix(h)
 		}
 
@@ -317,26 +319,25 @@ func (k *keeper) renewReady() {
 }
 
 // nextLocked takes from what is ready one hold, or all that can be renewed in
-// one statement.
-func (k *keeper) nextLocked() []*hold {
+// one statement, and their lease.
+func (k *keeper) nextLocked() ([]*hold, time.Duration) {
 	if len(k.ready) == 0 {
-		return nil
+		return nil, 0
 	}
 
 	first := k.ready[0]
+	lease := first.nextLease()
 
-	if first.schedule.alone || !first.batched() {
+	if first.schedule.single || !first.batched() {
 		k.ready = k.ready[1:]
 
-		return []*hold{first}
+		return []*hold{first}, lease
 	}
-
-	lease := first.nextLease()
 
 	var holds, rest []*hold
 
 	for _, h := range k.ready {
-		if len(holds) < maxBatch && !h.schedule.alone && h.batched() && h.nextLease() == lease {
+		if len(holds) < maxBatch && !h.schedule.single && h.batched() && h.nextLease() == lease {
 			holds = append(holds, h)
 		} else {
 			rest = append(rest, h)
@@ -345,7 +346,7 @@ func (k *keeper) nextLocked() []*hold {
 
 	k.ready = rest
 
-	return holds
+	return holds, lease
 }
 
 // nextLease is the lease of renewals to come.
@@ -356,28 +357,28 @@ func (h *hold) nextLease() time.Duration {
 	return h.extended
 }
 
-// alone is no time: the hold has to be renewed by itself, at once.
-const alone = time.Duration(-1)
+// unbatched is no time: the hold has to be renewed in a statement of its own, at once.
+const unbatched = time.Duration(-1)
 
-// renew makes one try to renew holds of the same lease and returns the
-// monotonic times of the next, or alone.
-func renew(holds []*hold) []time.Duration {
+// sendRenewals makes one try to renew holds of the same lease and returns the
+// monotonic times of the next, or unbatched.
+func sendRenewals(holds []*hold, lease time.Duration) []time.Duration {
 	var (
 		first  = holds[0]
-		lease  = first.nextLease()
-		again  = make([]time.Duration, len(holds))
+		next   = make([]time.Duration, len(holds))
 		asked  []int // which of the holds
-		grants []Grant
+		grants []strategies.Grant
 	)
 
 	for i, h := range holds {
-		if h.err() == nil {
+		// Neither beside a transaction that releases it, whose end it would wait for.
+		if h.err() == nil && h.renews() {
 			asked, grants = append(asked, i), append(grants, h.grant)
 		}
 	}
 
 	if len(asked) == 0 {
-		return again
+		return next
 	}
 
 	start := now()
@@ -395,8 +396,8 @@ func renew(holds []*hold) []time.Duration {
 			return []error{grants[0].Renew(ctx, lease)}, nil
 		}
 
-		return first.locker.batcher.RenewAll(ctx, grants, lease), nil
-	}, nil)
+		return first.locker.batching.RenewAll(ctx, grants, lease), nil
+	})
 
 	for n, i := range asked {
 		answer := err
@@ -404,14 +405,14 @@ func renew(holds []*hold) []time.Duration {
 			answer = answers[n]
 		}
 
-		if errors.Is(answer, ErrAlone) {
-			again[i] = alone
+		if errors.Is(answer, strategies.ErrNotBatched) {
+			next[i] = unbatched
 		} else {
-			again[i] = holds[i].renewed(start, lease, answer)
+			next[i] = holds[i].renewed(start, lease, answer)
 		}
 	}
 
-	return again
+	return next
 }
 
 // renewed takes the answer to a try to renew that was begun at start, and
@@ -422,7 +423,7 @@ func (h *hold) renewed(start instant, lease time.Duration, err error) time.Durat
 	}
 
 	event := Event{
-		Name: h.request.Name, Token: h.grant.Token(), HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: err,
+		Name: h.request.Name, Token: h.token, HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: err,
 	}
 
 	switch {
@@ -433,17 +434,17 @@ func (h *hold) renewed(start instant, lease time.Duration, err error) time.Durat
 			return 0
 		}
 
-		h.locker.note(h.settings, eventRenewed, event)
+		h.locker.news.add(h.settings, eventRenewed, event)
 
 		return start.mono + h.renewAfter()
-	case h.isLoss(err):
-		_ = h.lost(err)
+	case lossIn(err) != nil:
+		_ = h.loseBy(lossIn(err))
 
 		return 0
 	default:
 		h.failed(err)
 
-		h.locker.note(h.settings, eventRenewalFailed, event)
+		h.locker.news.add(h.settings, eventRenewalFailed, event)
 
 		return now().mono + jitter(max(lease/20, time.Millisecond))
 	}

@@ -3,6 +3,8 @@ package sqllock_test
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // late is a strategy whose first attempt takes so long and does not return when
@@ -22,7 +25,7 @@ type late struct {
 	returned atomic.Int64
 }
 
-func (l *late) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+func (l *late) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	defer l.returned.Add(1)
 
 	if l.attempts.Add(1) == 1 {
@@ -133,7 +136,12 @@ func TestReleaseTxByTheLastHandleOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		wantIs(t, "ReleaseTx() beside another handle", inner.ReleaseTx(t.Context(), memory.Begin()), sqllock.ErrUnsupported)
+		err = inner.ReleaseTx(t.Context(), memory.Begin())
+		wantIs(t, "ReleaseTx() beside another handle", err, sqllock.ErrUnsupported)
+
+		if want := `lock "the lock": ReleaseTx is not supported while other handles of it are open`; err.Error() != want {
+			t.Errorf("ReleaseTx() beside another handle = %q, want %q", err, want)
+		}
 
 		if err := inner.Release(t.Context()); err != nil {
 			t.Errorf("Release() of the inner handle = %v, want nil", err)
@@ -200,7 +208,7 @@ func TestLossOfAnotherLock(t *testing.T) {
 // hung is a strategy whose grants of an hour never answer a renewal.
 type hung struct{ *sqllocktest.Memory }
 
-func (h hung) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+func (h hung) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	grant, err := h.Memory.TryAcquire(ctx, r)
 	if err == nil && r.Lease == time.Hour {
 		return hungGrant{grant}, nil
@@ -209,7 +217,7 @@ func (h hung) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant,
 	return grant, err
 }
 
-type hungGrant struct{ sqllock.Grant }
+type hungGrant struct{ strategies.Grant }
 
 func (hungGrant) Renew(ctx context.Context, _ time.Duration) error {
 	<-ctx.Done()
@@ -247,7 +255,7 @@ func TestLongLeasesDoNotStarveShortOnes(t *testing.T) {
 	})
 }
 
-// connected is a strategy whose locks hold a connection, which can not be had for a
+// connected is a strategy whose locks hold a connection, which cannot be had for a
 // while.
 type connected struct {
 	*sqllocktest.Memory
@@ -255,21 +263,21 @@ type connected struct {
 	returned *atomic.Int64 // connections that were given back
 }
 
-func (c connected) Features() sqllock.Features {
+func (c connected) Features() strategies.Features {
 	f := c.Memory.Features()
 	f.ConnectionHeld = true
 
 	return f
 }
 
-func (c connected) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+func (c connected) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	g, err := c.Memory.TryAcquire(ctx, r)
 
 	return connectedGrant{g, c}, err
 }
 
 type connectedGrant struct {
-	sqllock.Grant
+	strategies.Grant
 	strategy connected
 }
 
@@ -286,7 +294,7 @@ func (g connectedGrant) Release(ctx context.Context) error {
 }
 
 // The lease ends the lock, but it is the release that gives the connection
-// back: however late, and before Close returns.
+// back: however late. Close says so if it has to return before.
 func TestReleaseGivesTheConnectionBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		strategy := connected{sqllocktest.NewMemory(), time.Now().Add(10 * lease), new(atomic.Int64)}
@@ -294,15 +302,18 @@ func TestReleaseGivesTheConnectionBack(t *testing.T) {
 
 		lock := acquire(t, locker)
 		if err := lock.Release(t.Context()); err == nil {
-			t.Fatal("Release() = nil while the connection can not be had")
+			t.Fatal("Release() = nil while the connection cannot be had")
 		}
 
-		if err := locker.Close(t.Context()); err != nil {
-			t.Errorf("Close() = %v, want nil", err)
+		err := locker.Close(t.Context())
+		if err == nil || !strings.Contains(err.Error(), strconv.Quote(name)) {
+			t.Errorf("Close() while the connection cannot be had = %v, want an error that names the lock", err)
 		}
+
+		time.Sleep(10 * lease)
 
 		if strategy.returned.Load() == 0 {
-			t.Error("the connection was not given back when Close returned")
+			t.Error("the connection was not given back")
 		}
 	})
 }
@@ -311,16 +322,16 @@ func TestReleaseGivesTheConnectionBack(t *testing.T) {
 // somebody else takes at once.
 type followed struct{ *sqllocktest.Memory }
 
-func (f followed) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+func (f followed) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	grant, err := f.Memory.TryAcquire(ctx, r)
 
 	return &followedGrant{Grant: grant, strategy: f, request: r}, err
 }
 
 type followedGrant struct {
-	sqllock.Grant
+	strategies.Grant
 	strategy followed
-	request  sqllock.Request
+	request  strategies.Request
 	tries    atomic.Int64
 }
 
@@ -349,6 +360,138 @@ func TestReleaseWithoutAnswerBeforeASuccessor(t *testing.T) {
 
 		if err := lock.Release(t.Context()); err != nil {
 			t.Errorf("Release() = %v, want nil", err)
+		}
+	})
+}
+
+// Whether the transaction has committed, and somebody else has the lock, a handle
+// cannot know. Its context goes on, because the transaction may run under it.
+func TestNothingIsVouchedForAfterReleaseTx(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		lock := acquire(t, locker)
+
+		memory.Fail("releasetx", 1, sqllocktest.Before, nil)
+
+		if err := lock.ReleaseTx(t.Context(), memory.Begin()); err == nil {
+			t.Fatal("ReleaseTx() that fails = nil, want an error")
+		}
+
+		if err := lock.Err(); err != nil || lock.Remaining() == 0 {
+			t.Errorf("Err() after a ReleaseTx that failed = %v with %s left, want that it is held", err, lock.Remaining())
+		}
+
+		first, second := memory.Begin(), memory.Begin()
+
+		for _, tx := range []*sqllocktest.MemoryTx{first, second} {
+			if err := lock.ReleaseTx(t.Context(), tx); err != nil {
+				t.Fatalf("ReleaseTx() = %v, want nil, also in a transaction that repeats one", err)
+			}
+
+			wantIs(t, "Err() after ReleaseTx", lock.Err(), sqllock.ErrReleased)
+			wantIs(t, "Extend() after ReleaseTx", lock.Extend(t.Context(), lease), sqllock.ErrReleased)
+
+			if left := lock.Remaining(); left != 0 {
+				t.Errorf("Remaining() after ReleaseTx = %s, want 0", left)
+			}
+
+			if err := lock.Context().Err(); err != nil {
+				t.Errorf("Context().Err() after ReleaseTx = %v, want nil", err)
+			}
+
+			if tx == first {
+				_ = tx.Rollback()
+			}
+		}
+
+		if err := lock.Check(t.Context()); err != nil {
+			t.Errorf("Check() before the commit = %v, want nil", err)
+		}
+
+		if err := second.Commit(); err != nil {
+			t.Fatalf("Commit() = %v", err)
+		}
+
+		release(t, acquire(t, newLocker(t, memory.Peer())))
+		wantIs(t, "Err() after the commit", lock.Err(), sqllock.ErrReleased)
+		time.Sleep(lease)
+		wantIs(t, "context.Cause after the window", context.Cause(lock.Context()), sqllock.ErrReleased)
+		release(t, lock)
+	})
+}
+
+// The first attempt is granted too late and is being ended when the second meets its
+// grant. Nobody has the lock, so a try must not say that somebody does.
+func TestTryBesideItsOwnLateGrant(t *testing.T) {
+	t.Parallel()
+
+	for what, delay := range map[string]time.Duration{
+		"too late": 985 * time.Millisecond, "abandoned": 1200 * time.Millisecond,
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				strategy := &late{Memory: sqllocktest.NewMemory(), delay: delay}
+				strategy.Fail("settle", 1000, sqllocktest.Before, nil)
+
+				// The lease ends what cannot be settled.
+				lock, err := newLocker(t, strategy, sqllock.WithLease(time.Second)).TryAcquire(t.Context(), name)
+				if err != nil {
+					t.Fatalf("TryAcquire() beside its own late grant = %v, want the lock", err)
+				}
+
+				release(t, lock)
+			})
+		})
+	}
+}
+
+// The window of a lock is over, and its lease runs: that is the time that its work has
+// to stop. An attempt of its owner whose outcome was unknown is settled only then, because
+// what ends the attempt ends the lock.
+func TestOverdueLockIsLeftToItsLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const lease = 30 * time.Second
+
+		memory, locker := setup(t, sqllock.WithLease(lease))
+		memory.Fail("acquire", 1, sqllocktest.After, errors.New("the connection broke off"))
+
+		acquire(t, locker, sqllock.WithMaxHold(time.Second))
+
+		other := newLocker(t, memory.Peer())
+
+		for range 25 {
+			time.Sleep(time.Second)
+
+			if _, err := other.TryAcquire(t.Context(), name); !errors.Is(err, sqllock.ErrNotAcquired) {
+				t.Fatalf("TryAcquire() in the lease of a lock that was held for too long = %v, want ErrNotAcquired", err)
+			}
+		}
+
+		time.Sleep(lease)
+		acquire(t, other)
+	})
+}
+
+// Close leaves nothing of such a lock, and waits for what may still come of the attempt.
+func TestCloseOfAnOverdueLock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t, sqllock.WithLease(30*time.Second))
+		memory.Fail("acquire", 1, sqllocktest.After, errors.New("the connection broke off"))
+
+		acquire(t, locker, sqllock.WithMaxHold(time.Second))
+		time.Sleep(2 * time.Second)
+
+		begun := time.Now()
+		if err := locker.Close(t.Context()); err != nil {
+			t.Errorf("Close() = %v, want nil", err)
+		}
+
+		if took := time.Since(begun); took < 3*time.Second || took > 5*time.Second {
+			t.Errorf("Close() took %s, want the rest of the six seconds after the attempt", took)
+		}
+
+		if n := held(t, memory); n != 0 {
+			t.Errorf("%d locks are held after Close, want none", n)
 		}
 	})
 }

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
+
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // Lock is a lock that was acquired: the handle to work under it and to release
 // it. It is safe for concurrent use. The methods of a nil *Lock return
-// ErrNotAcquired, so that a deferred Release does no harm.
+// [ErrNotAcquired], so that a deferred Release does no harm.
 type Lock struct {
 	hold *hold
 
@@ -34,14 +37,14 @@ func (l *Lock) Name() string {
 
 // Token returns the fencing token: larger than that of any earlier grant of
 // the name, by whatever process. Give it to whatever the lock protects and
-// have it refuse a token smaller than one it has seen; or use Guard where that
+// have it refuse a token smaller than one it has seen; or use [Lock.Guard] where that
 // is the same database. Handles of one reentrant lock have the same token.
 func (l *Lock) Token() int64 {
 	if l == nil {
 		return 0
 	}
 
-	return l.hold.grant.Token()
+	return l.hold.token
 }
 
 // Owner returns the random name of this acquisition in the database.
@@ -54,8 +57,14 @@ func (l *Lock) Owner() string {
 }
 
 // Context returns a context that ends when the lock is lost or released. Its
-// cause is a *LostError or ErrReleased. It carries the values of the context
+// cause is a *[LostError] or [ErrReleased]. It carries the values of the context
 // that the lock was acquired with, and not its end.
+//
+// Its Err looks at the clocks, as that of the lock does, and is never nil after the
+// trust window. Its Done and what is derived from it end a moment later in a process
+// that was stopped and goes on. After [Lock.ReleaseTx] it goes on until [Lock.Release] or
+// the end of the trust window, because the transaction may run under it. The handles of
+// a reentrant lock share it: it goes on until the last is released.
 func (l *Lock) Context() context.Context {
 	if l == nil {
 		ctx, cancel := context.WithCancelCause(context.Background()) //nolint:forbidigo // a nil handle has no context to derive from
@@ -70,10 +79,21 @@ func (l *Lock) Context() context.Context {
 // Done is closed when the lock is lost or released.
 func (l *Lock) Done() <-chan struct{} { return l.Context().Done() }
 
-// Err is nil while the lock is held. After that it is a *LostError, or
-// ErrReleased, with ErrClosed if it was Close that released it. It asks the
-// clocks, not the database.
+// Err is nil while the lock is held. After that it is a *[LostError], or
+// [ErrReleased], with [ErrClosed] if it was [Locker.Close] that released it. It asks the
+// clocks, not the database. After [Lock.ReleaseTx] it is ErrReleased.
 func (l *Lock) Err() error {
+	err := l.open()
+	if err == nil && l.hold.mayBeFreed() {
+		return ErrReleased
+	}
+
+	return err
+}
+
+// open is Err, but for a ReleaseTx: a transaction that was rolled back may be
+// repeated.
+func (l *Lock) open() error {
 	if l == nil {
 		return errNilLock
 	}
@@ -91,8 +111,8 @@ func (l *Lock) Err() error {
 }
 
 // Remaining is how long the lock can be trusted from now on without a further
-// renewal; zero once it is lost or released. It asks the clocks, not the
-// database.
+// renewal; zero once it is lost or released, and after [Lock.ReleaseTx]. It asks the
+// clocks, not the database.
 func (l *Lock) Remaining() time.Duration {
 	if l.Err() != nil {
 		return 0
@@ -102,17 +122,22 @@ func (l *Lock) Remaining() time.Duration {
 }
 
 // Check asks the database whether the lock is still ours. nil: it is. A
-// *LostError: it is not, and the lock's context ends. Any other error: the
-// database did not say.
+// *[LostError]: it is not, and the lock's context ends. [ErrReleased]: the handle was
+// released. Any other error: the database did not say.
 func (l *Lock) Check(ctx context.Context) error {
 	return l.ask(ctx, "check", func(ctx context.Context) error { return l.hold.grant.Check(ctx) })
 }
 
 // Extend renews now, so that the lease runs for at least d from now on, and
 // renewals to come use d. It never shortens a lease that runs already. Errors
-// are those of Check, and ErrInvalidOption for a d that WithLease would refuse.
+// are those of [Lock.Check] ([ErrReleased] after [Lock.ReleaseTx], too), and
+// [ErrInvalidOption] or [ErrUnsupported] for a d that [WithLease] would refuse.
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	if err := l.Err(); err != nil {
+		return err
+	}
+
+	if err := checkContext(ctx, "extend"); err != nil {
 		return err
 	}
 
@@ -120,7 +145,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 
 	// The new lease must make sense with the lock's other settings.
 	if _, err := h.settings.with([]Option{WithLease(d)}, h.locker.features); err != nil {
-		return err
+		return fmt.Errorf("extend lock %q: %w", l.Name(), ofExtend(err))
 	}
 
 	// Who has it next in this process asked for a lease of its own.
@@ -155,20 +180,24 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 
 // ask runs a question to the database about a lock that is held.
 func (l *Lock) ask(ctx context.Context, verb string, f func(context.Context) error) error {
-	if err := l.Err(); err != nil {
+	if err := l.open(); err != nil {
 		return err
 	}
 
-	return l.told(verb, bounded(ctx, l.hold.settings.lease, f))
+	if err := checkContext(ctx, verb); err != nil {
+		return err
+	}
+
+	return l.conclude(verb, bounded(ctx, l.hold.settings.lease, f))
 }
 
-// told is what the caller gets for the database's answer. A loss ends the lock.
-func (l *Lock) told(verb string, err error) error {
+// conclude is what the caller gets for the database's answer. A loss ends the lock.
+func (l *Lock) conclude(verb string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case l.hold.isLoss(err):
-		return l.hold.lost(err)
+	case lossIn(err) != nil:
+		return l.hold.loseBy(lossIn(err))
 	default:
 		return fmt.Errorf("%s lock %q: %w", verb, l.Name(), err)
 	}
@@ -177,15 +206,17 @@ func (l *Lock) told(verb string, err error) error {
 // Guard checks, inside the caller's own transaction, that this is the latest
 // grant of the name, and pins that until the transaction ends: nobody else
 // gets the lock before its COMMIT or ROLLBACK. So with the data in the same
-// database a holder that was paused, cut off or overtaken can not commit what
+// database a holder that was paused, cut off or overtaken cannot commit what
 // it began. Renewals go on beside it, except on SQLite, which has one writer.
 //
 // Give it the transaction as postgres.Tx(tx), mysql.Tx(tx) or sqlite.Tx(tx)
-// wrap it. A *LostError means: roll back. Any other error leaves it open; roll
-// back too.
-func (l *Lock) Guard(ctx context.Context, tx Tx) error {
-	guarder, err := l.guarder(tx, "guard", l.features().Guard)
-	if err != nil {
+// wrap it. A *[LostError] means: roll back. Any other error leaves it open; roll
+// back too. A transaction with a snapshot that is older than the lock is such an
+// error: begin it after the lock is acquired. What is guarded inside a savepoint is
+// so only until that is rolled back. Other errors: [ErrReleased] if the handle was
+// released; [ErrInvalidOption] if tx is nil; [ErrUnsupported] if tx is of another database.
+func (l *Lock) Guard(ctx context.Context, tx strategies.Tx) error {
+	if err := l.inTx(ctx, tx, "guard"); err != nil {
 		return err
 	}
 
@@ -193,81 +224,105 @@ func (l *Lock) Guard(ctx context.Context, tx Tx) error {
 		return err
 	}
 
-	return l.told("guard", guarder.Guard(ctx, tx))
+	return l.conclude("guard", l.hold.grant.Guard(ctx, tx))
 }
 
 // ReleaseTx releases the lock as part of the caller's transaction: the next
 // holder sees what the transaction wrote. Until it commits the lock is held,
-// but not renewed any more. Call Release afterwards all the same; it finds the
-// lock freed, or frees it if the transaction was rolled back. A reentrant lock
-// can be released so by its last handle only.
-func (l *Lock) ReleaseTx(ctx context.Context, tx Tx) error {
+// but not renewed any more. ReleaseTx cannot know when tx commits, so from now on the
+// handle no longer speaks for the lock: [Lock.Err] is [ErrReleased] and [Lock.Remaining]
+// zero; [Lock.Check] asks the database. [Lock.Guard] and ReleaseTx work in a transaction
+// that repeats one which was rolled back. Call [Lock.Release] afterwards all the same; it
+// finds the lock freed, or frees it. Only the last handle of a reentrant lock can be
+// released this way. If ReleaseTx fails the lock is held as before; roll tx back then,
+// which the database may have done already. On PostgreSQL at REPEATABLE READ and above it
+// fails if the lock was renewed since the snapshot of tx, so use READ COMMITTED for a
+// transaction that takes longer than a third of the lease.
+//
+// Errors: a *[LostError]; [ErrReleased]; [ErrUnsupported] if the strategy cannot do it, if
+// there are other handles, or if tx is of another database; [ErrInvalidOption] if tx is
+// nil; the database's.
+func (l *Lock) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
 	const verb = "release in a transaction"
 
-	guarder, err := l.guarder(tx, verb, l.features().ReleaseTx)
-	if err != nil {
+	if err := l.inTx(ctx, tx, verb); err != nil {
 		return err
+	}
+
+	releaser, ok := l.hold.grant.(strategies.TxReleaser)
+	if !ok {
+		return fmt.Errorf("lock %q: ReleaseTx is %w by strategy %s on %s; use strategy cas",
+			l.Name(), ErrUnsupported, l.hold.locker.features.Strategy, l.hold.locker.features.Database)
 	}
 
 	// Before it is sent: a renewal that comes just after the commit must not
 	// take the release for a loss.
 	if err := l.hold.beginReleaseTx(); errors.Is(err, ErrUnsupported) {
-		return fmt.Errorf("%s lock %q: %w", verb, l.Name(), err)
+		return fmt.Errorf("lock %q: ReleaseTx is %w", l.Name(), err)
 	} else if err != nil {
 		return err
 	}
 
-	if err := guarder.ReleaseTx(ctx, tx); err != nil {
-		l.hold.endReleaseTx()
+	err := releaser.ReleaseTx(ctx, tx)
+	l.hold.endReleaseTx(err == nil)
 
-		return l.told(verb, err)
+	return l.conclude(verb, err)
+}
+
+// inTx reports why a lock can do nothing in a transaction: it is not held, or the
+// transaction does not fit.
+func (l *Lock) inTx(ctx context.Context, tx strategies.Tx, verb string) error {
+	if err := l.open(); err != nil {
+		return err
 	}
+
+	if err := checkContext(ctx, verb); err != nil {
+		return err
+	}
+
+	database := l.hold.locker.features.Database
+
+	switch {
+	case none(tx):
+		return fmt.Errorf("%s lock %q: %w: the transaction is nil", verb, l.Name(), ErrInvalidOption)
+	case tx.Database() != database:
+		return fmt.Errorf("%s lock %q: %w: the transaction is in %s, but the lock is in %s",
+			verb, l.Name(), ErrUnsupported, tx.Database(), database)
+	}
+
+	// From now on a grant is the database's. A guard tells a snapshot that is older
+	// than its lock by what the database changed when it granted that.
+	l.hold.locker.inTxs.Store(true)
 
 	return nil
 }
 
-func (l *Lock) features() Features {
-	if l == nil {
-		return Features{}
+// none says whether there is no transaction: a nil Tx, or a nil pointer in one.
+func none(tx strategies.Tx) bool {
+	if tx == nil {
+		return true
 	}
 
-	return l.hold.locker.features
-}
+	v := reflect.ValueOf(tx)
 
-// guarder returns the grant's Guarder, if the lock is held and the transaction
-// fits.
-func (l *Lock) guarder(tx Tx, verb string, supported bool) (Guarder, error) {
-	if err := l.Err(); err != nil {
-		return nil, err
-	}
-
-	features := l.features()
-	guarder, ok := l.hold.grant.(Guarder)
-
-	switch {
-	case !ok || !supported:
-		return nil, fmt.Errorf("%s lock %q: %w by strategy %s on %s",
-			verb, l.Name(), ErrUnsupported, features.Strategy, features.Database)
-	case tx == nil:
-		return nil, fmt.Errorf("%s lock %q: %w: the transaction is nil", verb, l.Name(), ErrInvalidOption)
-	case tx.Database() != features.Database:
-		return nil, fmt.Errorf("%s lock %q: %w: the transaction is of %s, the lock of %s",
-			verb, l.Name(), ErrUnsupported, tx.Database(), features.Database)
-	default:
-		return guarder, nil
-	}
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Release frees the lock. It works though ctx has ended, takes at most some
 // seconds, and may be called more than once: later calls return what the first
-// did. A *LostError says that the lock had been lost before, so that the work
-// under it is suspect. After any other error the release goes on in the
+// did. A *[LostError] says that the lock had been lost before, so that the work
+// under it is suspect. A *[ReleaseError] says that the release failed; it goes on in the
 // background, and the lease ends the lock at the latest.
 //
 // The lock's context ends before the lock is free for others.
 func (l *Lock) Release(ctx context.Context) error {
 	if l == nil {
 		return errNilLock
+	}
+
+	if err := checkContext(ctx, "release"); err != nil {
+		// All the same: nobody looks at the error of a call that was deferred.
+		return errors.Join(err, l.Release(l.hold.ctx))
 	}
 
 	l.release.Do(func() {
@@ -285,6 +340,11 @@ func (l *Lock) Release(ctx context.Context) error {
 			l.result = err
 		}
 	})
+
+	// Others may wait for the call above, and not for a log.
+	if event := l.hold.releaseNews(); event != nil {
+		l.hold.locker.note(l.hold.settings, eventReleased, *event)
+	}
 
 	return l.result
 }

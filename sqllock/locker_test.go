@@ -3,22 +3,25 @@ package sqllock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // plain is a strategy that can do no more than it has to.
-type plain struct{ memory *sqllocktest.Memory }
+type plain struct{ strategies.Strategy }
 
-type plainGrant struct{ sqllock.Grant }
+type plainGrant struct{ strategies.Grant }
 
-func (p plain) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
-	grant, err := p.memory.TryAcquire(ctx, r)
+func (p plain) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	grant, err := p.Strategy.TryAcquire(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -26,8 +29,8 @@ func (p plain) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant
 	return plainGrant{grant}, nil
 }
 
-func (plain) Features() sqllock.Features {
-	return sqllock.Features{Strategy: "plain", Database: "memory"}
+func (plain) Features() strategies.Features {
+	return strategies.Features{Strategy: "plain", Database: "memory"}
 }
 
 // invalid is a strategy that was built wrong.
@@ -43,7 +46,7 @@ func TestNewRefuses(t *testing.T) {
 	memory := sqllocktest.NewMemory()
 
 	for what, test := range map[string]struct {
-		strategy sqllock.Strategy
+		strategy strategies.Strategy
 		option   sqllock.Option
 		want     error
 	}{
@@ -72,17 +75,7 @@ func TestUnsupported(t *testing.T) {
 		lock := acquire(t, locker)
 		ctx := t.Context()
 
-		_, errHolders := locker.Holders(ctx, sqllock.Filter{})
-		_, errInspect := locker.Inspect(ctx, name)
-		_, errReap := locker.Reap(ctx)
-
-		for what, err := range map[string]error{
-			"Holders()": errHolders, "Inspect()": errInspect, "Reap()": errReap,
-			"RunReaper()": locker.RunReaper(ctx), "ForceRelease()": locker.ForceRelease(ctx, name, "test"),
-			"Guard()": lock.Guard(ctx, memory.Begin()), "ReleaseTx()": lock.ReleaseTx(ctx, memory.Begin()),
-		} {
-			wantIs(t, what, err, sqllock.ErrUnsupported)
-		}
+		wantIs(t, "ReleaseTx()", lock.ReleaseTx(ctx, memory.Begin()), sqllock.ErrUnsupported)
 
 		if err := lock.Release(ctx); err != nil {
 			t.Errorf("Release() = %v, want nil", err)
@@ -92,17 +85,17 @@ func TestUnsupported(t *testing.T) {
 
 func TestRunReaper(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		memory, locker := setup(t, sqllock.WithReaper(time.Minute, time.Hour))
+		memory, locker := setup(t)
 		ended := make(chan error, 1)
 
 		// Whose process dies.
-		if _, err := memory.Peer().TryAcquire(t.Context(), sqllock.Request{Name: name, Owner: "gone", Lease: lease}); err != nil {
+		if _, err := memory.Peer().TryAcquire(t.Context(), strategies.Request{Name: name, Owner: "gone", Lease: lease}); err != nil {
 			t.Fatalf("TryAcquire() = %v", err)
 		}
 
 		memory.Fail("reap", 2, sqllocktest.Before, nil) // An outage does not end it.
 
-		go func() { ended <- locker.RunReaper(t.Context()) }()
+		go func() { ended <- locker.RunReaper(t.Context(), time.Minute, time.Hour) }()
 
 		time.Sleep(10 * time.Minute)
 
@@ -151,5 +144,135 @@ func TestLockOutlivesItsContext(t *testing.T) {
 		}
 
 		wantIs(t, "context.Cause", context.Cause(lock.Context()), sqllock.ErrReleased)
+	})
+}
+
+// The function returns the loss that the release returns, as it was told or in an
+// error of its own.
+func TestDoTellsALossOnce(t *testing.T) {
+	t.Parallel()
+
+	own := errors.New("the function's own error")
+
+	for what, returned := range map[string]func(ctx context.Context, lock *sqllock.Lock) error{
+		"the cause":      func(ctx context.Context, _ *sqllock.Lock) error { return context.Cause(ctx) },
+		"Err()":          func(_ context.Context, lock *sqllock.Lock) error { return errors.Join(own, lock.Err()) },
+		"wrapped":        func(ctx context.Context, _ *sqllock.Lock) error { return fmt.Errorf("work: %w", context.Cause(ctx)) },
+		"something else": func(context.Context, *sqllock.Lock) error { return own },
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory, locker := setup(t)
+
+				var want error
+
+				err := locker.Do(t.Context(), name, func(ctx context.Context, lock *sqllock.Lock) error {
+					memory.Lose(name)
+					<-ctx.Done()
+
+					want = returned(ctx, lock)
+
+					return want
+				})
+
+				wantLost(t, "Do()", err, sqllock.ReasonTakenOver)
+				wantIs(t, "Do()", err, want)
+
+				if n := strings.Count(err.Error(), "lost: taken over"); n != 1 {
+					t.Errorf("Do() tells of the loss %d times, want once:\n%v", n, err)
+				}
+			})
+		})
+	}
+}
+
+// nilTx is a transaction that there is none of.
+type nilTx struct{ database string }
+
+func (tx *nilTx) Database() string { return tx.database }
+
+func TestNilTransaction(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, locker := setup(t)
+		lock := acquire(t, locker)
+
+		for _, tx := range []strategies.Tx{nil, (*nilTx)(nil), (*sqllocktest.MemoryTx)(nil)} {
+			wantIs(t, "Guard() of a nil transaction", lock.Guard(t.Context(), tx), sqllock.ErrInvalidOption)
+			wantIs(t, "ReleaseTx() of a nil transaction", lock.ReleaseTx(t.Context(), tx), sqllock.ErrInvalidOption)
+		}
+
+		release(t, lock)
+	})
+}
+
+// A waiter for a lock of its own process never asked the database, and is told who
+// has it all the same.
+func TestWaitWithinTheProcessTellsTheHolder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, locker := setup(t)
+		lock := acquire(t, locker, sqllock.WithLabel("the holder"))
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+
+		for what, wait := range map[string]func() error{
+			"WithMaxWait": func() error {
+				_, err := locker.Acquire(t.Context(), name, sqllock.WithMaxWait(time.Second))
+				return err
+			},
+			"a deadline": func() error { _, err := locker.Acquire(ctx, name); return err },
+		} {
+			var held *sqllock.HeldError
+
+			err := wait()
+			wantIs(t, "Acquire() with "+what, err, sqllock.ErrNotAcquired)
+
+			if !errors.As(err, &held) || held.Holder.Label != "the holder" || held.Token != lock.Token() {
+				t.Errorf("Acquire() with %s = %v, want a *HeldError of the holder", what, err)
+			}
+		}
+	})
+}
+
+// A server goes on after the panic of a request. Nobody has the handle of its lock.
+func TestLockIsReleasedWhenAHookPanics(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{Acquired: func(sqllock.Event) { panic("of a hook") }}))
+
+		func() {
+			defer func() {
+				if said := recover(); said != "of a hook" {
+					t.Errorf("recover() = %v, want the hook's", said)
+				}
+			}()
+
+			_, _ = locker.Acquire(t.Context(), name)
+		}()
+
+		wantFree(t, memory, "after the panic")
+	})
+}
+
+// What is detached from a lock that has ended asks as anybody does.
+func TestAcquireDetachedFromALock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, locker := setup(t)
+		lock := acquire(t, locker)
+		detached := context.WithoutCancel(lock.Context())
+
+		_, err := locker.TryAcquire(detached, name)
+		wantIs(t, "TryAcquire() detached from the lock that is held", err, sqllock.ErrNotAcquired)
+
+		release(t, lock)
+
+		again, err := locker.TryAcquire(detached, name)
+		if err != nil {
+			t.Fatalf("TryAcquire() detached from a lock that has ended = %v, want the lock", err)
+		}
+
+		release(t, again)
+
+		_, err = locker.TryAcquire(lock.Context(), name)
+		wantIs(t, "TryAcquire() under a lock that has ended", err, sqllock.ErrNotAcquired, sqllock.ErrReleased)
 	})
 }

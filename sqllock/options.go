@@ -1,37 +1,39 @@
 package sqllock
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"time"
 	"unicode/utf8"
+
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // Defaults and limits.
 const (
-	// DefaultLease is the lease without WithLease.
+	// DefaultLease is the lease without [WithLease].
 	DefaultLease = 30 * time.Second
 	// MaxNameLength is the most bytes a name may have.
 	MaxNameLength = 255
-	// MaxLabelLength and MaxMetadataLength bound, in bytes, what WithLabel and
-	// the JSON of WithMetadata take up in the lock's row.
+	// MaxLabelLength and MaxMetadataLength bound, in bytes, what [WithLabel] and
+	// the JSON of [WithMetadata] take up in the lock's row.
 	MaxLabelLength    = 255
 	MaxMetadataLength = 4096
 
-	defaultMargin    = 10 * time.Millisecond
-	defaultDrift     = 0.01
-	defaultPoll      = time.Millisecond
-	defaultPollMin   = 20 * time.Millisecond
-	defaultPollMax   = time.Second
-	defaultRetention = 7 * 24 * time.Hour
-	defaultReapEvery = time.Minute
-	maxLease         = 366 * 24 * time.Hour
+	defaultMargin  = 10 * time.Millisecond
+	defaultDrift   = 0.01
+	defaultPoll    = time.Millisecond
+	defaultPollMin = 20 * time.Millisecond
+	defaultPollMax = time.Second
+	minLease       = 100 * time.Millisecond
+	maxLease       = 366 * 24 * time.Hour
 )
 
-// Option sets one thing, for all locks when given to New and for one lock when
-// given to Acquire, TryAcquire, Do or TryDo.
+// Option sets one thing, for all locks when given to [New] and for one lock when given to
+// [Locker.Acquire], [Locker.TryAcquire], [Locker.Do] or [Locker.TryDo].
 type Option func(*settings) error
 
 // settings is what options build.
@@ -44,8 +46,8 @@ type settings struct {
 	minHold   time.Duration
 	lockDelay time.Duration
 	reentrant bool
-	alone     bool // not batched
-	handsOff  bool // to the next who waits in this process
+	unbatched bool
+	handsOff  bool // to the next waiter in this process
 	listens   bool // for releases while waiting
 	durable   bool // so are releases
 	holder    Holder
@@ -53,10 +55,8 @@ type settings struct {
 	pollMax   time.Duration
 	drift     float64
 	margin    time.Duration
-	retention time.Duration
-	reapEvery time.Duration
 	logger    *slog.Logger
-	hooks     Hooks
+	hooks     *Hooks
 }
 
 func defaults() settings {
@@ -66,23 +66,22 @@ func defaults() settings {
 	}
 
 	return settings{
-		lease:     DefaultLease,
-		renew:     true,
-		handsOff:  true,
-		listens:   true,
-		holder:    Holder{Host: cut(host, MaxLabelLength), PID: os.Getpid()},
-		pollMin:   defaultPoll,
-		pollMax:   defaultPollMax,
-		drift:     defaultDrift,
-		margin:    defaultMargin,
-		retention: defaultRetention,
-		reapEvery: defaultReapEvery,
-		logger:    slog.New(slog.DiscardHandler),
+		lease:    DefaultLease,
+		renew:    true,
+		handsOff: true,
+		listens:  true,
+		holder:   Holder{Host: cut(host, MaxLabelLength), PID: os.Getpid()},
+		pollMin:  defaultPoll,
+		pollMax:  defaultPollMax,
+		drift:    defaultDrift,
+		margin:   defaultMargin,
+		logger:   slog.New(slog.DiscardHandler),
+		hooks:    &Hooks{},
 	}
 }
 
 // with returns a copy of s with the options applied and checked as a whole.
-func (s settings) with(options []Option, features Features) (settings, error) {
+func (s settings) with(options []Option, features strategies.Features) (settings, error) {
 	for _, option := range options {
 		if option == nil {
 			return s, fmt.Errorf("%w: a nil Option", ErrInvalidOption)
@@ -96,13 +95,99 @@ func (s settings) with(options []Option, features Features) (settings, error) {
 	return s, s.check(features)
 }
 
-func (s settings) check(features Features) error {
+// forCall is with for one call, for which what is about waiting makes no sense if it
+// does not wait.
+func (s settings) forCall(try bool, options []Option, features strategies.Features) (settings, error) {
+	lowest, highest, listens := s.pollMin, s.pollMax, s.listens
+
+	if try {
+		// No option makes these, so that what differs is of this call, and not a default.
+		s.waits, s.pollMin, s.listens = false, 0, true
+	}
+
+	own, err := s.with(options, features)
+	if err != nil || !try {
+		return own, err
+	}
+
+	const why = "is given to a call that does not wait"
+
+	switch {
+	case own.waits:
+		err = badOption("WithMaxWait", own.maxWait.String(), why)
+	case own.pollMin != 0:
+		err = badOption("WithPoll", own.pollMin.String()+", "+own.pollMax.String(), why)
+	case !own.listens:
+		err = badOption("WithoutNotifications", "", why)
+	}
+
+	own.pollMin, own.pollMax, own.listens = lowest, highest, listens
+
+	return own, err
+}
+
+// allow reports an option of a reentrant call that differs from those of the lock that it
+// shares. How long it may wait, its logger and its hooks do not matter: it does not wait,
+// and the lock has its own.
+func (s settings) allow(options []Option, features strategies.Features) error {
+	own, err := s.with(options, features)
+	if err != nil {
+		return err
+	}
+
+	own.reentrant, own.waits, own.maxWait, own.logger, own.hooks = s.reentrant, s.waits, s.maxWait, s.logger, s.hooks
+
+	if own != s {
+		return badOption(s.difference(&own), "", "differs from that of the lock already held")
+	}
+
+	return nil
+}
+
+// difference is the first option in which the two differ.
+func (s settings) difference(other *settings) string {
+	for _, o := range []struct {
+		option  string
+		differs bool
+	}{
+		{"WithLease", s.lease != other.lease},
+		{"WithoutRenewal", s.renew != other.renew},
+		{"WithMaxHold", s.maxHold != other.maxHold},
+		{"WithMinHold", s.minHold != other.minHold},
+		{"WithLockDelay", s.lockDelay != other.lockDelay},
+		{"WithLabel", s.holder.Label != other.holder.Label},
+		{"WithMetadata", s.holder.Metadata != other.holder.Metadata},
+		{"WithoutBatching", s.unbatched != other.unbatched},
+		{"WithoutHandOff", s.handsOff != other.handsOff},
+		{"WithoutNotifications", s.listens != other.listens},
+		{"WithDurableRelease", s.durable != other.durable},
+		{"WithPoll", s.pollMin != other.pollMin || s.pollMax != other.pollMax},
+	} {
+		if o.differs {
+			return o.option
+		}
+	}
+
+	return "WithClockMargin"
+}
+
+func (s settings) check(features strategies.Features) error {
 	unsupported := func(option string) error {
-		return fmt.Errorf("%s: %w by strategy %s on %s; use strategy cas",
-			option, ErrUnsupported, features.Strategy, features.Database)
+		return &OptionError{
+			Option: option, Err: ErrUnsupported,
+			Reason: fmt.Sprintf("by strategy %s on %s; use strategy cas", features.Strategy, features.Database),
+		}
 	}
 
 	switch {
+	case s.maxHold > 0 && s.minHold > s.maxHold:
+		return badOption("WithMinHold", s.minHold.String(), "is longer than WithMaxHold(%s)", s.maxHold)
+	case features.MaxLease > 0 && s.lease > features.MaxLease:
+		return &OptionError{
+			Option: "WithLease", Value: s.lease.String(), Err: ErrUnsupported,
+			Reason: fmt.Sprintf("by strategy %s on %s, whose server carries at most %s; a shorter lease is enough, because it is renewed",
+				features.Strategy, features.Database, days(features.MaxLease)),
+		}
 	case s.minHold > 0 && !features.MinHold:
 		return unsupported("WithMinHold")
 	case s.lockDelay > 0 && !features.LockDelay:
@@ -110,15 +195,33 @@ func (s settings) check(features Features) error {
 	case s.renew && s.trust(s.lease) <= s.lease*2/3:
 		// After two renewals that failed, one at a third and one at two thirds
 		// of the lease, there must be time left for the third.
-		return fmt.Errorf("%w: WithLease(%s) is too short for three renewals: at a clock drift of %g %% and a margin "+
-			"of %s the lock would be given up before the third; use a longer lease or WithoutRenewal",
-			ErrInvalidOption, s.lease, s.drift*100, s.margin)
+		short := badOption("WithLease", s.lease.String(), "is too short for three renewals: at a clock drift of %g %% and a margin "+
+			"of %s the lock would be given up before the third; use a longer lease", s.drift*100, s.margin)
+		short.Instead = "WithoutRenewal"
+
+		return short
 	case s.trust(s.lease) <= 0:
-		return fmt.Errorf("%w: WithLease(%s) leaves nothing after the clock drift margin of %s",
-			ErrInvalidOption, s.lease, s.margin)
+		return badOption("WithLease", s.lease.String(), "leaves nothing after the clock drift margin of %s", s.margin)
 	default:
 		return nil
 	}
+}
+
+// days is a limit as people say it: 366 days, 24 days 20 h. A part of an hour is left
+// away, and short ones are as they are.
+func days(limit time.Duration) string {
+	const day = 24 * time.Hour
+
+	if limit < 2*day {
+		return limit.String()
+	}
+
+	said := fmt.Sprintf("%d days", limit/day)
+	if hours := limit % day / time.Hour; hours > 0 {
+		said += fmt.Sprintf(" %d h", hours)
+	}
+
+	return said
 }
 
 // trust is how long after the start of an attempt or a renewal its lease is
@@ -128,17 +231,18 @@ func (s settings) trust(lease time.Duration) time.Duration {
 }
 
 // WithLease sets how long the database keeps the lock without a renewal. It is
-// renewed at a third of that. The default is DefaultLease. A short lease frees
+// renewed at a third of that. The default is [DefaultLease]. A short lease frees
 // the lock of a crashed holder early and tolerates only short outages of the
-// database. At least a millisecond, and long enough for three renewals.
+// database. The minimum is 100 ms; each renewal attempt then has 20 ms for the round trip
+// and the commit. It must also be long enough for three renewals.
 func WithLease(d time.Duration) Option {
 	return func(s *settings) error {
 		switch {
-		case d < time.Millisecond:
-			return fmt.Errorf("%w: WithLease(%s): a lease lasts at least a millisecond", ErrInvalidOption, d)
+		case d < minLease:
+			return againstRule("WithLease", d.String(), "a lease lasts at least %s, so that a server has time to renew it", minLease)
 		case d > maxLease:
-			return fmt.Errorf("%w: WithLease(%s): a lease lasts at most %s; renewal makes a short one do",
-				ErrInvalidOption, d, maxLease)
+			return againstRule("WithLease", d.String(), "a lease lasts at most %s; a shorter lease is enough, because it is renewed",
+				days(maxLease))
 		}
 
 		s.lease = d
@@ -147,13 +251,13 @@ func WithLease(d time.Duration) Option {
 	}
 }
 
-// WithMaxWait bounds how long Acquire and Do wait for the lock, whatever their
+// WithMaxWait bounds how long [Locker.Acquire] and [Locker.Do] wait for the lock, whatever their
 // context allows. Zero is one attempt. The default is no bound but the
-// context's.
+// context's. [Locker.TryAcquire] and [Locker.TryDo] refuse it.
 func WithMaxWait(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {
-			return fmt.Errorf("%w: WithMaxWait(%s) is negative", ErrInvalidOption, d)
+			return badOption("WithMaxWait", d.String(), "is negative")
 		}
 
 		s.maxWait, s.waits = d, true
@@ -163,7 +267,7 @@ func WithMaxWait(d time.Duration) Option {
 }
 
 // WithoutRenewal leaves the lease to run out: the lock ends after one lease
-// unless Extend is called.
+// unless [Lock.Extend] is called.
 func WithoutRenewal() Option {
 	return func(s *settings) error {
 		s.renew = false
@@ -173,12 +277,14 @@ func WithoutRenewal() Option {
 }
 
 // WithMaxHold ends the lock's context after so long, and its renewal with it,
-// so that work that hangs does not hold the lock for ever. Zero, the default,
-// is no limit.
+// so that work that hangs does not hold the lock for ever. What is left of the lease is
+// the time that the work has to stop: the name is free after that, or when
+// [Lock.Release] is called. A lock that its session holds is free at once. Zero, the default, is no limit.
+// It must not be shorter than the minimum hold.
 func WithMaxHold(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {
-			return fmt.Errorf("%w: WithMaxHold(%s) is negative", ErrInvalidOption, d)
+			return badOption("WithMaxHold", d.String(), "is negative")
 		}
 
 		s.maxHold = d
@@ -189,11 +295,13 @@ func WithMaxHold(d time.Duration) Option {
 
 // WithMinHold keeps the name taken for at least so long after the acquisition,
 // also when it is released sooner: a short job that every machine starts at
-// about the same time runs once. Zero, the default, frees it at once.
+// about the same time runs once. A job that fails keeps it as one that succeeds
+// does; [Locker.ForceRelease] ends that. After a crash the lease alone keeps the name.
+// Zero, the default, frees it at once.
 func WithMinHold(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 || d > maxLease {
-			return fmt.Errorf("%w: WithMinHold(%s) must be between 0 and %s", ErrInvalidOption, d, maxLease)
+			return badOption("WithMinHold", d.String(), "must be between 0 and %s", days(maxLease))
 		}
 
 		s.minHold = d
@@ -202,14 +310,14 @@ func WithMinHold(d time.Duration) Option {
 	}
 }
 
-// WithLockDelay keeps the name taken for so long after the lease ran out, as
+// WithLockDelay keeps the name taken for so long after the lease expired, as
 // Chubby and Consul do: time for a holder that was only slow to notice and
 // stop, and cover for a database clock that jumps forward by less. A lock that
 // is released has no delay. The default is zero.
 func WithLockDelay(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 || d > maxLease {
-			return fmt.Errorf("%w: WithLockDelay(%s) must be between 0 and %s", ErrInvalidOption, d, maxLease)
+			return badOption("WithLockDelay", d.String(), "must be between 0 and %s", days(maxLease))
 		}
 
 		s.lockDelay = d
@@ -220,7 +328,8 @@ func WithLockDelay(d time.Duration) Option {
 
 // WithReentrant lets an Acquire whose context comes from a lock of the same
 // name and locker return that lock again, with the same token. It is freed
-// when every handle has been released.
+// when every handle has been released. Another option of that call is an error if it
+// differs from those of the lock.
 func WithReentrant() Option {
 	return func(s *settings) error {
 		s.reentrant = true
@@ -229,62 +338,12 @@ func WithReentrant() Option {
 	}
 }
 
-// WithoutBatching sends each acquisition, renewal and release in a statement of
-// its own. By default those of a locker that come at the same time share one,
-// which is faster for many locks and makes no difference for one.
-func WithoutBatching() Option {
-	return func(s *settings) error {
-		s.alone = true
-
-		return nil
-	}
-}
-
-// WithoutHandOff gives the lock back to the database at each release. By default
-// a holder hands its grant on to the next who waits for it in this process, with
-// a new token but without the database, for some milliseconds; then it goes back
-// for the sake of other processes. A lock whose holder used Guard is not handed
-// on, as its transaction may still be open, nor one to somebody who asked for
-// other options.
-func WithoutHandOff() Option {
-	return func(s *settings) error {
-		s.handsOff = false
-
-		return nil
-	}
-}
-
-// WithoutNotifications opens no connection to hear of releases while waiting, and
-// asks again and again instead. By default a locker has one such connection on
-// PostgreSQL, for all names that are waited for: for very many processes of which
-// each waits for one lock that is one too many.
-func WithoutNotifications() Option {
-	return func(s *settings) error {
-		s.listens = false
-
-		return nil
-	}
-}
-
-// WithDurableRelease lets a release wait until PostgreSQL has it on disk, and on
-// its synchronous standbys. By default it does not wait, which is faster: a
-// release that is lost in a crash of the server leaves the name taken until its
-// lease ends. Acquisitions and renewals always wait, and on other databases
-// releases do.
-func WithDurableRelease() Option {
-	return func(s *settings) error {
-		s.durable = true
-
-		return nil
-	}
-}
-
-// WithLabel says in the database and in HeldError what the holder is, beside
-// its host and process: "invoice worker 3". At most MaxLabelLength bytes.
+// WithLabel says in the database and in [HeldError] what the holder is, beside
+// its host and process: "invoice worker 3". At most [MaxLabelLength] bytes.
 func WithLabel(label string) Option {
 	return func(s *settings) error {
 		if len(label) > MaxLabelLength || !printable(label) {
-			return fmt.Errorf("%w: WithLabel: a label is UTF-8 without NUL, at most %d bytes", ErrInvalidOption, MaxLabelLength)
+			return againstRule("WithLabel", "", "a label is UTF-8 without NUL, at most %d bytes", MaxLabelLength)
 		}
 
 		s.holder.Label = label
@@ -294,7 +353,7 @@ func WithLabel(label string) Option {
 }
 
 // WithMetadata keeps more about the holder in the lock's row, as JSON of at
-// most MaxMetadataLength bytes.
+// most [MaxMetadataLength] bytes.
 func WithMetadata(metadata map[string]string) Option {
 	return func(s *settings) error {
 		text, err := json.Marshal(metadata)
@@ -303,61 +362,10 @@ func WithMetadata(metadata map[string]string) Option {
 		case err != nil:
 			return fmt.Errorf("%w: WithMetadata: %w", ErrInvalidOption, err)
 		case len(text) > MaxMetadataLength:
-			return fmt.Errorf("%w: WithMetadata: %d bytes as JSON, at most %d", ErrInvalidOption, len(text), MaxMetadataLength)
+			return againstRule("WithMetadata", "", "%d bytes as JSON, at most %d", len(text), MaxMetadataLength)
 		}
 
 		s.holder.Metadata = string(text)
-
-		return nil
-	}
-}
-
-// WithPoll bounds the random pause between two attempts of a waiting Acquire:
-// it starts about at lowest and grows towards an eighth of the time since the lock
-// was last seen to change hands, up to highest. The defaults are 1 ms and 1 s, the
-// bounds a millisecond and 366 days. Where the database tells of releases it is
-// asked less often.
-func WithPoll(lowest, highest time.Duration) Option {
-	return func(s *settings) error {
-		if lowest < time.Millisecond || highest < lowest || highest > maxLease {
-			return fmt.Errorf("%w: WithPoll(%s, %s): the lowest is at least a millisecond and at most the highest, which is at most %s",
-				ErrInvalidOption, lowest, highest, maxLease)
-		}
-
-		s.pollMin, s.pollMax = lowest, highest
-
-		return nil
-	}
-}
-
-// WithClockMargin sets how much earlier than the lease a holder stops to trust
-// it: the share of the lease by which this machine's clock and the database's
-// may differ in speed, and a fixed margin. The defaults are 0.01 and 10 ms.
-func WithClockMargin(drift float64, margin time.Duration) Option {
-	return func(s *settings) error {
-		if !(drift >= 0 && drift < 1) || margin < 0 {
-			return fmt.Errorf("%w: WithClockMargin(%g, %s): drift is in [0, 1), the margin not negative",
-				ErrInvalidOption, drift, margin)
-		}
-
-		s.drift, s.margin = drift, margin
-
-		return nil
-	}
-}
-
-// WithReaper sets, for New, how often RunReaper reaps and how long a name must
-// have been idle before its row is removed. The defaults are a minute and
-// seven days. A name's token grows even over the removal of its row, as long
-// as the database's clock was not set back by more than the retention.
-func WithReaper(every, retention time.Duration) Option {
-	return func(s *settings) error {
-		if every < time.Millisecond || every > maxLease || retention < time.Minute {
-			return fmt.Errorf("%w: WithReaper(%s, %s): between every millisecond and every %s, and a retention of at least a minute",
-				ErrInvalidOption, every, retention, maxLease)
-		}
-
-		s.reapEvery, s.retention = every, retention
 
 		return nil
 	}
@@ -380,10 +388,19 @@ func WithLogger(logger *slog.Logger) Option {
 // WithHooks calls functions when something happens to a lock, for metrics.
 func WithHooks(hooks Hooks) Option {
 	return func(s *settings) error {
-		s.hooks = hooks
+		s.hooks = &hooks
 
 		return nil
 	}
+}
+
+// checkContext reports a context that is nil.
+func checkContext(ctx context.Context, verb string) error {
+	if ctx == nil {
+		return fmt.Errorf("%s: %w: the context is nil", verb, ErrInvalidOption)
+	}
+
+	return nil
 }
 
 // checkName says whether a name can be a lock's.

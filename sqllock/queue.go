@@ -1,8 +1,8 @@
 package sqllock
 
 import (
+	"container/list"
 	"context"
-	"slices"
 	"sync"
 	"time"
 )
@@ -24,11 +24,34 @@ type past struct {
 
 // line is the queue of one name. It exists while somebody has the turn.
 type line struct {
-	holder  *hold
-	waiters []*waiter
+	standing
+
+	waiters list.List // of *waiter, first come, first served; many may leave at once
 	reserve int64     // tokens to reserve for those who wait here
 	crowded time.Time // of the last release, if others waited for the name then
 	rivals  float64   // how many others contend for it
+}
+
+// standing is what is known in this process of who has a name.
+type standing struct {
+	holder  *hold         // of this process; nil if it has not got the lock
+	held    *HeldError    // what the database answered last; nil if not that somebody has it
+	noPlace error         // why the database was not asked: the strategy has no place; else nil
+	changed chan struct{} // closed when the rest has changed; nil if nobody waits for that
+}
+
+// set is a change.
+func (s *standing) set(holder *hold, held *HeldError) {
+	s.holder, s.held = holder, held
+	s.tell()
+}
+
+// tell wakes those who wait for a change.
+func (s *standing) tell() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
 }
 
 // waiter waits for its turn.
@@ -37,37 +60,43 @@ type waiter struct {
 	ctx  context.Context //nolint:containedctx // the caller's, from which the lock's is made
 	turn chan struct{}   // closed when it is its turn
 	hold *hold           // the lock, if its holder handed it on with the turn
+	last standing        // who had the name when the turn came
 }
 
-// enter waits for the turn until ctx ends. The lock may come with it.
-func (q *queue) enter(ctx context.Context, name string, w *waiter) (*hold, error) {
+// enter waits for the turn until wait ends, and returns who had the name last. The lock
+// may come with the turn, for a caller with ctx and these settings.
+func (q *queue) enter(wait, ctx context.Context, name string, set *settings) (*hold, standing, error) {
 	q.mu.Lock()
 
 	l, busy := q.lines[name]
 	if !busy {
-		q.beginLocked(name)
+		q.openLocked(name)
 		q.mu.Unlock()
 
-		return nil, nil //nolint:nilnil // the turn without the lock
+		return nil, standing{}, nil
 	}
 
-	w.turn = make(chan struct{})
-	l.waiters = append(l.waiters, w)
+	w := &waiter{set: set, ctx: ctx, turn: make(chan struct{})}
+	place := l.waiters.PushBack(w)
 	q.mu.Unlock()
 
 	select {
 	case <-w.turn:
-		return w.hold, nil
-	case <-ctx.Done():
+		return w.hold, w.last, nil
+	case <-wait.Done():
 	}
 
 	q.mu.Lock()
 
-	if i := slices.Index(l.waiters, w); i >= 0 {
-		l.waiters = slices.Delete(l.waiters, i, i+1)
+	last := l.standing
+
+	select {
+	case <-w.turn:
+	default:
+		l.waiters.Remove(place)
 		q.mu.Unlock()
 
-		return nil, context.Cause(ctx)
+		return nil, last, context.Cause(wait)
 	}
 
 	q.mu.Unlock()
@@ -75,12 +104,12 @@ func (q *queue) enter(ctx context.Context, name string, w *waiter) (*hold, error
 	// The turn came at the same moment. With the lock it is taken, without it
 	// goes to the next.
 	if w.hold != nil {
-		return w.hold, nil
+		return w.hold, standing{}, nil
 	}
 
 	q.leave(name)
 
-	return nil, context.Cause(ctx)
+	return nil, last, context.Cause(wait)
 }
 
 // The tokens that are reserved for those who wait in this process: as many as
@@ -101,7 +130,7 @@ func (q *queue) advise(name string) (tokens int64, polite bool, rivals float64) 
 	defer q.mu.Unlock()
 
 	l := q.lines[name]
-	if len(l.waiters) == 0 {
+	if l.waiters.Len() == 0 {
 		return 1, !l.crowded.IsZero(), l.rivals
 	}
 
@@ -135,24 +164,26 @@ func (q *queue) crowd(name string, crowded bool) {
 	}
 }
 
-// handOff gives the turn and the lock to the first who waits, if give makes one
+// handOff gives the turn and the lock to the first waiter, if give makes one
 // for it.
 func (q *queue) handOff(name string, give func(w *waiter, crowded bool) *hold) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
 	l, ok := q.lines[name]
-	if !ok || len(l.waiters) == 0 {
+	if !ok || l.waiters.Len() == 0 {
 		return false
 	}
 
-	w := l.waiters[0]
+	first := l.waiters.Front()
+	w, _ := first.Value.(*waiter)
+
 	if w.hold = give(w, !l.crowded.IsZero()); w.hold == nil {
 		return false
 	}
 
-	l.holder = w.hold
-	l.waiters = slices.Delete(l.waiters, 0, 1)
+	l.set(w.hold, nil)
+	l.waiters.Remove(first)
 	close(w.turn)
 
 	return true
@@ -165,7 +196,7 @@ func (q *queue) waits(name string) bool {
 
 	l, ok := q.lines[name]
 
-	return ok && len(l.waiters) > 0
+	return ok && l.waiters.Len() > 0
 }
 
 // used learns from a grant that goes back to the database how many tokens the
@@ -185,19 +216,59 @@ func (q *queue) used(name string, tokens int64, all bool) {
 	}
 }
 
-// tryEnter takes the turn if nobody has it. Otherwise it returns the hold that
-// this locker has on the name, or nil while it is only being waited for.
-func (q *queue) tryEnter(name string) (*hold, bool) {
+// tryEnter takes the turn if nobody has it. Otherwise it returns who has the name as
+// far as that is known, and a channel that is closed when more is.
+func (q *queue) tryEnter(name string) (standing, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+
+	l, busy := q.lines[name]
+	if !busy {
+		q.openLocked(name)
+
+		return standing{}, true
+	}
+
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+
+	return l.standing, false
+}
+
+// standing returns who has a name as far as that is known.
+func (q *queue) standing(name string) standing {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
 	if l, busy := q.lines[name]; busy {
-		return l.holder, false
+		return l.standing
 	}
 
-	q.beginLocked(name)
+	return standing{}
+}
 
-	return nil, true
+// answered notes what the database told the one who has the turn: that somebody has
+// the name, or nil.
+func (q *queue) answered(name string, held *HeldError) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+
+	// The turn may have ended with the lock by now.
+	if l, ok := q.lines[name]; ok && l.holder == nil && (held != nil || l.held != nil) {
+		l.set(nil, held)
+	}
+}
+
+// noPlace notes why the one who has the turn cannot ask yet; nil when it can.
+func (q *queue) noPlace(name string, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+
+	if l, ok := q.lines[name]; ok && l.holder == nil {
+		l.noPlace = err
+		l.tell()
+	}
 }
 
 const (
@@ -207,8 +278,8 @@ const (
 	rememberCrowd  = 20 * time.Millisecond
 )
 
-// beginLocked makes the line of a name that nobody has to do with.
-func (q *queue) beginLocked(name string) {
+// openLocked makes the line of a name that nobody has to do with.
+func (q *queue) openLocked(name string) {
 	l := &line{}
 
 	if p, known := q.past.get(name); known > 0 {
@@ -222,8 +293,8 @@ func (q *queue) beginLocked(name string) {
 	q.lines[name] = l
 }
 
-// endLocked removes a line.
-func (q *queue) endLocked(name string) {
+// removeLocked removes a line.
+func (q *queue) removeLocked(name string) {
 	l := q.lines[name]
 	delete(q.lines, name)
 
@@ -239,7 +310,7 @@ func (q *queue) hold(name string, h *hold) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
-	q.lines[name].holder = h
+	q.lines[name].set(h, nil)
 }
 
 // leave gives the turn to the next.
@@ -248,14 +319,21 @@ func (q *queue) leave(name string) {
 	defer q.mu.Unlock()
 
 	l := q.lines[name]
-	l.holder = nil
+	last := l.standing
 
-	if len(l.waiters) == 0 {
-		q.endLocked(name)
+	if l.holder != nil {
+		l.set(nil, nil)
+	}
+
+	first := l.waiters.Front()
+	if first == nil {
+		l.set(nil, nil)
+		q.removeLocked(name)
 
 		return
 	}
 
-	close(l.waiters[0].turn)
-	l.waiters = slices.Delete(l.waiters, 0, 1)
+	w, _ := l.waiters.Remove(first).(*waiter)
+	w.last = last
+	close(w.turn)
 }

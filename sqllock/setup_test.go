@@ -9,6 +9,7 @@ import (
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // In a synctest bubble time passes when all goroutines wait, so that a test of
@@ -35,7 +36,7 @@ func setup(t *testing.T, options ...sqllock.Option) (*sqllocktest.Memory, *sqllo
 	return memory, newLocker(t, memory, options...)
 }
 
-func newLocker(t *testing.T, s sqllock.Strategy, options ...sqllock.Option) *sqllock.Locker {
+func newLocker(t *testing.T, s strategies.Strategy, options ...sqllock.Option) *sqllock.Locker {
 	t.Helper()
 
 	locker, err := sqllock.New(s, options...)
@@ -81,6 +82,23 @@ func wantIs(t *testing.T, what string, err error, targets ...error) {
 	}
 }
 
+func wantNot(t *testing.T, what string, err, target error) {
+	t.Helper()
+
+	if errors.Is(err, target) {
+		t.Errorf("%s = %v, want that it does not match %q", what, err, target)
+	}
+}
+
+// wantOption fails unless err is an *OptionError and says so.
+func wantOption(t *testing.T, what string, err error, want string) {
+	t.Helper()
+
+	if option := new(sqllock.OptionError); !errors.As(err, &option) || err.Error() != want {
+		t.Errorf("%s = %v, want an *OptionError: %q", what, err, want)
+	}
+}
+
 // wantHeld fails unless the database has the name taken.
 func wantHeld(t *testing.T, m *sqllocktest.Memory, when string) {
 	t.Helper()
@@ -101,7 +119,7 @@ func wantFree(t *testing.T, m *sqllocktest.Memory, when string) {
 func held(t *testing.T, m *sqllocktest.Memory) int {
 	t.Helper()
 
-	locks, err := m.Peer().Holders(t.Context(), sqllock.Filter{})
+	locks, err := m.Peer().List(t.Context(), strategies.Filter{})
 	if err != nil {
 		t.Fatalf("Holders() = %v", err)
 	}

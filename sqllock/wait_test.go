@@ -10,6 +10,7 @@ import (
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // answered is a strategy that does something while the answer to an attempt is on
@@ -20,7 +21,7 @@ type answered struct {
 	during func()
 }
 
-func (a *answered) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+func (a *answered) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	grant, err := a.Memory.TryAcquire(ctx, r)
 
 	if during := a.during; during != nil {
@@ -83,7 +84,7 @@ func (d *deaf) hang(ctx context.Context, operation string) error {
 	return ctx.Err()
 }
 
-func (d *deaf) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+func (d *deaf) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if err := d.hang(ctx, "acquire"); err != nil {
 		return nil, err
 	}
@@ -146,7 +147,7 @@ func (s *stuck) hang() error {
 	return errors.New("cut off")
 }
 
-func (s *stuck) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+func (s *stuck) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if err := s.hang(); err != nil {
 		return nil, err
 	}
@@ -154,9 +155,9 @@ func (s *stuck) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Gran
 	return s.Memory.TryAcquire(ctx, r)
 }
 
-func (s *stuck) TryAcquireAll(ctx context.Context, requests []sqllock.Request) ([]sqllock.Grant, []error) {
+func (s *stuck) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	if err := s.hang(); err != nil {
-		return make([]sqllock.Grant, len(requests)), make([]error, len(requests))
+		return make([]strategies.Grant, len(requests)), make([]error, len(requests))
 	}
 
 	return s.Memory.TryAcquireAll(ctx, requests)
@@ -199,7 +200,7 @@ type slow struct{ *sqllocktest.Memory }
 
 const trip = 400 * time.Microsecond
 
-func (s slow) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+func (s slow) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	time.Sleep(trip)
 
 	return s.Memory.TryAcquire(ctx, r)
@@ -276,5 +277,137 @@ func TestShortWaitOnACrowdedName(t *testing.T) {
 		// The database tells the one who releases that somebody waited.
 		release(t, lock)
 		release(t, acquire(t, locker, sqllock.WithMaxWait(4*time.Millisecond)))
+	})
+}
+
+// gossip is a strategy on whose database anybody can tell of releases.
+type gossip struct {
+	*sqllocktest.Memory
+
+	told chan func(name string)
+}
+
+func (g *gossip) Listen(ctx context.Context, ready func(), released func(name string)) error {
+	g.told <- released
+
+	return g.Memory.Listen(ctx, ready, released)
+}
+
+// Whoever may connect to the database can tell of releases that there were not.
+// That costs little, and what is true is heard as before when he has stopped, and
+// soon while he goes on.
+func TestForgedReleases(t *testing.T) {
+	t.Parallel()
+
+	for _, goesOn := range []bool{false, true} {
+		t.Run(fmt.Sprintf("goes on %t", goesOn), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				const (
+					forged = 2000
+					most   = 30 // attempts: ten at first, then one in a second
+				)
+
+				strategy := &gossip{sqllocktest.NewMemory(), make(chan func(string), 1)}
+				held := acquire(t, newLocker(t, strategy.Peer()))
+				locker := newLocker(t, strategy, sqllock.WithoutBatching())
+				locks := make(chan *sqllock.Lock, 1)
+
+				go func() { locks <- acquire(t, locker) }()
+
+				tell := <-strategy.told
+
+				time.Sleep(time.Second)
+
+				before := strategy.Count("acquire")
+
+				for range forged {
+					tell(name)
+					time.Sleep(5 * time.Millisecond)
+				}
+
+				if got := strategy.Count("acquire") - before; got > most {
+					t.Errorf("%d forged releases cost %d attempts, want at most %d", forged, got, most)
+				}
+
+				soon := 1100 * time.Millisecond
+
+				if !goesOn {
+					soon = 10 * time.Millisecond
+
+					time.Sleep(7 * time.Second) // at the latest after the next poll
+				}
+
+				released := time.Now()
+				release(t, held)
+
+				for goesOn && len(locks) == 0 && time.Since(released) < time.Minute {
+					tell(name)
+					time.Sleep(5 * time.Millisecond)
+				}
+
+				lock := <-locks
+
+				if took := time.Since(released); took > soon {
+					t.Errorf("the lock was had %s after its release, want at most %s", took, soon)
+				}
+
+				release(t, lock)
+			})
+		})
+	}
+}
+
+// Nobody holds the name that a transaction guards. Others of this process hear that from
+// the one that asks.
+func TestTryBesideAWaiterOfAGuardedName(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		tx := memory.Begin()
+		lock := acquire(t, locker)
+
+		if err := lock.Guard(t.Context(), tx); err != nil {
+			t.Fatalf("Guard() = %v, want nil", err)
+		}
+
+		release(t, lock)
+
+		waited := make(chan *sqllock.Lock, 1)
+
+		go func() { waited <- acquire(t, locker) }()
+
+		time.Sleep(time.Second)
+
+		_, err := locker.TryAcquire(t.Context(), name)
+		wantIs(t, "TryAcquire() beside a waiter of a guarded name", err, sqllock.ErrUnreachable)
+		wantNot(t, "TryAcquire() beside a waiter of a guarded name", err, sqllock.ErrNotAcquired)
+
+		_ = tx.Rollback()
+
+		release(t, <-waited)
+	})
+}
+
+// It waited for the holder nearly all the time, and the database is not silent.
+func TestDeadlineDuringTheFirstAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t, sqllock.WithoutHandOff())
+		lock := acquire(t, locker)
+		ended := make(chan error, 1)
+
+		go func() {
+			_, err := locker.Acquire(t.Context(), name, sqllock.WithMaxWait(time.Second))
+			ended <- err
+		}()
+
+		time.Sleep(900 * time.Millisecond)
+
+		_, resume := memory.Pause("acquire", sqllocktest.Before)
+		defer resume()
+
+		release(t, lock)
+
+		err := <-ended
+		wantIs(t, "Acquire() that ended during its first attempt", err, sqllock.ErrNotAcquired)
+		wantNot(t, "Acquire() that ended during its first attempt", err, sqllock.ErrUnreachable)
 	})
 }

@@ -2,16 +2,20 @@ package sqllock
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
-// abandonedError says that a call goes on, though its context has ended.
-type abandonedError struct{ error }
-
-func (e abandonedError) Unwrap() error { return e.error }
-
 // grace is what a driver gets to return after its context ended.
 const grace = 50 * time.Millisecond
+
+// outcome is the answer to a call that may be given up before it comes.
+type outcome[T any] struct {
+	answers chan answer[T] // holds the answer until somebody takes it
+
+	mu   sync.Mutex
+	late func(T, error) // takes it, once the call was given up
+}
 
 // answer is what a call returned.
 type answer[T any] struct {
@@ -19,25 +23,43 @@ type answer[T any] struct {
 	err   error
 }
 
-// within runs f and returns when it returns, or a moment after ctx ended: some
-// drivers do not return from a connection that was cut off (lib/pq), or not
-// while SQLite is busy (mattn/go-sqlite3). Then the error is an abandonedError,
-// and what comes too late is given to late.
-func within[T any](ctx context.Context, f func(context.Context) (T, error), late func(T, error)) (T, error) {
-	answers := make(chan answer[T], 1)
+func newOutcome[T any]() *outcome[T] { return &outcome[T]{answers: make(chan answer[T], 1)} }
 
-	go func() {
-		value, err := f(ctx)
-		answers <- answer[T]{value, err}
-	}()
+// put gives the answer, once.
+func (o *outcome[T]) put(value T, err error) {
+	o.mu.Lock()
 
-	return await(ctx, answers, late)
+	late := o.late
+	if late == nil {
+		o.answers <- answer[T]{value, err}
+	}
+
+	o.mu.Unlock()
+
+	if late != nil {
+		late(value, err)
+	}
 }
 
-// await is the second half of within: for an answer that somebody sends.
-func await[T any](ctx context.Context, answers <-chan answer[T], late func(T, error)) (T, error) {
+// then has late take the answer to a call that was given up, whenever it comes.
+func (o *outcome[T]) then(late func(T, error)) {
+	o.mu.Lock()
+
 	select {
-	case a := <-answers:
+	case a := <-o.answers:
+		o.mu.Unlock()
+		late(a.value, a.err)
+	default:
+		o.late = late
+		o.mu.Unlock()
+	}
+}
+
+// wait returns the answer, or an abandonedError when none came until a moment
+// after ctx ended.
+func (o *outcome[T]) wait(ctx context.Context) (T, error) {
+	select {
+	case a := <-o.answers:
 		return a.value, a.err
 	case <-ctx.Done():
 	}
@@ -46,21 +68,35 @@ func await[T any](ctx context.Context, answers <-chan answer[T], late func(T, er
 	defer timer.Stop()
 
 	select {
-	case a := <-answers:
+	case a := <-o.answers:
 		return a.value, a.err
 	case <-timer.C:
 	}
 
-	go func() {
-		if a := <-answers; late != nil {
-			late(a.value, a.err)
-		}
-	}()
-
 	var none T
 
 	// Not its cause, which may be another lock's loss.
-	return none, abandonedError{ctx.Err()}
+	return none, abandonedError[T]{ctx.Err(), o}
+}
+
+// abandonedError says that a call goes on, though its context has ended.
+type abandonedError[T any] struct {
+	error
+
+	outcome *outcome[T]
+}
+
+func (e abandonedError[T]) Unwrap() error { return e.error }
+
+// within runs f and returns when it returns, or a moment after ctx ended, with an
+// abandonedError: some drivers do not return from a connection that was cut off
+// (lib/pq), or not while SQLite is busy (mattn/go-sqlite3).
+func within[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
+	o := newOutcome[T]()
+
+	go func() { o.put(f(ctx)) }()
+
+	return o.wait(ctx)
 }
 
 // bounded is within for a call that only has an error.
@@ -68,7 +104,7 @@ func bounded(ctx context.Context, timeout time.Duration, f func(context.Context)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	_, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) }, nil)
+	_, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 
 	return err
 }

@@ -289,7 +289,7 @@ func (c *faultyConn) run(ctx context.Context, s databases.Statement, call func(a
 	}
 
 	struck, err := c.faulty.run(ctx, s, call)
-	if err == nil || c.faulty.Classify(err) != databases.Unknown {
+	if err == nil || !doubtful(c.faulty.Classify(err)) {
 		return err
 	}
 
@@ -303,6 +303,11 @@ func (c *faultyConn) run(ctx context.Context, s databases.Statement, call func(a
 	}
 
 	return err
+}
+
+// doubtful says whether an error of the class leaves the connection in doubt.
+func doubtful(class databases.Class) bool {
+	return class == databases.Unknown || class == databases.Unreachable
 }
 
 func (c *faultyConn) Release() {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sqllock/sqllock/databases"
@@ -217,5 +219,36 @@ func TestFaultyPauseEndsWithTheContext(t *testing.T) {
 
 	if f.Discarded() != 1 || len(f.Misuse()) != 1 {
 		t.Errorf("Discarded() = %d, Misuse() = %q, want one and the second blamed", f.Discarded(), f.Misuse())
+	}
+}
+
+// A test that fails an operation that there is none of would pass for nothing.
+func TestMisspeltOperation(t *testing.T) {
+	t.Parallel()
+
+	memory := sqllocktest.NewMemory()
+
+	for _, name := range []string{"acquire", "renew-all", "*", "status", "releasetx", "listen"} {
+		_ = memory.Count(name)
+		_ = memory.Peer().Count(name)
+	}
+
+	for what, call := range map[string]func(){
+		"Fail":  func() { memory.Fail("acquired", 1, sqllocktest.Before, nil) },
+		"Pause": func() { memory.Pause("renewal", sqllocktest.Before) },
+		"Hang":  func() { memory.Peer().Hang("Release", sqllocktest.After) },
+		"Twice": func() { memory.Twice("") },
+		"Count": func() { memory.Count("acquires") },
+	} {
+		func() {
+			defer func() {
+				text := fmt.Sprint(recover())
+				if !strings.Contains(text, what) || !strings.Contains(text, "acquire, acquire-all, renew") {
+					t.Errorf("%s() of a misspelt operation: %q, want a panic that names those there are", what, text)
+				}
+			}()
+
+			call()
+		}()
 	}
 }

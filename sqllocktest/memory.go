@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // Memory is a strategy that keeps locks in this process: for the tests of
@@ -30,12 +30,19 @@ type Memory struct {
 
 // NewMemory returns a strategy without any lock.
 func NewMemory() *Memory {
-	return &Memory{Script: &Script{}, store: &memoryStore{rows: make(map[string]*memoryRow), ears: make(map[*memoryEar]struct{})}}
+	return &Memory{Script: newMemoryScript(), store: &memoryStore{rows: make(map[string]*memoryRow), ears: make(map[*memoryEar]struct{})}}
 }
 
 // Peer returns a strategy with the same locks and a Script of its own, as
 // another process has it.
-func (m *Memory) Peer() *Memory { return &Memory{Script: &Script{}, store: m.store} }
+func (m *Memory) Peer() *Memory { return &Memory{Script: newMemoryScript(), store: m.store} }
+
+func newMemoryScript() *Script {
+	return &Script{operations: []string{
+		"acquire", "acquire-all", "renew", "renew-all", "check", "release", "release-all", "settle", "guard", "releasetx",
+		"list", "status", "force", "reap", "register", "listen",
+	}}
+}
 
 // memoryStore stands for the database.
 type memoryStore struct {
@@ -55,13 +62,13 @@ type memoryRow struct {
 	name      string
 	token     int64
 	owner     string // empty: nobody
-	holder    sqllock.Holder
+	holder    strategies.Holder
 	acquired  time.Time
 	expires   time.Time
 	lockDelay time.Duration
 	taken     time.Time // the name stays taken until then, also when released
 	minHold   time.Duration
-	reason    sqllock.Reason // why the last grant ended, if not by its own release
+	reason    strategies.Reason // why the last grant ended, if not by its own release
 	detail    string
 	waiting   time.Time // until then somebody waits for the name
 	pins      map[*MemoryTx]struct{}
@@ -71,10 +78,10 @@ type memoryRow struct {
 const memoryName = "memory"
 
 // Features are all there are.
-func (*Memory) Features() sqllock.Features {
-	return sqllock.Features{
+func (*Memory) Features() strategies.Features {
+	return strategies.Features{
 		Strategy: memoryName, Database: memoryName,
-		Guard: true, ReleaseTx: true, MinHold: true, LockDelay: true, Administer: true,
+		MinHold: true, LockDelay: true,
 	}
 }
 
@@ -82,7 +89,7 @@ func (*Memory) Features() sqllock.Features {
 func (m *Memory) do(ctx context.Context, operation string, effect func(now time.Time) error) error {
 	return m.play(ctx, operation, func() error {
 		if err := ctx.Err(); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", strategies.ErrNotSent, err)
 		}
 
 		m.store.mu.Lock()
@@ -93,8 +100,8 @@ func (m *Memory) do(ctx context.Context, operation string, effect func(now time.
 }
 
 // TryAcquire makes one attempt.
-func (m *Memory) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
-	var grant sqllock.Grant
+func (m *Memory) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	var grant strategies.Grant
 
 	err := m.do(ctx, "acquire", func(now time.Time) (err error) {
 		grant, err = m.acquire(now, r)
@@ -109,8 +116,8 @@ func (m *Memory) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Gra
 }
 
 // TryAcquireAll makes one attempt for each request.
-func (m *Memory) TryAcquireAll(ctx context.Context, requests []sqllock.Request) ([]sqllock.Grant, []error) {
-	grants, errs := make([]sqllock.Grant, len(requests)), make([]error, len(requests))
+func (m *Memory) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	grants, errs := make([]strategies.Grant, len(requests)), make([]error, len(requests))
 
 	err := m.do(ctx, "acquire-all", func(now time.Time) error {
 		for i, r := range requests {
@@ -129,7 +136,7 @@ func (m *Memory) TryAcquireAll(ctx context.Context, requests []sqllock.Request) 
 }
 
 // RenewAll renews grants.
-func (m *Memory) RenewAll(ctx context.Context, grants []sqllock.Grant, lease time.Duration) []error {
+func (m *Memory) RenewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
 	return m.all(ctx, "renew-all", grants, func(now time.Time, _ *memoryGrant, row *memoryRow) {
 		if expires := now.Add(lease); expires.After(row.expires) {
 			row.expires = expires
@@ -138,23 +145,23 @@ func (m *Memory) RenewAll(ctx context.Context, grants []sqllock.Grant, lease tim
 }
 
 // ReleaseAll ends grants.
-func (m *Memory) ReleaseAll(ctx context.Context, grants []sqllock.Grant) []error {
+func (m *Memory) ReleaseAll(ctx context.Context, grants []strategies.Grant) []error {
 	return m.all(ctx, "release-all", grants, func(now time.Time, g *memoryGrant, row *memoryRow) {
 		row.free("", "")
 
-		g.crowded = m.store.tell(now, row)
+		g.contended = m.store.tell(now, row)
 	})
 }
 
 // all does something to the rows of grants; those that have none go alone.
 func (m *Memory) all(
-	ctx context.Context, operation string, grants []sqllock.Grant, effect func(now time.Time, g *memoryGrant, row *memoryRow),
+	ctx context.Context, operation string, grants []strategies.Grant, effect func(now time.Time, g *memoryGrant, row *memoryRow),
 ) []error {
 	errs := make([]error, len(grants))
 
 	err := m.do(ctx, operation, func(now time.Time) error {
 		for i, grant := range grants {
-			errs[i] = sqllock.ErrAlone
+			errs[i] = strategies.ErrNotBatched
 
 			g, ok := grant.(*memoryGrant)
 			if !ok {
@@ -180,7 +187,7 @@ func (m *Memory) all(
 }
 
 // acquire grants the name if it is free.
-func (m *Memory) acquire(now time.Time, r sqllock.Request) (sqllock.Grant, error) {
+func (m *Memory) acquire(now time.Time, r strategies.Request) (strategies.Grant, error) {
 	row := m.store.row(r.Name)
 
 	if row.owner == r.Owner {
@@ -204,7 +211,7 @@ func (m *Memory) acquire(now time.Time, r sqllock.Request) (sqllock.Grant, error
 
 // grant is the row's first, of as many tokens as were asked for. The row has the
 // last one.
-func (m *Memory) grant(r sqllock.Request, row *memoryRow) *memoryGrant {
+func (m *Memory) grant(r strategies.Request, row *memoryRow) *memoryGrant {
 	return &memoryGrant{memory: m, name: r.Name, owner: r.Owner, token: row.token - max(1, r.Tokens) + 1, last: row.token}
 }
 
@@ -219,7 +226,7 @@ func (s *memoryStore) row(name string) *memoryRow {
 	return row
 }
 
-// inTheWay returns a *sqllock.HeldError unless the name is free.
+// inTheWay returns a *strategies.HeldError unless the name is free.
 func (r *memoryRow) inTheWay(now time.Time) error {
 	free := r.taken
 	if r.owner != "" {
@@ -228,11 +235,23 @@ func (r *memoryRow) inTheWay(now time.Time) error {
 
 	switch {
 	case now.Before(free):
-		return &sqllock.HeldError{Name: r.name, Holder: r.holder, Token: r.token, Remaining: free.Sub(now)}
+		return &strategies.HeldError{Name: r.name, Holder: r.holder, Token: r.token, Remaining: free.Sub(now)}
 	case len(r.pins) > 0:
-		return &sqllock.HeldError{Name: r.name, Detail: "an open transaction guards it"}
+		return &strategies.HeldError{Name: r.name, Detail: "an open transaction guards it"}
 	default:
 		return nil
+	}
+}
+
+// runs says for how long the name is held, or else taken though nobody holds it.
+func (r *memoryRow) runs(now time.Time) (remaining, taken time.Duration) {
+	switch {
+	case r.owner == "":
+		return 0, max(0, r.taken.Sub(now))
+	case now.Before(r.expires):
+		return r.expires.Sub(now), 0
+	default:
+		return 0, max(0, r.expires.Add(r.lockDelay).Sub(now))
 	}
 }
 
@@ -299,13 +318,13 @@ func (s *memoryStore) tell(now time.Time, row *memoryRow) bool {
 }
 
 // free ends the grant that the row has.
-func (r *memoryRow) free(reason sqllock.Reason, detail string) {
+func (r *memoryRow) free(reason strategies.Reason, detail string) {
 	r.owner, r.reason, r.detail = "", reason, detail
 	r.taken = r.acquired.Add(r.minHold)
 }
 
 // Settle ends what attempts of the owner left.
-func (m *Memory) Settle(ctx context.Context, r sqllock.Request) error {
+func (m *Memory) Settle(ctx context.Context, r strategies.Request) error {
 	return m.do(ctx, "settle", func(time.Time) error {
 		if row := m.store.rows[r.Name]; row != nil && row.owner == r.Owner {
 			row.minHold = 0
@@ -324,7 +343,7 @@ func (m *Memory) Lose(name string) {
 	defer m.store.mu.Unlock()
 
 	row := m.store.row(name)
-	row.free(sqllock.ReasonTakenOver, "")
+	row.free(strategies.TakenOver, "")
 	row.taken = time.Time{}
 	row.token++
 }
@@ -353,19 +372,19 @@ func (s *memoryStore) remove(name string) {
 	}
 }
 
-// Holders lists the locks that are held.
-func (m *Memory) Holders(ctx context.Context, f sqllock.Filter) ([]sqllock.HeldLock, error) {
-	var held []sqllock.HeldLock
+// Validate finds nothing wrong.
+func (*Memory) Validate() error { return nil }
 
-	err := m.do(ctx, "holders", func(now time.Time) error {
+// List returns the names that are held or taken.
+func (m *Memory) List(ctx context.Context, f strategies.Filter) ([]strategies.Status, error) {
+	var held []strategies.Status
+
+	err := m.do(ctx, "list", func(now time.Time) error {
 		held = nil
 
 		for name, row := range m.store.rows {
-			if row.owner != "" && now.Before(row.expires) && strings.HasPrefix(name, f.Prefix) {
-				held = append(held, sqllock.HeldLock{
-					Name: name, Strategy: memoryName, Token: row.token, Holder: row.holder,
-					HeldFor: now.Sub(row.acquired), Remaining: row.expires.Sub(now), Owner: row.owner,
-				})
+			if row.unfree(now) > 0 && strings.HasPrefix(name, f.Prefix) {
+				held = append(held, row.status(now))
 			}
 		}
 
@@ -375,7 +394,7 @@ func (m *Memory) Holders(ctx context.Context, f sqllock.Filter) ([]sqllock.HeldL
 		return nil, err
 	}
 
-	slices.SortFunc(held, func(a, b sqllock.HeldLock) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(held, func(a, b strategies.Status) int { return strings.Compare(a.Name, b.Name) })
 
 	if f.Limit > 0 && len(held) > f.Limit {
 		held = held[:f.Limit]
@@ -384,59 +403,72 @@ func (m *Memory) Holders(ctx context.Context, f sqllock.Filter) ([]sqllock.HeldL
 	return held, nil
 }
 
-// LastGrant tells of the name's latest grant.
-func (m *Memory) LastGrant(ctx context.Context, name string) (sqllock.LastGrant, error) {
-	var last sqllock.LastGrant
-
-	err := m.do(ctx, "last-grant", func(now time.Time) error {
+// Status tells of the name's latest grant.
+func (m *Memory) Status(ctx context.Context, name string) (status strategies.Status, found bool, err error) {
+	err = m.do(ctx, "status", func(now time.Time) error {
 		row := m.store.rows[name]
-		if row == nil || row.token == 0 {
-			return sqllock.ErrNotHeld
-		}
-
-		last = sqllock.LastGrant{
-			Name: name, Token: row.token, Holder: row.holder, Guarded: len(row.pins) > 0, Ended: row.reason, Detail: row.detail,
-		}
-
-		taken := row.taken
-		if row.owner != "" {
-			last.Remaining, last.Ended, last.Detail = max(0, row.expires.Sub(now)), "", ""
-			taken = row.expires.Add(row.lockDelay)
-		}
-
-		if last.Remaining == 0 {
-			last.Taken = max(0, taken.Sub(now))
+		if found = row != nil && row.token != 0; found {
+			status = row.status(now)
+			status.Guarded = len(row.pins) > 0
 		}
 
 		return nil
 	})
 
-	return last, err
+	return status, found, err
+}
+
+// status is what is known of the row's latest grant.
+func (r *memoryRow) status(now time.Time) strategies.Status {
+	status := strategies.Status{Name: r.name, Strategy: memoryName, Token: r.token, Owner: r.owner, Holder: r.holder}
+
+	if status.Remaining, status.Taken = r.runs(now); status.Remaining > 0 {
+		status.HeldFor = now.Sub(r.acquired)
+	}
+
+	if r.owner == "" {
+		status.Ended, status.Detail = r.reason, r.detail
+	}
+
+	return status
+}
+
+// unfree is how long the name is not free.
+func (r *memoryRow) unfree(now time.Time) time.Duration {
+	remaining, taken := r.runs(now)
+
+	return remaining + taken
 }
 
 // ForceRelease ends the grant of whoever holds the name.
-func (m *Memory) ForceRelease(ctx context.Context, name, reason string) error {
-	return m.do(ctx, "force", func(now time.Time) error {
+func (m *Memory) ForceRelease(ctx context.Context, name, reason string) (found bool, err error) {
+	err = m.do(ctx, "force", func(now time.Time) error {
 		row := m.store.rows[name]
-		if row == nil || row.owner == "" || !now.Before(row.expires) {
-			return sqllock.ErrNotHeld
+		if found = row != nil && row.unfree(now) > 0; !found {
+			return nil
 		}
 
-		row.free(sqllock.ReasonForced, reason)
+		// One that was released by itself ended for no other reason.
+		if row.owner != "" {
+			row.free(strategies.Forced, reason)
+		}
+
 		row.taken = time.Time{}
 
 		return nil
 	})
+
+	return found, err
 }
 
-// Reap ends what ran out and removes what was idle.
-func (m *Memory) Reap(ctx context.Context, retention time.Duration) (sqllock.Reaped, error) {
-	var reaped sqllock.Reaped
+// Reap ends what expired and removes what was idle.
+func (m *Memory) Reap(ctx context.Context, retention time.Duration) (strategies.Reaped, error) {
+	var reaped strategies.Reaped
 
 	err := m.do(ctx, "reap", func(now time.Time) error {
 		for name, row := range m.store.rows {
 			if row.owner != "" && !now.Before(row.expires.Add(row.lockDelay)) {
-				row.free(sqllock.ReasonExpired, "reaped")
+				row.free(strategies.Expired, "reaped")
 
 				reaped.Expired++
 			}
@@ -463,22 +495,22 @@ type memoryGrant struct {
 	last   int64
 	gone   bool // it goes on as another, by Next
 
-	crowded bool // when it was released somebody waited
+	contended bool // when it was released somebody waited
 }
 
-// Crowded says, after the release, whether somebody was registered as waiting.
-func (g *memoryGrant) Crowded() bool {
+// Contended says, after the release, whether somebody was registered as waiting.
+func (g *memoryGrant) Contended() bool {
 	g.memory.store.mu.Lock()
 	defer g.memory.store.mu.Unlock()
 
-	return g.crowded
+	return g.contended
 }
 
 // Token is the fencing token.
 func (g *memoryGrant) Token() int64 { return g.token }
 
 // Next is the grant under its next token.
-func (g *memoryGrant) Next() sqllock.Grant {
+func (g *memoryGrant) Next() strategies.Grant {
 	if g.token == g.last {
 		return nil
 	}
@@ -494,18 +526,18 @@ func (g *memoryGrant) Next() sqllock.Grant {
 // mine returns the grant's row, or why there is none any more.
 func (g *memoryGrant) mine() (*memoryRow, error) {
 	row := g.memory.store.rows[g.name]
-	lost := &sqllock.LostError{Name: g.name, Token: g.token, Reason: sqllock.ReasonUnknown}
+	lost := &strategies.LostError{Reason: strategies.Unknown}
 
 	switch {
 	case row == nil:
-		lost.Detail = "its row is gone"
+		lost.Detail = "its row is gone from the database"
 	case row.token == g.last && row.owner == g.owner:
 		return row, nil
 	case row.token != g.last:
-		lost.Reason = sqllock.ReasonTakenOver
+		lost.Reason, lost.Token = strategies.TakenOver, row.token
 
 		if row.owner != "" {
-			lost.Detail = fmt.Sprintf("by %s with token %d", row.holder, row.token)
+			lost.Holder = row.holder
 		}
 	case row.reason != "":
 		lost.Reason, lost.Detail = row.reason, row.detail
@@ -539,7 +571,7 @@ func (g *memoryGrant) Check(ctx context.Context) error {
 		}
 
 		if !now.Before(row.expires) {
-			return &sqllock.LostError{Name: g.name, Token: g.token, Reason: sqllock.ReasonExpired}
+			return &strategies.LostError{Reason: strategies.Expired}
 		}
 
 		return nil
@@ -551,10 +583,10 @@ func (g *memoryGrant) Release(ctx context.Context) error {
 	return g.memory.do(ctx, "release", func(now time.Time) error {
 		row, err := g.mine()
 		if err == nil {
-			// Also when its lease ran out: nobody else had it since.
+			// Also when its lease has expired: nobody else had it since.
 			row.free("", "")
 
-			g.crowded = g.memory.store.tell(now, row)
+			g.contended = g.memory.store.tell(now, row)
 
 			return nil
 		}

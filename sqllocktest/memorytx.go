@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // MemoryTx is a transaction of a Memory, for Lock.Guard and Lock.ReleaseTx. It
@@ -70,7 +70,7 @@ func (tx *MemoryTx) pin(row *memoryRow) {
 }
 
 // Guard pins the grant until the transaction ends.
-func (g *memoryGrant) Guard(ctx context.Context, tx sqllock.Tx) error {
+func (g *memoryGrant) Guard(ctx context.Context, tx strategies.Tx) error {
 	return g.memory.do(ctx, "guard", func(time.Time) error {
 		mtx, row, err := g.in(tx)
 
@@ -78,7 +78,7 @@ func (g *memoryGrant) Guard(ctx context.Context, tx sqllock.Tx) error {
 		case err != nil:
 			return err
 		case g.gone:
-			return sqllock.ErrReleased
+			return strategies.ErrReleased
 		}
 
 		mtx.pin(row)
@@ -88,7 +88,7 @@ func (g *memoryGrant) Guard(ctx context.Context, tx sqllock.Tx) error {
 }
 
 // ReleaseTx releases the grant when the transaction commits.
-func (g *memoryGrant) ReleaseTx(ctx context.Context, tx sqllock.Tx) error {
+func (g *memoryGrant) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
 	return g.memory.do(ctx, "releasetx", func(time.Time) error {
 		mtx, row, err := g.in(tx)
 
@@ -96,7 +96,7 @@ func (g *memoryGrant) ReleaseTx(ctx context.Context, tx sqllock.Tx) error {
 		case err != nil:
 			return err
 		case g.gone:
-			return sqllock.ErrReleased
+			return strategies.ErrReleased
 		}
 
 		mtx.pin(row)
@@ -111,12 +111,12 @@ func (g *memoryGrant) ReleaseTx(ctx context.Context, tx sqllock.Tx) error {
 }
 
 // in returns the transaction, if it can guard the grant, and the grant's row.
-func (g *memoryGrant) in(tx sqllock.Tx) (*MemoryTx, *memoryRow, error) {
+func (g *memoryGrant) in(tx strategies.Tx) (*MemoryTx, *memoryRow, error) {
 	mtx, ok := tx.(*MemoryTx)
 
 	switch {
 	case !ok || mtx.store != g.memory.store:
-		return nil, nil, fmt.Errorf("%w: the transaction is of another database", sqllock.ErrUnsupported)
+		return nil, nil, fmt.Errorf("%w: the transaction is of another database", strategies.ErrUnsupported)
 	case mtx.ended:
 		return nil, nil, errTxEnded
 	}

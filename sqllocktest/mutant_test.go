@@ -11,6 +11,7 @@ import (
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // mutants are strategies with one fault each, and a case of the suite that has
@@ -18,7 +19,7 @@ import (
 var mutants = []struct {
 	name   string
 	caught string
-	wrap   func(*sqllocktest.Memory) sqllock.Strategy
+	wrap   func(*sqllocktest.Memory) strategies.Strategy
 }{
 	{"token starts again after release", "token/grows over releases", changed(mutation{
 		token: func(int64) int64 { return 1 },
@@ -29,7 +30,7 @@ var mutants = []struct {
 	{"no exclusion", "exclusion/two processes", changed(mutation{held: takeAnyway})},
 	{"no exclusion", "exclusion/hammer", changed(mutation{held: takeAnyway})},
 	{"no HeldError", "exclusion/two processes", changed(mutation{
-		held: func(context.Context, *sqllocktest.Memory, sqllock.Request, error) (sqllock.Grant, error) {
+		held: func(context.Context, *sqllocktest.Memory, strategies.Request, error) (strategies.Grant, error) {
 			return nil, sqllock.ErrNotAcquired
 		},
 	})},
@@ -79,25 +80,25 @@ var mutants = []struct {
 		check: func(context.Context, *changedGrant) error { return nil },
 	})},
 	{"guard does not pin", "guard/pins until the transaction ends", changed(mutation{
-		guard: func(ctx context.Context, g *changedGrant, _ sqllock.Tx) error { return g.Grant.Check(ctx) },
+		guard: func(ctx context.Context, g *changedGrant, _ strategies.Tx) error { return g.Grant.Check(ctx) },
 	})},
 	{"guard does not look", "guard/after a take-over", changed(mutation{
-		guard: func(context.Context, *changedGrant, sqllock.Tx) error { return nil },
+		guard: func(context.Context, *changedGrant, strategies.Tx) error { return nil },
 	})},
-	{"guard asks for a running lease", "guard/after the lease ran out", changed(mutation{
-		guard: func(ctx context.Context, g *changedGrant, tx sqllock.Tx) error {
+	{"guard asks for a running lease", "guard/after the lease expired", changed(mutation{
+		guard: func(ctx context.Context, g *changedGrant, tx strategies.Tx) error {
 			if err := g.Grant.Check(ctx); err != nil {
 				return err
 			}
 
-			return guard(ctx, g.Grant, tx)
+			return g.Grant.Guard(ctx, tx)
 		},
 	})},
 	{"settling does nothing", "ambiguity/acquire without an answer is given back", changed(mutation{
-		settle: func(context.Context, *sqllocktest.Memory, sqllock.Request) error { return nil },
+		settle: func(context.Context, *sqllocktest.Memory, strategies.Request) error { return nil },
 	})},
 	{"settling ends anybody's", "owner/settling touches no successor", changed(mutation{
-		settle: func(_ context.Context, m *sqllocktest.Memory, r sqllock.Request) error {
+		settle: func(_ context.Context, m *sqllocktest.Memory, r strategies.Request) error {
 			m.Lose(r.Name)
 
 			return nil
@@ -114,30 +115,30 @@ var mutants = []struct {
 	{"another owner each time", "ambiguity/acquire without an answer is asked for again", changed(mutation{
 		owner: func(owner string) string { return owner + time.Now().String() },
 	})},
-	{"claims what it can not", "min hold/keeps the name taken", changed(mutation{
+	{"claims what it cannot", "min hold/keeps the name taken", changed(mutation{
 		owner: func(owner string) string { return owner }, minHold: true,
 	})},
-	{"batch grants one name twice", "batch/one name is granted once", func(m *sqllocktest.Memory) sqllock.Strategy {
+	{"batch grants one name twice", "batch/one name is granted once", func(m *sqllocktest.Memory) strategies.Strategy {
 		return twiceGranting{m}
 	}},
 	{
 		"tokens handed on that are not reserved", "hand-off/tokens that were reserved are never given again",
-		func(m *sqllocktest.Memory) sqllock.Strategy { return unreserved{m} },
+		func(m *sqllocktest.Memory) strategies.Strategy { return unreserved{m} },
 	},
-	{"a wait that nobody hears of", "waiting/a release is heard", func(m *sqllocktest.Memory) sqllock.Strategy {
+	{"a wait that nobody hears of", "waiting/a release is heard", func(m *sqllocktest.Memory) strategies.Strategy {
 		return unheard{m}
 	}},
 }
 
 // takeAnyway is an attempt that pushes the holder aside.
-func takeAnyway(ctx context.Context, m *sqllocktest.Memory, r sqllock.Request, _ error) (sqllock.Grant, error) {
+func takeAnyway(ctx context.Context, m *sqllocktest.Memory, r strategies.Request, _ error) (strategies.Grant, error) {
 	m.Lose(r.Name)
 
 	return m.TryAcquire(ctx, r)
 }
 
 // waitForIt is an attempt that waits until the name is free.
-func waitForIt(ctx context.Context, m *sqllocktest.Memory, r sqllock.Request, err error) (sqllock.Grant, error) {
+func waitForIt(ctx context.Context, m *sqllocktest.Memory, r strategies.Request, err error) (strategies.Grant, error) {
 	for tick := time.Tick(10 * time.Millisecond); errors.Is(err, sqllock.ErrNotAcquired); {
 		select {
 		case <-tick:
@@ -145,7 +146,7 @@ func waitForIt(ctx context.Context, m *sqllocktest.Memory, r sqllock.Request, er
 			return nil, err
 		}
 
-		var grant sqllock.Grant
+		var grant strategies.Grant
 		if grant, err = m.TryAcquire(ctx, r); err == nil {
 			return grant, nil
 		}
@@ -154,7 +155,7 @@ func waitForIt(ctx context.Context, m *sqllocktest.Memory, r sqllock.Request, er
 	return nil, err
 }
 
-// TestMutants runs this test binary again for each mutant: a test can not
+// TestMutants runs this test binary again for each mutant: a test cannot
 // expect that another fails.
 func TestMutants(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // mutation replaces what is not nil of a strategy.
@@ -14,17 +15,17 @@ type mutation struct {
 	token   func(int64) int64
 	name    func(string) string
 	owner   func(string) string
-	held    func(context.Context, *sqllocktest.Memory, sqllock.Request, error) (sqllock.Grant, error)
-	settle  func(context.Context, *sqllocktest.Memory, sqllock.Request) error
+	held    func(context.Context, *sqllocktest.Memory, strategies.Request, error) (strategies.Grant, error)
+	settle  func(context.Context, *sqllocktest.Memory, strategies.Request) error
 	renew   func(context.Context, *changedGrant, time.Duration) error
 	check   func(context.Context, *changedGrant) error
 	release func(context.Context, *changedGrant) error
-	guard   func(context.Context, *changedGrant, sqllock.Tx) error
+	guard   func(context.Context, *changedGrant, strategies.Tx) error
 	minHold bool // ignore it
 }
 
-func changed(m mutation) func(*sqllocktest.Memory) sqllock.Strategy {
-	return func(memory *sqllocktest.Memory) sqllock.Strategy { return &changedStrategy{memory, m} }
+func changed(m mutation) func(*sqllocktest.Memory) strategies.Strategy {
+	return func(memory *sqllocktest.Memory) strategies.Strategy { return &changedStrategy{memory, m} }
 }
 
 // changedStrategy is a Memory with a mutation. Embedded, Memory still is what
@@ -35,7 +36,7 @@ type changedStrategy struct {
 	mutation mutation
 }
 
-func (s *changedStrategy) request(r sqllock.Request) sqllock.Request {
+func (s *changedStrategy) request(r strategies.Request) strategies.Request {
 	if s.mutation.name != nil {
 		r.Name = s.mutation.name(r.Name)
 	}
@@ -51,7 +52,7 @@ func (s *changedStrategy) request(r sqllock.Request) sqllock.Request {
 	return r
 }
 
-func (s *changedStrategy) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+func (s *changedStrategy) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	changed := s.request(r)
 	grant, err := s.Memory.TryAcquire(ctx, changed)
 
@@ -59,7 +60,7 @@ func (s *changedStrategy) TryAcquire(ctx context.Context, r sqllock.Request) (sq
 		grant, err = s.mutation.held(ctx, s.Memory, changed, err)
 	}
 
-	if held := new(sqllock.HeldError); errors.As(err, &held) {
+	if held := new(strategies.HeldError); errors.As(err, &held) {
 		held.Name = r.Name
 	}
 
@@ -70,7 +71,7 @@ func (s *changedStrategy) TryAcquire(ctx context.Context, r sqllock.Request) (sq
 	return &changedGrant{grant, s.Memory, changed, s.mutation}, nil
 }
 
-func (s *changedStrategy) Settle(ctx context.Context, r sqllock.Request) error {
+func (s *changedStrategy) Settle(ctx context.Context, r strategies.Request) error {
 	if s.mutation.settle != nil {
 		return s.mutation.settle(ctx, s.Memory, r)
 	}
@@ -79,10 +80,10 @@ func (s *changedStrategy) Settle(ctx context.Context, r sqllock.Request) error {
 }
 
 type changedGrant struct {
-	sqllock.Grant
+	strategies.Grant
 
 	memory   *sqllocktest.Memory
-	request  sqllock.Request
+	request  strategies.Request
 	mutation mutation
 }
 
@@ -118,30 +119,24 @@ func (g *changedGrant) Release(ctx context.Context) error {
 	return g.Grant.Release(ctx)
 }
 
-func (g *changedGrant) Guard(ctx context.Context, tx sqllock.Tx) error {
+func (g *changedGrant) Guard(ctx context.Context, tx strategies.Tx) error {
 	if g.mutation.guard != nil {
 		return g.mutation.guard(ctx, g, tx)
 	}
 
-	return guard(ctx, g.Grant, tx)
+	return g.Grant.Guard(ctx, tx)
 }
 
-func (g *changedGrant) ReleaseTx(ctx context.Context, tx sqllock.Tx) error {
-	guarder, _ := g.Grant.(sqllock.Guarder)
+func (g *changedGrant) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
+	releaser, _ := g.Grant.(strategies.TxReleaser)
 
-	return guarder.ReleaseTx(ctx, tx)
-}
-
-func guard(ctx context.Context, g sqllock.Grant, tx sqllock.Tx) error {
-	guarder, _ := g.(sqllock.Guarder)
-
-	return guarder.Guard(ctx, tx)
+	return releaser.ReleaseTx(ctx, tx)
 }
 
 // twiceGranting gives the grant of a name to all of a batch who ask for it.
 type twiceGranting struct{ *sqllocktest.Memory }
 
-func (s twiceGranting) TryAcquireAll(ctx context.Context, requests []sqllock.Request) ([]sqllock.Grant, []error) {
+func (s twiceGranting) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	grants, errs := s.Memory.TryAcquireAll(ctx, requests)
 
 	for i, r := range requests {
@@ -158,7 +153,7 @@ func (s twiceGranting) TryAcquireAll(ctx context.Context, requests []sqllock.Req
 // unreserved hands on tokens that the row knows nothing of.
 type unreserved struct{ *sqllocktest.Memory }
 
-func (s unreserved) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+func (s unreserved) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	left := max(1, r.Tokens) - 1
 	r.Tokens = 1
 
@@ -171,14 +166,14 @@ func (s unreserved) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.
 }
 
 type unreservedGrant struct {
-	sqllock.Grant
+	strategies.Grant
 
 	token, left int64
 }
 
 func (g unreservedGrant) Token() int64 { return g.token }
 
-func (g unreservedGrant) Next() sqllock.Grant {
+func (g unreservedGrant) Next() strategies.Grant {
 	if g.left == 0 {
 		return nil
 	}
@@ -186,7 +181,7 @@ func (g unreservedGrant) Next() sqllock.Grant {
 	return unreservedGrant{g.Grant, g.token + 1, g.left - 1}
 }
 
-// unheard says that it noted who waits, and did not.
+// unheard says that it noted a waiter, and did not.
 type unheard struct{ *sqllocktest.Memory }
 
 func (unheard) Register(context.Context, string, time.Duration) (bool, error) { return true, nil }

@@ -32,8 +32,12 @@ var ErrBroken = fmt.Errorf("sqllocktest: the connection broke: %w", driver.ErrBa
 // the renewal of any strategy, also that of many locks at a time, which alone is
 // "renew-all". "*" is every call.
 //
-// It is safe for concurrent use. Faults that were asked for first strike first.
+// It is safe for concurrent use. Faults that were asked for first strike first. A
+// name that is none of a Memory's operations is a panic, which names them; which
+// statements a Faulty will see is not known.
 type Script struct {
+	operations []string // that there are; empty if that is not known
+
 	mu     sync.Mutex
 	log    []string
 	fails  []*failure
@@ -63,6 +67,8 @@ func (p *pause) resume() { p.leave.Do(func() { close(p.resumed) }) }
 // Fail makes the next n calls of the name return err, before they take effect
 // or after. If err is nil it is ErrBroken.
 func (s *Script) Fail(name string, n int, when When, err error) {
+	s.check("Fail", name)
+
 	if err == nil {
 		err = ErrBroken
 	}
@@ -77,12 +83,16 @@ func (s *Script) Fail(name string, n int, when When, err error) {
 // resume is called or their context ends. reached is closed when the first
 // such call is there.
 func (s *Script) Pause(name string, when When) (reached <-chan struct{}, resume func()) {
+	s.check("Pause", name)
+
 	return s.stop(name, when, false)
 }
 
 // Hang is Pause for calls that do not even return when their context ends, as
 // some drivers do not from a connection that was cut off.
 func (s *Script) Hang(name string, when When) (reached <-chan struct{}, resume func()) {
+	s.check("Hang", name)
+
 	return s.stop(name, when, true)
 }
 
@@ -106,6 +116,8 @@ func (s *Script) stop(name string, when When, hang bool) (<-chan struct{}, func(
 // Twice makes every call of the name take effect twice from now on and return
 // the first result, as a driver does that repeats what it took for lost.
 func (s *Script) Twice(name string) {
+	s.check("Twice", name)
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -122,6 +134,8 @@ func (s *Script) Statements() []string {
 
 // Count is how often the name stands in the log.
 func (s *Script) Count(name string) int {
+	s.check("Count", name)
+
 	n := 0
 
 	for _, logged := range s.Statements() {
@@ -142,6 +156,17 @@ func (s *Script) Reset() {
 
 	for _, p := range pauses {
 		p.resume()
+	}
+}
+
+// check panics if the name stands for no call that can come: the test would wait for
+// it, or pass, for nothing.
+func (s *Script) check(method, name string) {
+	known := func(operation string) bool { return matches(name, operation) }
+
+	if len(s.operations) > 0 && !slices.ContainsFunc(s.operations, known) {
+		panic(fmt.Sprintf("sqllocktest: %s(%q): there is no such operation; there are %s, and * for all",
+			method, name, strings.Join(s.operations, ", ")))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // Harness says to Run how to make a strategy and its database.
@@ -35,6 +36,9 @@ type Harness struct {
 	// Plain: the lockers neither batch, nor hand locks on, nor listen. Cases
 	// about these are left out.
 	Plain bool
+	// Rivals: there are other strategies on the same database, which exclude this
+	// one. Without it the cases about them are left out.
+	Rivals bool
 }
 
 // Fixture is what a case works with. The functions may be nil where they can
@@ -43,7 +47,7 @@ type Harness struct {
 type Fixture struct {
 	// Strategy is tested. Other is a second one on the same database, with a
 	// pool of its own, as another process has it.
-	Strategy, Other sqllock.Strategy
+	Strategy, Other strategies.Strategy
 	// Faulty is the database beneath Strategy, and OtherFaulty that beneath
 	// Other; nil if there is no database.
 	Faulty, OtherFaulty *Faulty
@@ -62,11 +66,20 @@ type Fixture struct {
 	// LockRow opens a transaction that locks the name's row against every
 	// other writer, as any other program may do. unlock ends it.
 	LockRow func(t *testing.T, name string) (unlock func())
+	// LockNew opens a transaction that makes the rows of a name that has none, as a
+	// first acquisition does. unlock rolls it back.
+	LockNew func(t *testing.T, name string) (unlock func())
+	// LockLeft does so with what the strategy keeps of a name beside its record, and a
+	// dead holder leaves; nil if there is nothing.
+	LockLeft func(t *testing.T, name string) (unlock func())
+	// Rivals makes the other strategies on the same database, each with a pool of
+	// its own.
+	Rivals func(t *testing.T) []strategies.Strategy
 }
 
 // Transaction is a caller's transaction.
 type Transaction struct {
-	Tx       sqllock.Tx
+	Tx       strategies.Tx
 	Commit   func() error
 	Rollback func() error
 }
@@ -108,14 +121,14 @@ func Run(t *testing.T, h Harness) {
 // testCase is one promise. skip returns why it does not concern a strategy.
 type testCase struct {
 	name string
-	skip func(f sqllock.Features, h Harness) string
+	skip func(e *env) string
 	run  func(e *env)
 }
 
 func cases(plain bool) []testCase {
 	all := slices.Concat(
 		exclusionCases(), tokenCases(), leaseCases(), ownerCases(), ambiguityCases(), nameCases(), tryCases(),
-		waitingCases(), guardCases(), administrationCases(), callCases(), sessionCases(),
+		waitingCases(), guardCases(), administrationCases(), callCases(), closeCases(), sessionCases(), rivalCases(),
 	)
 	if plain {
 		return all
@@ -128,12 +141,6 @@ func run(t *testing.T, h Harness, c testCase) {
 	fixture := h.New(t)
 	features := fixture.Strategy.Features()
 
-	if c.skip != nil {
-		if reason := c.skip(features, h); reason != "" {
-			t.Skip(reason)
-		}
-	}
-
 	script := fixture.Script
 	if script == nil && fixture.Faulty != nil {
 		script = fixture.Faulty.Script
@@ -144,64 +151,68 @@ func run(t *testing.T, h Harness, c testCase) {
 	}
 
 	e := &env{
-		T: t, Fixture: fixture, harness: h, features: features, script: script, name: "suite/" + rand.Text(),
+		T: t, Fixture: fixture, harness: h, features: features, script: script, name: caseName(),
 		patience: h.Patience,
 	}
 	t.Cleanup(e.finish)
+
+	if c.skip != nil {
+		if reason := c.skip(e); reason != "" {
+			t.Skip(reason)
+		}
+	}
 
 	e.a, e.b = e.locker(fixture.Strategy), e.locker(fixture.Other)
 	c.run(e)
 }
 
+// caseName is of a kind that character sets and quotes tell apart.
+func caseName() string { return `suite/é你'\" ` + rand.Text() }
+
 // Reasons to skip.
 
-func leaseOnly(f sqllock.Features, _ Harness) string {
-	if f.ConnectionHeld {
+func leaseOnly(e *env) string {
+	if e.features.ConnectionHeld {
 		return "a connection-held lock ends with its session, not with the lease in its row"
 	}
 
 	return ""
 }
 
-func connectionHeldOnly(f sqllock.Features, _ Harness) string {
-	if !f.ConnectionHeld {
+func connectionHeldOnly(e *env) string {
+	if !e.features.ConnectionHeld {
 		return "the lock is not held by a session"
 	}
 
 	return ""
 }
 
-func guardOnly(f sqllock.Features, _ Harness) string {
-	if !f.Guard {
-		return "the strategy has no Guard"
+// releaseTxOnly asks a grant, as the core does.
+func releaseTxOnly(e *env) string {
+	r := e.request()
+	r.Name += " probe"
+
+	grant := e.grant(e.Strategy, r)
+	_, ok := grant.(strategies.TxReleaser)
+
+	if err := grant.Release(e.ctx()); err != nil {
+		e.Errorf("Release() = %v", err)
 	}
 
-	return ""
-}
-
-func releaseTxOnly(f sqllock.Features, _ Harness) string {
-	if !f.ReleaseTx {
+	if !ok {
 		return "the strategy has no ReleaseTx"
 	}
 
 	return ""
 }
 
-func administerOnly(f sqllock.Features, _ Harness) string {
-	if !f.Administer {
-		return "the strategy has no Administrator"
-	}
-
-	return ""
-}
-
-func both(first, second func(sqllock.Features, Harness) string) func(sqllock.Features, Harness) string {
-	return func(f sqllock.Features, h Harness) string {
-		if reason := first(f, h); reason != "" {
+func both(first, second func(*env) string) func(*env) string {
+	return func(e *env) string {
+		if reason := first(e); reason != "" {
 			return reason
 		}
 
-		return second(f, h)
+		return second(e)
 	}
 }
 
@@ -219,7 +230,7 @@ type env struct {
 	Fixture
 
 	harness  Harness
-	features sqllock.Features
+	features strategies.Features
 	script   *Script
 	name     string
 	a, b     *sqllock.Locker // on Strategy and on Other
@@ -228,7 +239,7 @@ type env struct {
 }
 
 // locker returns one more locker on a strategy.
-func (e *env) locker(s sqllock.Strategy) *sqllock.Locker {
+func (e *env) locker(s strategies.Strategy) *sqllock.Locker {
 	e.Helper()
 
 	options := []sqllock.Option{sqllock.WithLease(lease), sqllock.WithPoll(5*time.Millisecond, 50*time.Millisecond)}
@@ -250,12 +261,15 @@ func (e *env) locker(s sqllock.Strategy) *sqllock.Locker {
 func (e *env) finish() {
 	e.script.Reset()
 
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.Context()), e.patience)
+	// After an answer that was lost Close looks for some seconds for what it may bring.
+	const closes = 20 * time.Second
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.Context()), closes)
 	defer cancel()
 
 	for _, l := range e.lockers {
 		if err := l.Close(ctx); ctx.Err() != nil {
-			e.Errorf("Close() did not end within %s: %v", e.patience, err)
+			e.Errorf("Close() did not end within %s: %v", closes, err)
 		}
 	}
 
@@ -329,28 +343,19 @@ func (e *env) elapse(d time.Duration) { <-time.After(d) }
 
 // holder says who holds the name, for the message of a failure.
 func (e *env) holder(name string) string {
-	if !e.features.Administer {
-		return ""
-	}
-
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.Context()), 2*time.Second)
 	defer cancel()
 
-	admin, ok := e.Other.(sqllock.Administrator)
-	if !ok {
-		return ""
-	}
-
-	held, err := admin.Holders(ctx, sqllock.Filter{Prefix: name, Limit: 1})
-	if err != nil || len(held) == 0 {
+	status, _, err := e.Other.Status(ctx, name)
+	if err != nil || status.Remaining == 0 {
 		return fmt.Sprintf(" (nobody holds %q: %v)", name, err)
 	}
 
 	return fmt.Sprintf(" (%q is held by %s, token %d, for %s, %s left)",
-		held[0].Name, held[0].Holder, held[0].Token, held[0].HeldFor, held[0].Remaining)
+		name, sqllock.Holder(status.Holder), status.Token, status.HeldFor, status.Remaining)
 }
 
-// acquire acquires the case's name and fails if it can not.
+// acquire acquires the case's name and fails if it cannot.
 func (e *env) acquire(l *sqllock.Locker, options ...sqllock.Option) *sqllock.Lock {
 	e.Helper()
 
@@ -399,6 +404,24 @@ func (e *env) refusedName(l *sqllock.Locker, name string) *sqllock.HeldError {
 	return held
 }
 
+// refusedUnheld fails unless the name cannot be had though nobody is known to hold it: a
+// transaction has its row locked. A job that is skipped when somebody holds it must not
+// be skipped then.
+func (e *env) refusedUnheld(l *sqllock.Locker) error {
+	e.Helper()
+
+	var err error
+
+	e.within(e.harness.TryWithin, "TryAcquire() beside a row lock", func() {
+		_, err = l.TryAcquire(e.ctx(), e.name)
+		if !errors.Is(err, sqllock.ErrUnreachable) || errors.Is(err, sqllock.ErrNotAcquired) {
+			e.Fatalf("TryAcquire() beside a row lock = %v, want ErrUnreachable, and not ErrNotAcquired", err)
+		}
+	})
+
+	return err
+}
+
 // release releases a lock that must still be ours.
 func (e *env) release(lock *sqllock.Lock) {
 	e.Helper()
@@ -432,6 +455,11 @@ func (e *env) ended(lock *sqllock.Lock, because string) {
 func (e *env) lost(what string, err error, reasons ...sqllock.Reason) *sqllock.LostError {
 	e.Helper()
 
+	// A grant's own report, as the core tells it.
+	if reported := new(strategies.LostError); errors.As(err, &reported) {
+		err = &sqllock.LostError{Reason: sqllock.Reason(reported.Reason), Detail: reported.Detail, Err: reported.Err}
+	}
+
 	var lost *sqllock.LostError
 	if !errors.As(err, &lost) || !errors.Is(err, sqllock.ErrLost) {
 		e.Fatalf("%s = %v, want a *LostError%s", what, err, e.holder(e.name))
@@ -462,17 +490,17 @@ func (e *env) age(d time.Duration) {
 }
 
 // request is one for the strategy itself, without the core.
-func (e *env) request() sqllock.Request {
-	return sqllock.Request{
-		Name: e.name, Owner: rand.Text(), Lease: lease, Holder: sqllock.Holder{Host: "suite", PID: 1, Label: "grant"},
+func (e *env) request() strategies.Request {
+	return strategies.Request{
+		Name: e.name, Owner: rand.Text(), Lease: lease, Holder: strategies.Holder{Host: "suite", PID: 1, Label: "grant"},
 	}
 }
 
 // grant acquires with the strategy itself.
-func (e *env) grant(s sqllock.Strategy, r sqllock.Request) sqllock.Grant {
+func (e *env) grant(s strategies.Strategy, r strategies.Request) strategies.Grant {
 	e.Helper()
 
-	var grant sqllock.Grant
+	var grant strategies.Grant
 
 	e.poll("the strategy grants "+r.Name, func() error {
 		g, err := s.TryAcquire(e.ctx(), r)

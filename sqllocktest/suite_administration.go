@@ -14,27 +14,33 @@ import (
 func administrationCases() []testCase {
 	return []testCase{
 		{"features/what is not claimed is refused", nil, featuresRefused},
-		{"inspect/shows the holder", administerOnly, inspectHolder},
-		{"inspect/shows nobody", administerOnly, inspectNobody},
+		{"inspect/shows the holder", nil, inspectHolder},
+		{"inspect/shows nobody", nil, inspectNobody},
 		{"held error/shows the holder", leaseOnly, heldErrorHolder},
-		{"holders/filter", administerOnly, holdersFilter},
-		{"force release/tells the holder why", administerOnly, forceRelease},
-		{"force release/tells the renewal why", administerOnly, forceReleaseRenewal},
-		{"force release/of nobody", administerOnly, forceReleaseNobody},
-		{"force release/odd reasons", administerOnly, forceReleaseReasons},
-		{"last grant/outlives the lock", administerOnly, lastGrant},
-		{"last grant/within a minimum hold", both(administerOnly, minHoldOnly), lastGrantMinHold},
-		{"last grant/within a lock delay", both(administerOnly, lockDelayOnly), lastGrantLockDelay},
-		{"last grant/sees a guard", both(administerOnly, guardOnly), lastGrantGuarded},
+		{"holders/filter", nil, holdersFilter},
+		{"force release/tells the holder why", nil, forceRelease},
+		{"force release/tells the renewal why", nil, forceReleaseRenewal},
+		{"force release/of nobody", nil, forceReleaseNobody},
+		{"force release/odd reasons", nil, forceReleaseReasons},
+		{"force release/ends a minimum hold", minHoldOnly, forceMinHold},
+		{"force release/ends a lock delay", lockDelayOnly, forceLockDelay},
+		{"force release/while the lock changes hands", databaseOnly, forceChangesHands},
+		{"force release/while the holder releases it", databaseOnly, forceReleased},
+		{"force release/while a minimum hold begins", both(databaseOnly, minHoldOnly), forceMinHoldBegins},
+		{"inspect/outlives the lock", nil, lastGrant},
+		{"inspect/within a minimum hold", minHoldOnly, lastGrantMinHold},
+		{"inspect/within a lock delay", lockDelayOnly, lastGrantLockDelay},
+		{"inspect/sees a guard", nil, lastGrantGuarded},
 	}
 }
 
 // reaperCases run alone.
 func reaperCases() []testCase {
 	return []testCase{
-		{"ends what ran out", both(leaseOnly, administerOnly), reapExpired},
-		{"leaves the living alone", administerOnly, reapLiving},
-		{"removes what is idle", both(leaseOnly, administerOnly), reapIdle},
+		{"ends what expired", leaseOnly, reapExpired},
+		{"leaves the living alone", nil, reapLiving},
+		{"removes what is idle", leaseOnly, reapIdle},
+		{"leaves a minimum hold alone", minHoldOnly, reapMinHold},
 	}
 }
 
@@ -47,14 +53,6 @@ func featuresRefused(e *env) {
 
 	if f != e.Other.Features() {
 		e.Errorf("Features() of two instances: %+v and %+v", f, e.Other.Features())
-	}
-
-	if _, ok := e.Strategy.(sqllock.Administrator); f.Administer && !ok {
-		e.Errorf("Features claim Administer, and %T is no Administrator", e.Strategy)
-	}
-
-	if _, ok := e.Strategy.(sqllock.Historian); f.Administer && !ok {
-		e.Errorf("Features claim Administer, and %T is no Historian", e.Strategy)
 	}
 
 	for option, o := range map[string]struct {
@@ -73,22 +71,18 @@ func featuresRefused(e *env) {
 		}
 	}
 
-	if !f.Administer {
-		if _, err := e.a.Inspect(e.ctx(), e.name); !errors.Is(err, sqllock.ErrUnsupported) {
-			e.Errorf("Inspect() = %v, want ErrUnsupported", err)
-		}
+	if releaseTxOnly(e) == "" {
+		return
 	}
 
 	lock := e.acquire(e.a)
+	tx := e.begin("")
 
-	if err := lock.Guard(e.ctx(), foreignTx{}); !f.Guard && !errors.Is(err, sqllock.ErrUnsupported) {
-		e.Errorf("Guard() = %v, want ErrUnsupported", err)
-	}
-
-	if err := lock.ReleaseTx(e.ctx(), foreignTx{}); !f.ReleaseTx && !errors.Is(err, sqllock.ErrUnsupported) {
+	if err := lock.ReleaseTx(e.ctx(), tx.Tx); !errors.Is(err, sqllock.ErrUnsupported) {
 		e.Errorf("ReleaseTx() = %v, want ErrUnsupported", err)
 	}
 
+	e.rollback(tx)
 	e.release(lock)
 }
 
@@ -122,7 +116,8 @@ func inspectHolder(e *env) {
 		e.Errorf("Inspect().HeldFor = %s, want some moments", held.HeldFor)
 	}
 
-	if held.Remaining > lease || held.Remaining < lease-e.patience {
+	// SQLite's clock has milliseconds, so that a lease there ends one later.
+	if held.Remaining > lease+time.Millisecond || held.Remaining < lease-e.patience {
 		e.Errorf("Inspect().Remaining = %s, want about %s", held.Remaining, lease)
 	}
 
@@ -133,8 +128,8 @@ func inspectNobody(e *env) {
 	nobody := func(when string) {
 		e.Helper()
 
-		if held, err := e.b.Inspect(e.ctx(), e.name); !errors.Is(err, sqllock.ErrNotHeld) {
-			e.Errorf("Inspect() %s = %+v, %v, want ErrNotHeld", when, held, err)
+		if status, err := e.b.Inspect(e.ctx(), e.name); err != nil || status.Held() || status.HeldFor != 0 {
+			e.Errorf("Inspect() %s = %+v, %v, want that nobody holds it", when, status, err)
 		}
 	}
 
@@ -150,7 +145,7 @@ func inspectNobody(e *env) {
 	if !e.features.ConnectionHeld {
 		e.acquire(e.a)
 		e.age(2 * lease)
-		nobody("after the lease ran out")
+		nobody("after the lease expired")
 	}
 }
 
@@ -267,7 +262,7 @@ func forceReleaseNobody(e *env) {
 }
 
 func forceReleaseReasons(e *env) {
-	for _, reason := range []string{"", "'\"\\%_🔒", "broken \xff and \x00", strings.Repeat("🔒", 200)} {
+	for _, reason := range []string{"'\"\\%_🔒", "broken \xff and \x00", strings.Repeat("🔒", 200)} {
 		lock := e.acquire(e.a)
 
 		if err := e.b.ForceRelease(e.ctx(), e.name, reason); err != nil {
@@ -278,11 +273,172 @@ func forceReleaseReasons(e *env) {
 	}
 }
 
+// A job failed, and its name is to be had at once.
+func forceMinHold(e *env) {
+	lock := e.acquire(e.a, sqllock.WithMinHold(lease), sqllock.WithLabel("the label"))
+	e.release(lock)
+	e.listedAsTaken(lock.Token())
+
+	if err := e.b.ForceRelease(e.ctx(), e.name, "the job failed"); err != nil {
+		e.Fatalf("ForceRelease() within a minimum hold = %v, want nil", err)
+	}
+
+	if status := e.status(); status.Taken != 0 || status.Ended != "" {
+		e.Errorf("Inspect() after ForceRelease = %+v, want it not taken, and its own release as its end", status)
+	}
+
+	e.release(lock) // Its answer may have been lost; it was released all the same.
+
+	next := e.acquire(e.b)
+	e.grow("a forced end of a minimum hold", lock.Token(), next.Token())
+	e.release(next)
+}
+
+func forceLockDelay(e *env) {
+	lock := e.acquire(e.a, sqllock.WithLockDelay(lease), sqllock.WithLabel("the label"))
+	e.age(lease + 10*time.Second)
+	e.listedAsTaken(lock.Token())
+
+	if err := e.b.ForceRelease(e.ctx(), e.name, "the reason"); err != nil {
+		e.Fatalf("ForceRelease() within a lock delay = %v, want nil", err)
+	}
+
+	e.lost("Check() after ForceRelease", lock.Check(e.ctx()), sqllock.ReasonForced)
+
+	next := e.acquire(e.b)
+	e.grow("a forced end of a lock delay", lock.Token(), next.Token())
+	e.release(next)
+}
+
+// databaseOnly is for cases that stop a statement that only a database has.
+func databaseOnly(e *env) string {
+	if e.Faulty == nil {
+		return "there is no database beneath"
+	}
+
+	return ""
+}
+
+// forceBeside runs a case with a force that has looked, and has changed nothing yet when
+// it calls meanwhile: right after the look, and right before the change.
+func (e *env) forceBeside(run func(force func(meanwhile func()) error)) {
+	for _, stop := range []struct {
+		statement string
+		when      When
+	}{{"state", After}, {"force", Before}} {
+		run(func(meanwhile func()) error {
+			reached, resume := e.script.Pause(stop.statement, stop.when)
+			defer resume()
+
+			forced := make(chan error, 1)
+
+			go func() { forced <- e.a.ForceRelease(e.ctx(), e.name, "the reason") }()
+
+			e.reach(reached, stop.statement)
+			meanwhile()
+			resume()
+
+			return <-forced
+		})
+	}
+}
+
+// The force saw one holder, and finds the next. Either it ends that one's lock, and all
+// of it, or it says who has the lock.
+func forceChangesHands(e *env) {
+	e.forceBeside(func(force func(func()) error) {
+		lock := e.acquire(e.b)
+
+		err := force(func() {
+			e.release(lock)
+			lock = e.acquire(e.b)
+		})
+
+		var held *sqllock.HeldError
+
+		switch {
+		case err == nil:
+			e.release(e.acquire(e.a))
+			e.lost("Check() after ForceRelease", lock.Check(e.ctx()))
+		case !errors.As(err, &held):
+			e.Errorf("ForceRelease() of a name that changed hands = %v, want nil or a *HeldError", err)
+		case held.Token != lock.Token():
+			e.Errorf("ForceRelease() = %v, with token %d, want that of the successor, %d", err, held.Token, lock.Token())
+		default:
+			e.alive(lock)
+			e.release(lock)
+		}
+	})
+}
+
+func forceReleased(e *env) {
+	e.forceBeside(func(force func(func()) error) {
+		lock := e.acquire(e.b)
+
+		if err := force(func() { e.release(lock) }); !errors.Is(err, sqllock.ErrNotHeld) {
+			e.Errorf("ForceRelease() of a name that was released meanwhile = %v, want ErrNotHeld", err)
+		}
+	})
+}
+
+func forceMinHoldBegins(e *env) {
+	e.forceBeside(func(force func(func()) error) {
+		lock := e.acquire(e.b, sqllock.WithMinHold(lease))
+
+		if err := force(func() { e.release(lock) }); err != nil {
+			e.Errorf("ForceRelease() of a name whose minimum hold began meanwhile = %v, want nil", err)
+		}
+
+		if status := e.status(); status.Taken != 0 || status.Ended != "" {
+			e.Errorf("Inspect() after ForceRelease = %+v, want it not taken, and its own release as its end", status)
+		}
+	})
+}
+
+// listedAsTaken fails unless the case's name is told as one that nobody holds, and
+// nobody gets.
+func (e *env) listedAsTaken(token int64) {
+	e.Helper()
+
+	e.refused(e.b)
+
+	status := e.status()
+	held, err := e.b.Inspect(e.ctx(), e.name)
+
+	if err != nil || held.Token != token || held.Holder.Label != "the label" || held.Remaining != 0 || held.Taken <= 0 || held.Taken > lease {
+		e.Errorf("Inspect() = %+v, %v, want token %d, its label, no time left, and it taken for at most %s", held, err, token, lease)
+	}
+
+	if status.Remaining != 0 || status.Token != token || (status.Taken-held.Taken).Abs() > e.patience {
+		e.Errorf("Inspect() = %+v, want as Inspect() = %+v", status, held)
+	}
+}
+
+func reapMinHold(e *env) {
+	lock := e.acquire(e.a, sqllock.WithMinHold(lease))
+	e.release(lock)
+
+	if _, err := e.b.Reap(e.ctx(), 7*24*time.Hour); err != nil {
+		e.Errorf("Reap() = %v, want nil", err)
+	}
+
+	e.refused(e.b)
+	e.age(2 * lease)
+
+	if _, err := e.b.Reap(e.ctx(), 7*24*time.Hour); err != nil {
+		e.Errorf("Reap() = %v, want nil", err)
+	}
+
+	if status := e.status(); status.Ended != "" {
+		e.Errorf("Inspect() after a minimum hold that was reaped = %+v, want its own release as its end", status)
+	}
+}
+
 func reapExpired(e *env) {
 	first := e.acquire(e.a)
 	e.age(2 * lease)
 
-	reaped, err := e.b.Reap(e.ctx())
+	reaped, err := e.b.Reap(e.ctx(), 7*24*time.Hour)
 	if err != nil || reaped.Expired < 1 {
 		e.Errorf("Reap() = %+v, %v, want at least one expired", reaped, err)
 	}
@@ -299,7 +455,7 @@ func reapLiving(e *env) {
 	lock := e.acquire(e.a)
 
 	for range 2 {
-		if _, err := e.b.Reap(e.ctx()); err != nil {
+		if _, err := e.b.Reap(e.ctx(), 7*24*time.Hour); err != nil {
 			e.Errorf("Reap() = %v, want nil", err)
 		}
 	}
@@ -317,18 +473,13 @@ func reapLiving(e *env) {
 func reapIdle(e *env) {
 	const retention = time.Hour
 
-	admin, ok := e.Strategy.(sqllock.Administrator)
-	if !ok {
-		e.Fatalf("Features claim Administer, and %T is no Administrator", e.Strategy)
-	}
-
 	first := e.acquire(e.a)
 	e.age(2 * retention)
 
 	removed := 0
 
 	for range 2 { // The first may only end the grant.
-		reaped, err := admin.Reap(e.ctx(), retention)
+		reaped, err := e.Strategy.Reap(e.ctx(), retention)
 		if err != nil {
 			e.Fatalf("Reap(%s) = %v, want nil", retention, err)
 		}
@@ -348,20 +499,20 @@ func reapIdle(e *env) {
 }
 
 func lastGrant(e *env) {
-	if _, err := e.b.LastGrant(e.ctx(), e.name); !errors.Is(err, sqllock.ErrNotHeld) {
-		e.Errorf("LastGrant() of a new name = %v, want ErrNotHeld", err)
+	if status, err := e.b.Inspect(e.ctx(), e.name); err != nil || status != (sqllock.Status{Name: e.name}) {
+		e.Errorf("Inspect() of a new name = %+v, %v, want nothing but its name", status, err)
 	}
 
 	lock := e.acquire(e.a, sqllock.WithLabel("the label"))
 
-	if last := e.last(); last.Token != lock.Token() || last.Holder.Label != "the label" || last.Remaining <= 0 || last.Ended != "" {
-		e.Errorf("LastGrant() of a held lock = %+v, want token %d, its label, some time, and no end", last, lock.Token())
+	if status := e.status(); status.Token != lock.Token() || status.Holder.Label != "the label" || status.Remaining <= 0 || status.Ended != "" {
+		e.Errorf("Inspect() of a held lock = %+v, want token %d, its label, some time, and no end", status, lock.Token())
 	}
 
 	e.release(lock)
 
-	if last := e.last(); last.Token != lock.Token() || last.Remaining != 0 || last.Taken != 0 || last.Ended != "" {
-		e.Errorf("LastGrant() after a release = %+v, want token %d, no time, and no reason", last, lock.Token())
+	if status := e.status(); status.Token != lock.Token() || status.Remaining != 0 || status.Taken != 0 || status.Ended != "" {
+		e.Errorf("Inspect() after a release = %+v, want token %d, no time, and no reason", status, lock.Token())
 	}
 
 	forced := e.acquire(e.a)
@@ -370,8 +521,8 @@ func lastGrant(e *env) {
 		e.Fatalf("ForceRelease() = %v, want nil", err)
 	}
 
-	if last := e.last(); last.Token != forced.Token() || last.Remaining != 0 || last.Ended != sqllock.ReasonForced || last.Detail != "the reason" {
-		e.Errorf("LastGrant() after a forced release = %+v, want token %d, no time, and the reason", last, forced.Token())
+	if status := e.status(); status.Token != forced.Token() || status.Remaining != 0 || status.Ended != sqllock.ReasonForced || status.Detail != "the reason" {
+		e.Errorf("Inspect() after a forced release = %+v, want token %d, no time, and the reason", status, forced.Token())
 	}
 }
 
@@ -380,20 +531,20 @@ func lastGrantMinHold(e *env) {
 
 	lock := e.acquire(e.a, sqllock.WithMinHold(least))
 
-	if last := e.last(); last.Taken != 0 {
-		e.Errorf("LastGrant() of a held lock = %+v, want it not taken besides", last)
+	if status := e.status(); status.Taken != 0 {
+		e.Errorf("Inspect() of a held lock = %+v, want it not taken besides", status)
 	}
 
 	e.release(lock)
 
-	if last := e.last(); last.Token != lock.Token() || last.Remaining != 0 || last.Taken <= 0 || last.Taken > least {
-		e.Errorf("LastGrant() within a minimum hold = %+v, want token %d, no holder, and it taken for at most %s", last, lock.Token(), least)
+	if status := e.status(); status.Token != lock.Token() || status.Remaining != 0 || status.Taken <= 0 || status.Taken > least {
+		e.Errorf("Inspect() within a minimum hold = %+v, want token %d, no holder, and it taken for at most %s", status, lock.Token(), least)
 	}
 
 	e.age(2 * least)
 
-	if last := e.last(); last.Taken != 0 {
-		e.Errorf("LastGrant() after a minimum hold = %+v, want it not taken", last)
+	if status := e.status(); status.Taken != 0 {
+		e.Errorf("Inspect() after a minimum hold = %+v, want it not taken", status)
 	}
 }
 
@@ -401,14 +552,14 @@ func lastGrantLockDelay(e *env) {
 	lock := e.acquire(e.a, sqllock.WithLockDelay(lease))
 	e.age(lease + 10*time.Second)
 
-	if last := e.last(); last.Token != lock.Token() || last.Remaining != 0 || last.Taken <= 0 || last.Taken > lease {
-		e.Errorf("LastGrant() within a lock delay = %+v, want token %d, no holder, and it taken for at most %s", last, lock.Token(), lease)
+	if status := e.status(); status.Token != lock.Token() || status.Remaining != 0 || status.Taken <= 0 || status.Taken > lease {
+		e.Errorf("Inspect() within a lock delay = %+v, want token %d, no holder, and it taken for at most %s", status, lock.Token(), lease)
 	}
 
 	e.age(lease)
 
-	if last := e.last(); last.Taken != 0 {
-		e.Errorf("LastGrant() after a lock delay = %+v, want it not taken", last)
+	if status := e.status(); status.Taken != 0 {
+		e.Errorf("Inspect() after a lock delay = %+v, want it not taken", status)
 	}
 }
 
@@ -423,14 +574,14 @@ func lastGrantGuarded(e *env) {
 	// One writer: what has the lock of the file is not known there.
 	want := !e.harness.GuardBlocksRenewal
 
-	if last := e.last(); last.Guarded != want {
-		e.Errorf("LastGrant().Guarded beside a guard = %t, want %t", last.Guarded, want)
+	if status := e.status(); status.Guarded != want {
+		e.Errorf("Inspect().Guarded beside a guard = %t, want %t", status.Guarded, want)
 	}
 
 	e.commit(tx)
 	// A renewal may have the row for a moment.
-	e.poll("LastGrant() after the guard's end", func() error {
-		if e.last().Guarded {
+	e.poll("Inspect() after the guard's end", func() error {
+		if e.status().Guarded {
 			return errors.New("it is guarded still")
 		}
 
@@ -439,14 +590,14 @@ func lastGrantGuarded(e *env) {
 	e.release(lock)
 }
 
-// last asks for the latest grant, as another process would.
-func (e *env) last() sqllock.LastGrant {
+// status asks for the status of the case's name, as another process would.
+func (e *env) status() sqllock.Status {
 	e.Helper()
 
-	last, err := e.b.LastGrant(e.ctx(), e.name)
+	status, err := e.b.Inspect(e.ctx(), e.name)
 	if err != nil {
-		e.Fatalf("LastGrant() = %v, want nil", err)
+		e.Fatalf("Inspect() = %v, want nil", err)
 	}
 
-	return last
+	return status
 }

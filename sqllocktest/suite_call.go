@@ -16,6 +16,7 @@ func callCases() []testCase {
 		{"reentrancy/not unless asked for", nil, notReentrant},
 		{"calls/bad input before any SQL", nil, badInput},
 		{"calls/of nil handles", nil, nilHandles},
+		{"calls/with a nil context", nil, nilContext},
 		{"calls/with an ended context", nil, endedContext},
 		{"close/releases all", nil, closeReleases},
 		{"close/ends waits", nil, closeEndsWaits},
@@ -94,7 +95,7 @@ func badInput(e *env) {
 		"nil":                       nil,
 		"WithLease(0)":              sqllock.WithLease(0),
 		"WithLease(-1s)":            sqllock.WithLease(-time.Second),
-		"WithLease(1ms)":            sqllock.WithLease(time.Millisecond), // too short for three renewals
+		"WithLease(99ms)":           sqllock.WithLease(99 * time.Millisecond),
 		"WithLease(1000 days)":      sqllock.WithLease(1000 * 24 * time.Hour),
 		"WithMaxWait(-1s)":          sqllock.WithMaxWait(-time.Second),
 		"WithMaxHold(-1s)":          sqllock.WithMaxHold(-time.Second),
@@ -108,8 +109,6 @@ func badInput(e *env) {
 		"WithClockMargin(1, 0)":     sqllock.WithClockMargin(1, 0),
 		"WithClockMargin(0, -1s)":   sqllock.WithClockMargin(0, -time.Second),
 		"WithClockMargin(0, lease)": sqllock.WithClockMargin(0, lease),
-		"WithReaper(0, 1h)":         sqllock.WithReaper(0, time.Hour),
-		"WithReaper(1m, 1s)":        sqllock.WithReaper(time.Minute, time.Second),
 		"WithLogger(nil)":           sqllock.WithLogger(nil),
 	} {
 		if _, err := e.a.Acquire(e.ctx(), e.name, option); !errors.Is(err, sqllock.ErrInvalidOption) {
@@ -123,6 +122,29 @@ func badInput(e *env) {
 
 	if err := e.a.Do(e.ctx(), e.name, nil); !errors.Is(err, sqllock.ErrInvalidOption) {
 		e.Errorf("Do(nil) = %v, want ErrInvalidOption", err)
+	}
+
+	for _, reason := range []string{"", " \n", "\x00"} {
+		if err := e.a.ForceRelease(e.ctx(), e.name, reason); !errors.Is(err, sqllock.ErrInvalidOption) {
+			e.Errorf("ForceRelease(%q) = %v, want ErrInvalidOption", reason, err)
+		}
+	}
+
+	if _, err := e.a.Reap(e.ctx(), time.Second); !errors.Is(err, sqllock.ErrInvalidOption) {
+		e.Errorf("Reap(1s) = %v, want ErrInvalidOption", err)
+	}
+
+	for every, retention := range map[time.Duration]time.Duration{0: time.Hour, time.Minute: time.Second} {
+		if err := e.a.RunReaper(e.ctx(), every, retention); !errors.Is(err, sqllock.ErrInvalidOption) {
+			e.Errorf("RunReaper(%s, %s) = %v, want ErrInvalidOption", every, retention, err)
+		}
+	}
+
+	if e.features.MinHold {
+		_, err := e.a.Acquire(e.ctx(), e.name, sqllock.WithMinHold(2*time.Hour), sqllock.WithMaxHold(time.Hour))
+		if !errors.Is(err, sqllock.ErrInvalidOption) {
+			e.Errorf("Acquire() with a minimum hold longer than the longest = %v, want ErrInvalidOption", err)
+		}
 	}
 
 	if log := e.script.Statements(); len(log) != 0 {
@@ -159,6 +181,49 @@ func nilHandles(e *env) {
 	}
 }
 
+// A nil context is told of before any statement, also of an operation that the
+// strategy cannot do. Only Release does what it is there for.
+func nilContext(e *env) {
+	var none context.Context
+
+	lock := e.acquire(e.a)
+	before := len(e.script.Statements())
+	run := func(context.Context, *sqllock.Lock) error { return nil }
+
+	for what, call := range map[string]func() error{
+		"Acquire":      func() error { _, err := e.a.Acquire(none, e.name); return err },
+		"TryAcquire":   func() error { _, err := e.a.TryAcquire(none, e.name); return err },
+		"Do":           func() error { return e.a.Do(none, e.name, run) },
+		"TryDo":        func() error { return e.a.TryDo(none, e.name, run) },
+		"Close":        func() error { return e.a.Close(none) },
+		"Holders":      func() error { _, err := e.a.Holders(none, sqllock.Filter{}); return err },
+		"Inspect":      func() error { _, err := e.a.Inspect(none, e.name); return err },
+		"ForceRelease": func() error { return e.a.ForceRelease(none, e.name, "test") },
+		"Reap":         func() error { _, err := e.a.Reap(none, time.Hour); return err },
+		"RunReaper":    func() error { return e.a.RunReaper(none, time.Minute, time.Hour) },
+		"Check":        func() error { return lock.Check(none) },
+		"Extend":       func() error { return lock.Extend(none, lease) },
+		"Guard":        func() error { return lock.Guard(none, foreignTx{}) },
+		"ReleaseTx":    func() error { return lock.ReleaseTx(none, foreignTx{}) },
+	} {
+		if err := call(); !errors.Is(err, sqllock.ErrInvalidOption) || !strings.Contains(err.Error(), "context") {
+			e.Errorf("%s() with a nil context = %v, want ErrInvalidOption that says so", what, err)
+		}
+	}
+
+	if sent := e.script.Statements()[before:]; len(sent) > 0 {
+		e.Errorf("statements sent with a nil context: %q, want none", sent)
+	}
+
+	e.alive(lock)
+
+	if err := lock.Release(none); !errors.Is(err, sqllock.ErrInvalidOption) {
+		e.Errorf("Release() with a nil context = %v, want ErrInvalidOption", err)
+	}
+
+	e.release(e.acquire(e.b))
+}
+
 func closeReleases(e *env) {
 	l := e.locker(e.Strategy)
 	first, second := e.acquire(l), e.acquireName(l, e.name+"/2")
@@ -187,7 +252,7 @@ func closeReleases(e *env) {
 		"Inspect":      func() error { _, err := l.Inspect(e.ctx(), e.name); return err },
 		"Holders":      func() error { _, err := l.Holders(e.ctx(), sqllock.Filter{}); return err },
 		"ForceRelease": func() error { return l.ForceRelease(e.ctx(), e.name, "test") },
-		"Reap":         func() error { _, err := l.Reap(e.ctx()); return err },
+		"Reap":         func() error { _, err := l.Reap(e.ctx(), time.Hour); return err },
 	} {
 		if err := call(); !errors.Is(err, sqllock.ErrClosed) {
 			e.Errorf("%s() after Close = %v, want ErrClosed", what, err)
@@ -282,8 +347,19 @@ func doGoexit(e *env) {
 
 func doLost(e *env) {
 	err := e.a.Do(e.ctx(), e.name, func(ctx context.Context, _ *sqllock.Lock) error {
-		e.age(20 * time.Second)
-		e.release(e.acquire(e.b))
+		// A renewal that comes between the two, on a slow server, lets the lease run again.
+		var next *sqllock.Lock
+		for deadline := time.Now().Add(e.patience); next == nil && time.Now().Before(deadline); {
+			e.age(20 * time.Second)
+
+			next, _ = e.b.TryAcquire(e.ctx(), e.name)
+		}
+
+		if next == nil {
+			next = e.acquire(e.b) // and fail
+		}
+
+		e.release(next)
 
 		select {
 		case <-ctx.Done():

@@ -2,6 +2,7 @@ package sqllocktest
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,10 +72,14 @@ func exclusionNames(e *env) {
 	e.release(third)
 }
 
-// hammer is one counter that is safe only if the lock is, over both processes.
+// hammer has several workers in both processes.
 func hammer(e *env) {
-	const workers, rounds = 8, 6
+	hammerWith(e, slices.Repeat([]*sqllock.Locker{e.a, e.b}, 4), 6)
+}
 
+// hammerWith is one counter that is safe only if the lock is. Each of the lockers has
+// the name so many times.
+func hammerWith(e *env, lockers []*sqllock.Locker, rounds int) {
 	var (
 		group  sync.WaitGroup
 		mu     sync.Mutex // for the race detector's sake; the lock keeps the order
@@ -103,9 +108,7 @@ func hammer(e *env) {
 
 	ctx := e.ctx()
 
-	for worker := range workers {
-		locker := []*sqllock.Locker{e.a, e.b}[worker%2]
-
+	for _, locker := range lockers {
 		group.Go(func() {
 			for range rounds {
 				lock, err := locker.Acquire(ctx, e.name, sqllock.WithPoll(time.Millisecond, 20*time.Millisecond))
@@ -128,8 +131,8 @@ func hammer(e *env) {
 
 	group.Wait()
 
-	if len(tokens) != workers*rounds {
-		e.Errorf("%d grants, want %d", len(tokens), workers*rounds)
+	if want := len(lockers) * rounds; len(tokens) != want {
+		e.Errorf("%d grants, want %d", len(tokens), want)
 	}
 
 	for i := 1; i < len(tokens); i++ {

@@ -3,33 +3,38 @@ package sqllocktest
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 func guardCases() []testCase {
-	blocks := func(f sqllock.Features, h Harness) string {
-		if h.GuardBlocksRenewal {
+	blocks := func(e *env) string {
+		if e.harness.GuardBlocksRenewal {
 			return "the database has one writer, so that an open guard stops renewals and releases"
 		}
 
-		return guardOnly(f, h)
+		return ""
 	}
 
 	return []testCase{
-		{"guard/passes", guardOnly, guardPasses},
-		{"guard/pins until the transaction ends", both(leaseOnly, guardOnly), guardPins},
-		{"guard/after the lease ran out", both(leaseOnly, guardOnly), guardExpired},
-		{"guard/after a take-over", both(leaseOnly, guardOnly), guardTakenOver},
-		{"guard/after a take-over since the snapshot", both(leaseOnly, guardOnly), guardSnapshot},
-		{"guard/after a renewal since the snapshot", guardOnly, guardRenewed},
+		{"guard/passes", nil, guardPasses},
+		{"guard/pins until the transaction ends", leaseOnly, guardPins},
+		{"guard/after the lease expired", leaseOnly, guardExpired},
+		{"guard/after a take-over", leaseOnly, guardTakenOver},
+		{"guard/after a take-over since the snapshot", leaseOnly, guardSnapshot},
+		{"guard/after a renewal since the snapshot", nil, guardRenewed},
+		{"guard/in a snapshot older than the lock", nil, guardOldSnapshot},
 		{"guard/renewals pass", blocks, guardRenewals},
 		{"guard/release passes and the next waits", blocks, guardRelease},
-		{"guard/after a forced release", both(guardOnly, administerOnly), guardForced},
-		{"guard/of other transactions", guardOnly, guardOther},
-		{"guard/not after release", guardOnly, guardReleased},
+		{"guard/after a forced release", nil, guardForced},
+		{"guard/beside a forced release", blocks, guardBesideForce},
+		{"guard/of other transactions", nil, guardOther},
+		{"guard/not after release", nil, guardReleased},
 		{"release in a transaction/commit", releaseTxOnly, releaseTxCommit},
+		{"release in a transaction/after a renewal since the snapshot", both(releaseTxOnly, blocks), releaseTxRenewed},
 		{"release in a transaction/rollback", releaseTxOnly, releaseTxRollback},
 		{"release in a transaction/the next waits for the commit", releaseTxOnly, releaseTxWaits},
 	}
@@ -84,7 +89,7 @@ func guardPasses(e *env) {
 	e.release(second)
 }
 
-// The lease ran out, so only the guard is in the way.
+// The lease expired, so only the guard is in the way.
 func guardPins(e *env) {
 	for _, level := range e.levels() {
 		for _, end := range []func(Transaction){e.commit, e.rollback} {
@@ -94,11 +99,11 @@ func guardPins(e *env) {
 			// Before: with one writer there is no other while the guard is open.
 			e.age(2 * lease)
 
-			if err := guarder(e, grant).Guard(e.ctx(), tx.Tx); err != nil {
+			if err := grant.Guard(e.ctx(), tx.Tx); err != nil {
 				e.Fatalf("Guard() with isolation %q = %v, want nil", level, err)
 			}
 
-			e.refused(e.b)
+			_ = e.refusedUnheld(e.b)
 
 			locks := e.waiting(e.b)
 			e.stillWaiting(locks, "a guard is open")
@@ -118,7 +123,7 @@ func guardExpired(e *env) {
 
 	tx := e.begin("")
 
-	if err := guarder(e, grant).Guard(e.ctx(), tx.Tx); err != nil {
+	if err := grant.Guard(e.ctx(), tx.Tx); err != nil {
 		e.Errorf("Guard() of an expired grant without a successor = %v, want nil", err)
 	}
 
@@ -134,13 +139,13 @@ func guardTakenOver(e *env) {
 		next := e.acquire(e.b)
 		tx := e.begin(level)
 		e.lost("Guard() with isolation "+level+" after a take-over",
-			guarder(e, grant).Guard(e.ctx(), tx.Tx), sqllock.ReasonTakenOver)
+			grant.Guard(e.ctx(), tx.Tx), sqllock.ReasonTakenOver)
 		e.rollback(tx)
 		e.release(next)
 
 		// Also when the successor has released it.
 		tx = e.begin(level)
-		e.lost("Guard() with isolation "+level+" after a take-over and a release", guarder(e, grant).Guard(e.ctx(), tx.Tx))
+		e.lost("Guard() with isolation "+level+" after a take-over and a release", grant.Guard(e.ctx(), tx.Tx))
 		e.rollback(tx)
 	}
 }
@@ -153,7 +158,7 @@ func guardSnapshot(e *env) {
 
 		tx := e.begin(level)
 		next := e.acquire(e.b)
-		err := guarder(e, grant).Guard(e.ctx(), tx.Tx)
+		err := grant.Guard(e.ctx(), tx.Tx)
 
 		switch {
 		case err == nil:
@@ -190,6 +195,42 @@ func guardRenewed(e *env) {
 
 		e.rollback(tx)
 		e.release(lock)
+	}
+}
+
+// The transaction began before the lock was there, and would not see what the holder
+// before wrote. InnoDB's SERIALIZABLE has no snapshot: what it reads is the latest.
+func guardOldSnapshot(e *env) {
+	for _, level := range e.levels() {
+		tx := e.begin(level)
+		lock := e.acquire(e.a)
+		e.oldSnapshot(level, lock.Guard(e.ctx(), tx.Tx))
+		e.rollback(tx)
+
+		// Once the lock is there a transaction may begin.
+		tx = e.begin(level)
+
+		if err := lock.Guard(e.ctx(), tx.Tx); err != nil {
+			e.Errorf("Guard() with isolation %q after the lock was acquired = %v, want nil", level, err)
+		}
+
+		e.commit(tx)
+		e.release(lock)
+	}
+}
+
+// oldSnapshot looks at the error of a guard in a transaction that began before the
+// lock was acquired.
+func (e *env) oldSnapshot(level string, err error) {
+	e.Helper()
+
+	switch {
+	case errors.Is(err, sqllock.ErrLost):
+		e.Errorf("Guard() with isolation %q in a snapshot older than the lock = %v, want no loss", level, err)
+	case level == "read committed" && err != nil:
+		e.Errorf("Guard() with isolation %q in a transaction older than the lock = %v, want nil", level, err)
+	case level == "repeatable read" && err == nil:
+		e.Errorf("Guard() with isolation %q in a snapshot older than the lock = nil, want an error", level)
 	}
 }
 
@@ -258,6 +299,44 @@ func guardForced(e *env) {
 	e.rollback(tx)
 }
 
+// The force does not wait for the guard, and leaves its trace all the same.
+func guardBesideForce(e *env) {
+	const reason = "the reason"
+
+	last := int64(0)
+
+	for what, hear := range map[string]func(*sqllock.Lock) error{
+		"Release()": func(l *sqllock.Lock) error { return l.Release(e.ctx()) },
+		"Check()":   func(l *sqllock.Lock) error { return l.Check(e.ctx()) },
+		"Extend()":  func(l *sqllock.Lock) error { return l.Extend(e.ctx(), lease) },
+	} {
+		lock := e.acquire(e.a)
+		e.grow("a forced release", last, lock.Token())
+		last = lock.Token()
+
+		tx := e.begin("")
+
+		if err := lock.Guard(e.ctx(), tx.Tx); err != nil {
+			e.Fatalf("Guard() = %v, want nil", err)
+		}
+
+		if err := e.b.ForceRelease(e.ctx(), e.name, reason); err != nil {
+			e.Fatalf("ForceRelease() beside a guard = %v, want nil", err)
+		}
+
+		if status := e.status(); status.Remaining != 0 || status.Ended != sqllock.ReasonForced || status.Detail != reason {
+			e.Errorf("Inspect() after ForceRelease beside a guard = %+v, want no time, and the reason", status)
+		}
+
+		what += " after ForceRelease beside a guard"
+		if lost := e.lost(what, hear(lock), sqllock.ReasonForced); lost.Detail != reason {
+			e.Errorf("%s: LostError.Detail = %q, want %q", what, lost.Detail, reason)
+		}
+
+		e.commit(tx)
+	}
+}
+
 // foreignTx is a transaction of a database that there is not.
 type foreignTx struct{}
 
@@ -266,13 +345,9 @@ func (foreignTx) Database() string { return "elsewhere" }
 func guardOther(e *env) {
 	lock := e.acquire(e.a)
 
-	for what, guard := range map[string]func(context.Context, sqllock.Tx) error{
+	for what, guard := range map[string]func(context.Context, strategies.Tx) error{
 		"Guard": lock.Guard, "ReleaseTx": lock.ReleaseTx,
 	} {
-		if what == "ReleaseTx" && !e.features.ReleaseTx {
-			continue
-		}
-
 		if err := guard(e.ctx(), foreignTx{}); !errors.Is(err, sqllock.ErrUnsupported) {
 			e.Errorf("%s() in a transaction of another database = %v, want ErrUnsupported", what, err)
 		}
@@ -307,7 +382,7 @@ func guardReleased(e *env) {
 
 	tx = e.begin("")
 
-	if err := guarder(e, grant).Guard(e.ctx(), tx.Tx); err == nil {
+	if err := grant.Guard(e.ctx(), tx.Tx); err == nil {
 		e.Errorf("Guard() of a released grant = nil, want an error")
 	}
 
@@ -331,6 +406,42 @@ func releaseTxCommit(e *env) {
 		e.release(lock)
 		e.alive(next)
 		e.release(next)
+	}
+}
+
+// A job that is longer than a third of its lease is renewed in its transaction. Where the
+// isolation level does not allow for that, the error says what to do.
+func releaseTxRenewed(e *env) {
+	for _, level := range e.levels() {
+		lock := e.acquire(e.a)
+		tx := e.begin(level)
+
+		if err := lock.Guard(e.ctx(), tx.Tx); err != nil {
+			e.Fatalf("Guard() with isolation %q = %v", level, err)
+		}
+
+		if err := lock.Extend(e.ctx(), lease); err != nil {
+			e.Fatalf("Extend() beside a transaction = %v", err)
+		}
+
+		err := lock.ReleaseTx(e.ctx(), tx.Tx)
+
+		switch {
+		case err == nil:
+			e.commit(tx)
+		case errors.Is(err, sqllock.ErrLost), !strings.Contains(err.Error(), "roll it back"):
+			e.Errorf("ReleaseTx() with isolation %q after a renewal = %v, want nil, or to be told to roll back", level, err)
+			e.rollback(tx)
+		case level == "" || level == "read committed":
+			e.Errorf("ReleaseTx() with isolation %q after a renewal = %v, want nil", level, err)
+			e.rollback(tx)
+		default:
+			e.rollback(tx)
+			e.alive(lock)
+		}
+
+		e.release(lock)
+		e.release(e.acquire(e.b))
 	}
 }
 

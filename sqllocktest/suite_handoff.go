@@ -1,19 +1,25 @@
 package sqllocktest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 func handOffCases() []testCase {
 	return []testCase{
 		{"hand-off/from one to the next in a process", nil, handOff},
 		{"hand-off/tokens that were reserved are never given again", nil, handOffTokens},
-		{"hand-off/whoever handed it on guards no more", guardOnly, handOffGuard},
-		{"hand-off/not beside an open guard", guardOnly, handOffPinned},
+		{"hand-off/whoever handed it on guards no more", nil, handOffGuard},
+		{"hand-off/a guard waits for no other", databaseOnly, handOffGuardsAtOnce},
+		{"hand-off/a guard in a snapshot older than the lock", nil, handOffOldSnapshot},
+		{"hand-off/not beside an open guard", nil, handOffPinned},
+		{"hand-off/not by a locker whose locks are guarded", nil, handOffGuarding},
 		{"hand-off/of a grant that is lost", leaseOnly, handOffLost},
 		{"hand-off/other processes get their turn", nil, handOffFair},
 		{"hand-off/WithoutHandOff", nil, handOffOff},
@@ -51,7 +57,7 @@ func (e *env) reserves() {
 }
 
 // reserver acquires a grant with many tokens.
-func (e *env) reserver() (sqllock.Grant, sqllock.Request) {
+func (e *env) reserver() (strategies.Grant, strategies.Request) {
 	e.Helper()
 	e.reserves()
 
@@ -61,8 +67,8 @@ func (e *env) reserver() (sqllock.Grant, sqllock.Request) {
 	return e.grant(e.Strategy, r), r
 }
 
-func (e *env) next(g sqllock.Grant) sqllock.Grant {
-	if reserver, ok := g.(sqllock.Reserver); ok {
+func (e *env) next(g strategies.Grant) strategies.Grant {
+	if reserver, ok := g.(strategies.Reserver); ok {
 		return reserver.Next()
 	}
 
@@ -191,23 +197,117 @@ func handOffGuard(e *env) {
 
 	tx := e.begin("")
 
-	if err := guarder(e, before).Guard(e.ctx(), tx.Tx); err == nil {
+	if err := before.Guard(e.ctx(), tx.Tx); err == nil {
 		e.Error("Guard() of a grant that was handed on = nil, want an error")
 	}
 
-	if err := guarder(e, before).ReleaseTx(e.ctx(), tx.Tx); err == nil {
-		e.Error("ReleaseTx() of a grant that was handed on = nil, want an error")
+	if releaser, ok := before.(strategies.TxReleaser); ok {
+		if err := releaser.ReleaseTx(e.ctx(), tx.Tx); err == nil {
+			e.Error("ReleaseTx() of a grant that was handed on = nil, want an error")
+		}
 	}
 
 	e.rollback(tx)
 
 	tx = e.begin("")
+	err := after.Guard(e.ctx(), tx.Tx)
 
-	if err := guarder(e, after).Guard(e.ctx(), tx.Tx); err != nil {
+	// The first time a snapshot from after it was handed on cannot be told from an
+	// older one.
+	if err != nil && !errors.Is(err, sqllock.ErrLost) && len(e.harness.Isolations) > 0 {
+		e.rollback(tx)
+		tx = e.begin("")
+		err = after.Guard(e.ctx(), tx.Tx)
+	}
+
+	if err != nil {
 		e.Errorf("Guard() of the grant under its next token = %v, want nil", err)
 	}
 
 	e.commit(tx)
+}
+
+// The first guard of a grant that was handed on stands in the database, and does not even
+// return when its context ends. The second waits for it no longer than its own.
+func handOffGuardsAtOnce(e *env) {
+	if e.harness.GuardBlocksRenewal {
+		e.Skip("the database has one writer, so that a guard asks nothing outside its transaction")
+	}
+
+	before, _ := e.reserver()
+	after := e.next(before)
+
+	reached, resume := e.script.Hang("date", Before)
+	defer resume()
+
+	guard := func(ctx context.Context, ended chan<- error) {
+		tx := e.begin("")
+
+		go func() {
+			ended <- after.Guard(ctx, tx.Tx)
+
+			_ = tx.Rollback()
+		}()
+	}
+
+	first := make(chan error, 1)
+	guard(e.ctx(), first)
+	e.reach(reached, "date")
+
+	ctx, cancel := context.WithCancel(e.ctx())
+	second := make(chan error, 1)
+	guard(ctx, second)
+	cancel()
+
+	select {
+	case err := <-second:
+		if !errors.Is(err, context.Canceled) {
+			e.Errorf("Guard() with a cancelled context, beside another = %v, want context.Canceled", err)
+		}
+	case <-time.After(e.patience):
+		e.Errorf("Guard() with a cancelled context, beside another, did not return within %s", e.patience)
+	}
+
+	resume()
+	<-first
+}
+
+// The database has not changed the row of a grant that was handed on. A snapshot from
+// before does not see what the holders before wrote, all the same.
+func handOffOldSnapshot(e *env) {
+	e.reserves()
+
+	for _, level := range e.levels() {
+		r := e.request()
+		r.Tokens = reserved
+		grant := e.grant(e.Strategy, r)
+		tx := e.begin(level)
+
+		next := e.next(e.next(grant))
+		if next == nil {
+			e.Fatalf("Next() = nil, want one of %d", reserved)
+		}
+
+		e.oldSnapshot(level, next.Guard(e.ctx(), tx.Tx))
+		e.rollback(tx)
+
+		// Any number of times, once that was told.
+		for range 2 {
+			tx = e.begin(level)
+
+			for range 2 {
+				if err := next.Guard(e.ctx(), tx.Tx); err != nil {
+					e.Errorf("Guard() with isolation %q of a grant that was handed on = %v, want nil", level, err)
+				}
+			}
+
+			e.commit(tx)
+		}
+
+		if err := next.Release(e.ctx()); err != nil {
+			e.Errorf("Release() = %v, want nil", err)
+		}
+	}
 }
 
 func handOffPinned(e *env) {
@@ -252,8 +352,10 @@ func handOffLost(e *env) {
 	successor := e.acquire(e.b)
 
 	err := grant.Check(e.ctx())
-	if lost := e.lost("Check() of a grant that was taken over", err, sqllock.ReasonTakenOver); lost.Token != grant.Token() {
-		e.Errorf("LostError.Token = %d, want the token that was lost, %d", lost.Token, grant.Token())
+	e.lost("Check() of a grant that was taken over", err, sqllock.ReasonTakenOver)
+
+	if lost := new(strategies.LostError); !errors.As(err, &lost) || lost.Token != successor.Token() {
+		e.Errorf("LostError.Token = %d, want the successor's, %d", lost.Token, successor.Token())
 	}
 
 	e.alive(successor)
@@ -295,13 +397,35 @@ func handOffFair(e *env) {
 	group.Wait()
 }
 
-func handOffOff(e *env) {
+// Whoever guards gets its grants from the database, which then tells an old snapshot.
+func handOffGuarding(e *env) {
 	e.reserves()
 
+	lock := e.acquire(e.a)
+	tx := e.begin("")
+
+	if err := lock.Guard(e.ctx(), tx.Tx); err != nil {
+		e.Fatalf("Guard() = %v, want nil", err)
+	}
+
+	e.commit(tx)
+	e.release(lock)
+	e.notHandedOn("after a guard")
+}
+
+func handOffOff(e *env) {
+	e.reserves()
+	e.notHandedOn("without hand-off", sqllock.WithoutHandOff())
+}
+
+// notHandedOn checks that each of several locks is a grant of the database.
+func (e *env) notHandedOn(when string, options ...sqllock.Option) {
+	e.Helper()
+
 	before := e.attempts()
-	locks := e.inTurn(4, sqllock.WithoutHandOff())
+	locks := e.inTurn(4, options...)
 
 	if asked := e.attempts() - before; asked <= len(locks) {
-		e.Errorf("%d attempts for %d locks without hand-off", asked, len(locks)+1)
+		e.Errorf("%d attempts for %d locks %s", asked, len(locks)+1, when)
 	}
 }

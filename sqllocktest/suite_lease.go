@@ -15,30 +15,31 @@ func leaseCases() []testCase {
 		{"lease/renewal keeps it", nil, leaseRenewed},
 		{"lease/without renewal it ends", nil, leaseWithoutRenewal},
 		{"lease/a short lease does not end others", leaseOnly, leaseDead},
+		{"lease/the longest does not end others", nil, leaseLongest},
 		{"trust/counts from before the attempt", nil, trustFromStart},
 		{"trust/a slow answer is no lock", nil, trustSlowAnswer},
-		{"trust/never longer than the database's lease", both(leaseOnly, administerOnly), trustWithinLease},
-		{"renewal/waits for a row lock and has a full lease", both(leaseOnly, administerOnly), renewalBesideRowLock},
-		{"extend/longer", administerOnly, extendLonger},
-		{"extend/never shorter", both(leaseOnly, administerOnly), extendShorter},
+		{"trust/never longer than the database's lease", leaseOnly, trustWithinLease},
+		{"renewal/waits for a row lock and has a full lease", leaseOnly, renewalBesideRowLock},
+		{"extend/longer", nil, extendLonger},
+		{"extend/never shorter", leaseOnly, extendShorter},
 		{"max hold/ends the lock", nil, maxHold},
 		{"min hold/keeps the name taken", minHoldOnly, minHold},
 		{"min hold/release without an answer", minHoldOnly, minHoldAnswerLost},
-		{"lock delay/after the lease ran out", both(leaseOnly, lockDelayOnly), lockDelay},
+		{"lock delay/after the lease expired", both(leaseOnly, lockDelayOnly), lockDelay},
 		{"lock delay/not after a release", lockDelayOnly, lockDelayRelease},
 	}
 }
 
-func minHoldOnly(f sqllock.Features, _ Harness) string {
-	if !f.MinHold {
+func minHoldOnly(e *env) string {
+	if !e.features.MinHold {
 		return "the strategy has no MinHold"
 	}
 
 	return ""
 }
 
-func lockDelayOnly(f sqllock.Features, _ Harness) string {
-	if !f.LockDelay {
+func lockDelayOnly(e *env) string {
+	if !e.features.LockDelay {
 		return "the strategy has no LockDelay"
 	}
 
@@ -46,7 +47,7 @@ func lockDelayOnly(f sqllock.Features, _ Harness) string {
 }
 
 // The holder's own clock says that the lease runs; the database's says that it
-// ran out.
+// expired.
 func leaseDatabaseClock(e *env) {
 	first := e.acquire(e.a)
 	e.refused(e.b)
@@ -85,8 +86,8 @@ func leaseRunsOut(e *env) {
 	}
 
 	e.ended(first, "of the take-over")
-	e.lost("Err() after the lease ran out", first.Err(), sqllock.ReasonExpired)
-	e.lost("Release() after the lease ran out", first.Release(e.ctx()), sqllock.ReasonExpired)
+	e.lost("Err() after the lease expired", first.Err(), sqllock.ReasonExpired)
+	e.lost("Release() after the lease expired", first.Release(e.ctx()), sqllock.ReasonExpired)
 	e.alive(second)
 	e.release(second)
 }
@@ -122,6 +123,47 @@ func leaseWithoutRenewal(e *env) {
 
 	e.lost("Err()", lock.Err(), sqllock.ReasonExpired)
 	e.lost("Release()", lock.Release(e.ctx()), sqllock.ReasonExpired)
+	e.release(e.acquire(e.b))
+}
+
+// The server carries the longest lease that is allowed. A longer one is refused
+// before it is asked, so that it breaks no session that other locks have.
+func leaseLongest(e *env) {
+	longest := e.features.MaxLease
+	if longest == 0 {
+		longest = 366 * 24 * time.Hour
+	}
+
+	tooLong := longest + time.Second
+	refused := func(err error) bool {
+		return errors.Is(err, sqllock.ErrUnsupported) || errors.Is(err, sqllock.ErrInvalidOption)
+	}
+
+	other := e.acquireName(e.a, e.name+"/other")
+	lock := e.acquire(e.a, sqllock.WithLease(longest))
+
+	if err := lock.Extend(e.ctx(), longest); err != nil {
+		e.Errorf("Extend(%s) = %v, want nil", longest, err)
+	}
+
+	before := len(e.script.Statements())
+
+	if _, err := e.a.TryAcquire(e.ctx(), e.name+"/long", sqllock.WithLease(tooLong)); !refused(err) {
+		e.Errorf("TryAcquire(WithLease(%s)) = %v, want ErrUnsupported or ErrInvalidOption", tooLong, err)
+	}
+
+	if err := lock.Extend(e.ctx(), tooLong); !refused(err) {
+		e.Errorf("Extend(%s) = %v, want ErrUnsupported or ErrInvalidOption", tooLong, err)
+	}
+
+	if sent := e.script.Statements()[before:]; len(sent) > 0 {
+		e.Errorf("statements sent for a lease that is too long: %q, want none", sent)
+	}
+
+	e.alive(lock)
+	e.alive(other)
+	e.release(lock)
+	e.release(other)
 	e.release(e.acquire(e.b))
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // notificationCases are about releases that are heard of.
@@ -19,11 +20,11 @@ func notificationCases() []testCase {
 	}
 }
 
-// Who listens asks the database every few seconds only.
+// A waiter that listens asks the database every few seconds only.
 func waitHeard(e *env, options ...sqllock.Option) {
 	const soon = time.Second // no other process's poll comes in that time
 
-	if _, ok := e.Other.(sqllock.Notifier); !ok {
+	if _, ok := e.Other.(strategies.Notifier); !ok {
 		e.Skip("the strategy has no Notifier")
 	}
 
@@ -50,7 +51,7 @@ func waitHeard(e *env, options ...sqllock.Option) {
 
 // Whoever could not note that it waits, or did so twice, has the lock all the same.
 func waitUnnoted(e *env) {
-	if _, ok := e.Strategy.(sqllock.Notifier); !ok {
+	if _, ok := e.Strategy.(strategies.Notifier); !ok {
 		e.Skip("the strategy has no Notifier")
 	}
 
@@ -76,7 +77,7 @@ func waitUnnoted(e *env) {
 }
 
 func waitNoted(e *env) {
-	notifier, ok := e.Strategy.(sqllock.Notifier)
+	notifier, ok := e.Strategy.(strategies.Notifier)
 
 	switch {
 	case !ok:

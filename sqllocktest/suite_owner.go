@@ -3,9 +3,11 @@ package sqllocktest
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 func ownerCases() []testCase {
@@ -48,16 +50,14 @@ func ownerStaleGrant(e *env) {
 	e.lost("Renew() of a stale grant", first.Renew(e.ctx(), 10*lease), sqllock.ReasonTakenOver)
 	e.lost("Check() of a stale grant", first.Check(e.ctx()), sqllock.ReasonTakenOver)
 
-	if e.features.Guard {
-		tx := e.begin("")
-		e.lost("Guard() of a stale grant", guarder(e, first).Guard(e.ctx(), tx.Tx), sqllock.ReasonTakenOver)
+	tx := e.begin("")
+	e.lost("Guard() of a stale grant", first.Guard(e.ctx(), tx.Tx), sqllock.ReasonTakenOver)
 
-		_ = tx.Rollback()
-	}
+	_ = tx.Rollback()
 
-	if e.features.ReleaseTx {
+	if releaser, ok := first.(strategies.TxReleaser); ok {
 		tx := e.begin("")
-		e.lost("ReleaseTx() of a stale grant", guarder(e, first).ReleaseTx(e.ctx(), tx.Tx), sqllock.ReasonTakenOver)
+		e.lost("ReleaseTx() of a stale grant", releaser.ReleaseTx(e.ctx(), tx.Tx), sqllock.ReasonTakenOver)
 
 		_ = tx.Rollback()
 	}
@@ -68,26 +68,13 @@ func ownerStaleGrant(e *env) {
 		e.Errorf("Check() of the successor = %v, want nil", err)
 	}
 
-	if e.features.Administer {
-		held, err := e.b.Inspect(e.ctx(), e.name)
-		if err != nil || held.Token != second.Token() || held.Remaining > lease {
-			e.Errorf("Inspect() = token %d, %s left, %v, want token %d and at most %s: the stale grant renewed it",
-				held.Token, held.Remaining, err, second.Token(), lease)
-		}
+	held, err := e.b.Inspect(e.ctx(), e.name)
+	if err != nil || held.Token != second.Token() || held.Remaining > lease {
+		e.Errorf("Inspect() = token %d, %s left, %v, want token %d and at most %s: the stale grant renewed it",
+			held.Token, held.Remaining, err, second.Token(), lease)
 	}
 
 	e.refused(e.a)
-}
-
-func guarder(e *env, g sqllock.Grant) sqllock.Guarder {
-	e.Helper()
-
-	guarder, ok := g.(sqllock.Guarder)
-	if !ok {
-		e.Fatalf("Features claim Guard or ReleaseTx, and the grant %T is no Guarder", g)
-	}
-
-	return guarder
 }
 
 func ownerReleasedGrant(e *env) {
@@ -115,7 +102,7 @@ func ownerReleasedGrant(e *env) {
 		e.Errorf("Check() of a released grant that has a successor = %v, want ErrLost", err)
 	}
 
-	// nil or ErrLost: it can not always be told which came first.
+	// nil or ErrLost: it cannot always be told which came first.
 	if err := first.Release(e.ctx()); err != nil && !errors.Is(err, sqllock.ErrLost) {
 		e.Errorf("Release() of a released grant that has a successor = %v, want nil or ErrLost", err)
 	}
@@ -128,14 +115,9 @@ func ownerReleasedGrant(e *env) {
 }
 
 func ownerSettle(e *env) {
-	settler, ok := e.Strategy.(sqllock.Settler)
-	if !ok {
-		e.Skip("the strategy has no Settler")
-	}
-
 	r := e.request()
 
-	if err := settler.Settle(e.ctx(), r); err != nil {
+	if err := e.Strategy.Settle(e.ctx(), r); err != nil {
 		e.Errorf("Settle() of an owner that never had anything = %v, want nil", err)
 	}
 
@@ -145,7 +127,7 @@ func ownerSettle(e *env) {
 	second := e.acquire(e.b)
 
 	for range 2 {
-		if err := settler.Settle(e.ctx(), r); err != nil {
+		if err := e.Strategy.Settle(e.ctx(), r); err != nil {
 			e.Errorf("Settle() of an owner before the present one = %v, want nil", err)
 		}
 	}
@@ -156,7 +138,7 @@ func ownerSettle(e *env) {
 }
 
 // The answer to the first attempt was lost; the owner asks again, and again
-// after its lease ran out.
+// after its lease expired.
 func ownerAgain(e *env) {
 	r := e.request()
 	first := e.grant(e.Strategy, r)
@@ -238,7 +220,13 @@ func lossRowRemoved(e *env) {
 
 	lock := e.acquire(e.a)
 	e.RemoveRow(e.T, e.name)
-	e.lost("Check() after the row was removed", lock.Check(e.ctx()))
+
+	const gone = "lost: its row is gone from the database"
+
+	if lost := e.lost("Check() after the row was removed", lock.Check(e.ctx())); !strings.HasSuffix(lost.Error(), gone) {
+		e.Errorf("Check() after the row was removed = %v, want %q", lost, gone)
+	}
+
 	e.lost("Release() after the row was removed", lock.Release(e.ctx()))
 
 	second := e.acquire(e.b)

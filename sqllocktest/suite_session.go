@@ -1,6 +1,7 @@
 package sqllocktest
 
 import (
+	"errors"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
@@ -11,6 +12,9 @@ func sessionCases() []testCase {
 		{"session/who waits has it when it ends", connectionHeldOnly, sessionWaits},
 		{"session/its end ends the lock", connectionHeldOnly, sessionEnds},
 		{"session/the renewal hears of its end", connectionHeldOnly, sessionRenewal},
+		{"session/a release after its end tells who had it", connectionHeldOnly, sessionFollowed},
+		{"session/a release after its end leaves nothing", connectionHeldOnly, sessionReleased},
+		{"session/close after its end leaves nothing", connectionHeldOnly, sessionClosed},
 	}
 }
 
@@ -31,7 +35,12 @@ func sessionEnds(e *env) {
 	var second *sqllock.Lock
 
 	e.within(5*time.Second, "Acquire() after the session ended", func() { second = e.acquire(e.b) })
-	e.lost("Check() after the session ended", first.Check(e.ctx()), sqllock.ReasonSessionGone)
+
+	lost := e.lost("Check() after the session ended", first.Check(e.ctx()), sqllock.ReasonSessionGone)
+	if errors.Is(lost, sqllock.ErrUnreachable) {
+		e.Errorf("Check() after the session ended = %v, want that it does not say that the database cannot be reached", lost)
+	}
+
 	e.lost("Release() after the session ended", first.Release(e.ctx()), sqllock.ReasonSessionGone)
 	e.grow("the end of the session", first.Token(), second.Token())
 	e.alive(second)
@@ -66,4 +75,35 @@ func sessionWaits(e *env) {
 	next := e.get(locks)
 	e.grow("the end of a session", first.Token(), next.Token())
 	e.release(next)
+}
+
+// Another had the lock while the work under the first went on.
+func sessionFollowed(e *env) {
+	first := e.acquire(e.a)
+	e.endSession()
+	e.release(e.acquire(e.b))
+	e.lost("Release() after another had it", first.Release(e.ctx()))
+}
+
+func sessionReleased(e *env) {
+	lock := e.acquire(e.a)
+	e.endSession()
+
+	if err := lock.Release(e.ctx()); err != nil && !errors.Is(err, sqllock.ErrLost) {
+		e.Errorf("Release() after the session ended = %v, want nil or ErrLost", err)
+	}
+
+	e.nothingLeft("when Release has returned")
+}
+
+func sessionClosed(e *env) {
+	locker := e.locker(e.Strategy)
+	e.acquire(locker)
+	e.endSession()
+
+	if err := locker.Close(e.ctx()); err != nil && !errors.Is(err, sqllock.ErrLost) {
+		e.Errorf("Close() after the session ended = %v, want nil or ErrLost", err)
+	}
+
+	e.nothingLeft("when Close has returned")
 }

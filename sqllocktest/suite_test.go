@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // memoryHarness runs the suite over the in-memory strategy, as wrap changes it.
-func memoryHarness(wrap func(*sqllocktest.Memory) sqllock.Strategy) sqllocktest.Harness {
+func memoryHarness(wrap func(*sqllocktest.Memory) strategies.Strategy) sqllocktest.Harness {
 	return sqllocktest.Harness{
 		Patience:   5 * time.Second,
 		Isolations: []string{"read committed", "serializable"},
@@ -42,5 +42,5 @@ func memoryHarness(wrap func(*sqllocktest.Memory) sqllock.Strategy) sqllocktest.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 
-	sqllocktest.Run(t, memoryHarness(func(m *sqllocktest.Memory) sqllock.Strategy { return m }))
+	sqllocktest.Run(t, memoryHarness(func(m *sqllocktest.Memory) strategies.Strategy { return m }))
 }

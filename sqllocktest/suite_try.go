@@ -1,6 +1,9 @@
 package sqllocktest
 
 import (
+	"errors"
+	"strings"
+
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -8,7 +11,9 @@ func tryCases() []testCase {
 	return []testCase{
 		{"try/does not wait for a row lock", nil, tryBesideRowLock},
 		{"try/does not wait for the row lock of a held name", nil, tryHeldBesideRowLock},
-		{"try/does not wait for a guard", guardOnly, tryBesideGuard},
+		{"try/does not wait for the row lock of what a dead holder left", leaseOnly, tryBesideLeft},
+		{"try/does not wait for another's first attempt", nil, tryBesideFirst},
+		{"try/does not wait for a guard", nil, tryBesideGuard},
 		{"try/does not wait for a release in a transaction", releaseTxOnly, tryBesideReleaseTx},
 	}
 }
@@ -36,7 +41,7 @@ func tryBesideRowLock(e *env) {
 	})
 
 	if !e.features.ConnectionHeld {
-		e.refused(e.b)
+		_ = e.refusedUnheld(e.b)
 	}
 
 	unlock()
@@ -64,6 +69,45 @@ func tryHeldBesideRowLock(e *env) {
 	e.release(lock)
 }
 
+// Another's rows of the name are there, and not committed.
+func tryBesideFirst(e *env) {
+	if e.LockNew == nil {
+		e.Skip("a name has no rows that another could be making")
+	}
+
+	unlock := e.LockNew(e.T, e.name)
+
+	// Nobody is known to have it: a job must not be skipped for it.
+	if _, err := e.b.TryAcquire(e.ctx(), e.name); errors.Is(err, sqllock.ErrNotAcquired) || !errors.Is(err, sqllock.ErrUnreachable) {
+		e.Errorf("TryAcquire() beside somebody who makes its row = %v, want ErrUnreachable, and not ErrNotAcquired", err)
+	}
+
+	unlock()
+	e.release(e.acquire(e.b))
+}
+
+func tryBesideLeft(e *env) {
+	if e.LockLeft == nil {
+		e.Skip("the strategy keeps nothing beside the record")
+	}
+
+	first := e.acquire(e.a)
+	e.age(2 * lease)
+
+	unlock := e.LockLeft(e.T, e.name)
+
+	if err := e.refusedUnheld(e.b); !strings.Contains(err.Error(), "a transaction has its row locked") {
+		e.Errorf("TryAcquire() = %v, want that it says that a transaction has its row locked", err)
+	}
+
+	unlock()
+
+	second := e.acquire(e.b)
+	e.grow("a take-over", first.Token(), second.Token())
+	e.lost("Check() after a take-over", first.Check(e.ctx()), sqllock.ReasonTakenOver)
+	e.release(second)
+}
+
 func tryBesideGuard(e *env) {
 	lock := e.acquire(e.a)
 	tx := e.begin("")
@@ -77,7 +121,7 @@ func tryBesideGuard(e *env) {
 	if !e.features.ConnectionHeld && !e.harness.GuardBlocksRenewal {
 		// Now only the guard is in the way.
 		e.age(2 * lease)
-		e.refused(e.b)
+		_ = e.refusedUnheld(e.b)
 	}
 
 	if err := tx.Rollback(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 func waitingCases() []testCase {
@@ -24,6 +25,7 @@ func waitingCases() []testCase {
 		{"waiting/until cancelled", nil, waitCancelled},
 		{"waiting/does not starve the holder", nil, waitHolder},
 		{"waiting/each of three has its turn", nil, waitFair},
+		{"waiting/free names share few connections", connectionHeldOnly, waitPlaces},
 	}
 }
 
@@ -70,10 +72,14 @@ func waitOneContender(e *env) {
 	const (
 		waiters = 8
 		pause   = 60 * time.Millisecond // jitter makes it half of that at least
-		watched = 600 * time.Millisecond
+		watched = 2 * time.Second
 	)
 
+	// Once before, so that the time is not over while it connects.
+	e.release(e.acquire(e.a))
+
 	first := e.acquire(e.b)
+	before := e.script.Count(e.op("attempt"))
 	ctx, cancel := context.WithTimeout(e.ctx(), watched)
 
 	defer cancel()
@@ -96,12 +102,12 @@ func waitOneContender(e *env) {
 
 	most := int(time.Since(started)/(pause/2)) + 2
 
-	if n := e.script.Count(e.op("attempt")); n > most {
+	if n := e.script.Count(e.op("attempt")) - before; n > most {
 		e.Errorf("%d waiters sent %d statements %q in %s, want those of one, at most %d",
 			waiters, n, e.op("attempt"), time.Since(started), most)
 	}
 
-	e.struck("attempt", 1)
+	e.struck("attempt", before+1)
 	e.release(first)
 }
 
@@ -146,9 +152,9 @@ func waitFull(e *env) {
 	}
 
 	if lock, err := e.a.Acquire(e.ctx(), e.name, sqllock.WithMaxWait(200*time.Millisecond)); err == nil {
-		e.Fatalf("Acquire() at a full server = token %d, want ErrNotAcquired", lock.Token())
-	} else if !errors.Is(err, sqllock.ErrNotAcquired) || !errors.Is(err, sqllock.ErrTooManyConnections) {
-		e.Errorf("Acquire() at a full server = %v, want ErrNotAcquired and ErrTooManyConnections", err)
+		e.Fatalf("Acquire() at a full server = token %d, want ErrTooManyConnections", lock.Token())
+	} else if errors.Is(err, sqllock.ErrNotAcquired) || !errors.Is(err, sqllock.ErrTooManyConnections) {
+		e.Errorf("Acquire() at a full server = %v, want ErrTooManyConnections, and not ErrNotAcquired", err)
 	}
 
 	e.full(refused)
@@ -205,9 +211,14 @@ func waitZero(e *env) {
 }
 
 func waitDeadline(e *env) {
+	// Long enough for an answer of a server that has much to do.
+	const deadline = 2 * time.Second
+
+	e.release(e.acquire(e.b)) // connected
+
 	lock := e.acquire(e.a)
 
-	ctx, cancel := context.WithTimeout(e.ctx(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(e.ctx(), deadline)
 	defer cancel()
 
 	started := time.Now()
@@ -217,8 +228,8 @@ func waitDeadline(e *env) {
 		e.Errorf("Acquire() after the deadline = %v, want ErrNotAcquired and context.DeadlineExceeded", err)
 	}
 
-	if took := time.Since(started); took > e.harness.TryWithin {
-		e.Errorf("Acquire() with a deadline of 200ms returned after %s", took)
+	if took := time.Since(started); took > deadline+e.harness.TryWithin {
+		e.Errorf("Acquire() with a deadline of %s returned after %s", deadline, took)
 	}
 
 	e.alive(lock)
@@ -227,17 +238,34 @@ func waitDeadline(e *env) {
 }
 
 func waitCancelled(e *env) {
-	lock := e.acquire(e.a)
+	lock := e.acquire(e.b)
 	ctx, cancel := context.WithCancelCause(e.ctx())
 	reason := errors.New("the caller's reason")
 	ended := make(chan error, 1)
 
 	go func() {
-		_, err := e.b.Acquire(ctx, e.name)
+		_, err := e.a.Acquire(ctx, e.name, sqllock.WithoutNotifications())
 		ended <- err
 	}()
 
-	e.elapse(50 * time.Millisecond)
+	// The second attempt follows the answer to the first.
+	e.poll("the second attempt", func() error {
+		asked := e.script.Count(e.op("attempt"))
+		states := 0
+
+		// A waiter may look at the name first, and then does no more.
+		for _, statement := range e.script.Statements() {
+			if statement == "grant.state" {
+				states++
+			}
+		}
+
+		if n := max(asked, states); n < 2 {
+			return fmt.Errorf("%d attempts", n)
+		}
+
+		return nil
+	})
 	cancel(reason)
 
 	err := <-ended
@@ -249,7 +277,7 @@ func waitCancelled(e *env) {
 
 	e.alive(lock)
 	e.release(lock)
-	e.release(e.acquire(e.b))
+	e.release(e.acquire(e.a))
 }
 
 // Waiters of the holder's own process and pool leave it the connection that it
@@ -327,4 +355,65 @@ func waitFair(e *env) {
 	}
 
 	group.Wait()
+}
+
+// A pool that has a connection for one lock only: names that are free get it in
+// turns. A TryAcquire is told at once, and not that somebody holds the name.
+func waitPlaces(e *env) {
+	if _, ok := e.Strategy.(strategies.Placer); !ok {
+		e.Skip("locks need no connections of their own")
+	}
+
+	const names, rounds = 5, 8
+
+	for i := range e.Faulty.MaxConns() - 2 {
+		e.acquireName(e.a, fmt.Sprintf("%s/held/%d", e.name, i))
+	}
+
+	last := e.acquire(e.a)
+
+	e.within(e.harness.TryWithin, "TryAcquire() without a connection", func() {
+		_, err := e.a.TryAcquire(e.ctx(), e.name+"/free")
+		if !errors.Is(err, sqllock.ErrTooManyConnections) || errors.Is(err, sqllock.ErrNotAcquired) {
+			e.Errorf("TryAcquire() of a free name without a connection = %v, want ErrTooManyConnections", err)
+		}
+	})
+
+	ctx, cancel := context.WithCancel(e.ctx())
+	defer cancel()
+
+	var (
+		group  sync.WaitGroup
+		counts [names]atomic.Int64
+		total  atomic.Int64
+	)
+
+	for i := range 2 * names {
+		group.Go(func() {
+			for {
+				lock, err := e.a.Acquire(ctx, fmt.Sprintf("%s/free/%d", e.name, i%names))
+				if err != nil {
+					return
+				}
+
+				counts[i%names].Add(1)
+
+				if total.Add(1) == names*rounds {
+					cancel()
+				}
+
+				e.release(lock)
+			}
+		})
+	}
+
+	e.release(last)
+	group.Wait()
+
+	for i := range counts {
+		if n := counts[i].Load(); n < rounds/2 {
+			e.Errorf("%d free names shared a connection: number %d was granted %d of %d times, want about %d",
+				names, i, n, total.Load(), rounds)
+		}
+	}
 }

@@ -14,8 +14,12 @@ import (
 // want the same ones never wait for each other. If one is not to be had, none
 // is kept.
 func (f *runFlags) acquire(ctx context.Context, locker *sqllock.Locker) (*held, error) {
-	h := newHeld(ctx)
+	h := newHeld(ctx, f.free)
 	begun := time.Now()
+
+	for _, s := range f.shares {
+		h.share(s)
+	}
 
 	// A lock that is lost while another is waited for ends the wait.
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -26,8 +30,13 @@ func (f *runFlags) acquire(ctx context.Context, locker *sqllock.Locker) (*held, 
 
 	names := slices.Sorted(slices.Values(f.names))
 
-	for _, name := range names {
-		lock, err := f.ask(ctx, locker, name, begun)
+	for i, name := range names {
+		wait := time.Duration(f.wait)
+		if i > 0 {
+			wait = max(0, wait-time.Since(begun)).Round(waitStep)
+		}
+
+		lock, err := f.ask(ctx, locker, name, wait)
 		if lost := context.Cause(h.ctx); lost != nil {
 			err = lost
 		}
@@ -37,7 +46,7 @@ func (f *runFlags) acquire(ctx context.Context, locker *sqllock.Locker) (*held, 
 		}
 
 		if err != nil {
-			_ = h.release(context.WithoutCancel(ctx))
+			_ = h.giveBack(ctx)
 
 			return nil, err
 		}
@@ -46,16 +55,19 @@ func (f *runFlags) acquire(ctx context.Context, locker *sqllock.Locker) (*held, 
 	return h, nil
 }
 
-// ask waits for one lock, for what is left of --wait since begun.
-func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, name string, begun time.Time) (*sqllock.Lock, error) {
+// waitStep is what is left of --wait for further locks rounded to, because it is shown.
+const waitStep = 10 * time.Millisecond
+
+// ask waits for one lock, so long at most with --wait.
+func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, name string, wait time.Duration) (*sqllock.Lock, error) {
 	if f.noWait {
 		return locker.TryAcquire(ctx, name)
 	}
 
-	defer tell(ctx, locker, name)()
+	defer tell(ctx, locker, name, f.conns.lately)()
 
 	if f.waits {
-		return locker.Acquire(ctx, name, sqllock.WithMaxWait(max(0, time.Duration(f.wait)-time.Since(begun))))
+		return locker.Acquire(ctx, name, sqllock.WithMaxWait(wait))
 	}
 
 	return locker.Acquire(ctx, name)

@@ -47,7 +47,8 @@ and another takes over when its lease has run out. The demo checks what it saw:
 never two holders, growing tokens, and a take-over; it exits with 1 if not.
 
 It uses the database of --dsn, --dsn-file or DATABASE_URL, else a temporary
-SQLite file.`,
+SQLite file. Where the tables of sqllock are missing, it makes them and leaves
+them there.`,
 		Example: `  sqllock demo
   sqllock demo --dsn-file ~/.sqllock --strategy insert`,
 		Args: cobra.NoArgs,
@@ -67,7 +68,7 @@ SQLite file.`,
 func (f *demoFlags) demo(ctx context.Context, cmd *cobra.Command) error {
 	remove, err := f.temporary()
 	if err != nil {
-		return exitError{exitInternal, err}
+		return err
 	}
 	defer remove()
 
@@ -101,13 +102,18 @@ func (f *demoFlags) demo(ctx context.Context, cmd *cobra.Command) error {
 
 // temporary names a fresh file unless the user named a database.
 func (f *demoFlags) temporary() (remove func(), err error) {
-	if _, set := os.LookupEnv(dsn.Variable); set || f.url != "" || f.file != "" {
+	required, err := f.required()
+	if err != nil {
+		return nil, exitError{exitUsage, err}
+	}
+
+	if _, set := os.LookupEnv(dsn.Variable); set || required || f.url != "" || f.file != "" {
 		return func() {}, nil
 	}
 
 	folder, err := os.MkdirTemp("", "sqllock-demo-")
 	if err != nil {
-		return nil, err
+		return nil, exitError{exitInternal, err}
 	}
 
 	f.url = "sqlite:" + filepath.Join(folder, "locks.db")

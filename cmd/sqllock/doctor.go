@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,28 +35,33 @@ func newDoctor() *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what about the database would hurt locks, and how to mend it",
+		Short: "Say what about the database would harm locks, and how to fix it",
 		Long: `Look at the server, the tables and the database URL, and say in plain words what
-would hurt locks, and how to mend it. Nothing is changed.
+would harm locks, and how to fix it. Nothing is changed.
 
   error     locks do not work, or do not exclude
-  warning   hurts when something else goes wrong: a crash, a fail-over, load
-  note      nothing hurts; good to know
+  warning   has an effect when something else goes wrong: a crash, load
+  note      harmless; good to know
 
-Exits with 1 if there is an error, or what --fail-on says, and with 69 if the
-database can not be reached.`,
+Exits with 1 if there is an error, or what --fail-on says, with 69 if the
+database cannot be reached, and with 75 if what others have locked kept it from
+looking.`,
 		Example: `  sqllock doctor
   sqllock doctor --strategy advisory --holders 200
   sqllock doctor --fail-on warning --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fromVariables(cmd, &f.strategy, &f.lease); err != nil {
+				return usage(cmd, err)
+			}
+
 			level := doctor.Level(f.failOn)
 
 			switch {
 			case level != doctor.Note && level != doctor.Warning && level != doctor.Error:
-				return usage(cmd, fmt.Errorf("--fail-on %s is not error, warning or note", f.failOn))
+				return usage(cmd, fmt.Errorf("--fail-on %s is not error, warning or note", bounded(f.failOn)))
 			case f.lease <= 0:
-				return usage(cmd, fmt.Errorf("--lease %s is not positive", &f.lease))
+				return usage(cmd, fmt.Errorf("%s%s is not positive", leaseFlag(cmd), &f.lease))
 			case f.holders < 0:
 				return usage(cmd, fmt.Errorf("--holders %d is negative", f.holders))
 			}
@@ -65,7 +70,7 @@ database can not be reached.`,
 				return err
 			}
 
-			return f.examine(cmd.Context(), cmd.OutOrStdout(), level)
+			return leaseOf(cmd, f.examine(cmd.Context(), cmd.OutOrStdout(), level))
 		},
 	}
 
@@ -103,6 +108,10 @@ func (f *doctorFlags) examine(ctx context.Context, out io.Writer, failOn doctor.
 		}
 	}
 
+	if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Hindered }) {
+		return exitError{exitNotAcquired, errors.New("not all could be looked at: a transaction of somebody else has sqllock's tables locked")}
+	}
+
 	return nil
 }
 
@@ -110,7 +119,7 @@ func (f *doctorFlags) examine(ctx context.Context, out io.Writer, failOn doctor.
 func (f *doctorFlags) findings(ctx context.Context, target dsn.Target) ([]doctor.Finding, error) {
 	plan := doctor.Plan{Strategy: f.strategy, Lease: time.Duration(f.lease), Holders: f.holders}
 
-	db, err := target.OpenToLook(ctx)
+	db, err := target.WithLockWait().OpenToLook(ctx)
 
 	switch {
 	case target.Embedded && errors.Is(err, fs.ErrNotExist):
@@ -119,6 +128,13 @@ func (f *doctorFlags) findings(ctx context.Context, target dsn.Target) ([]doctor
 		return nil, exitError{exitUnavailable, err}
 	}
 	defer db.Close()
+
+	// As run would; whether the strategy suits the database the findings say.
+	if _, err := lockerOf(f.strategy, db); err == nil {
+		if _, err := lockerOf(f.strategy, db, sqllock.WithLease(plan.Lease)); err != nil {
+			return nil, refused(err, target, exitNotAcquired)
+		}
+	}
 
 	findings, err := doctor.Examine(ctx, db, plan)
 
@@ -133,7 +149,7 @@ const (
 
 func (f *doctorFlags) print(out io.Writer, findings []doctor.Finding) error {
 	if f.json {
-		return json.NewEncoder(out).Encode(findings)
+		return printJSON(out, findings)
 	}
 
 	width := terminalWidth(out)
@@ -147,7 +163,7 @@ func (f *doctorFlags) print(out io.Writer, findings []doctor.Finding) error {
 	for _, finding := range findings {
 		paragraph(&b, fmt.Sprintf("%-8s %-12s ", finding.Level, finding.Check), finding.Found, width)
 
-		for _, more := range [][2]string{{"hurts: ", finding.Hurts}, {"mend:  ", finding.Mend}} {
+		for _, more := range [][2]string{{"effect: ", finding.Effect}, {"fix:    ", finding.Fix}} {
 			if more[1] != "" {
 				paragraph(&b, strings.Repeat(" ", findingColumns)+more[0], more[1], width)
 			}

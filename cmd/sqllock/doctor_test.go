@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -37,12 +36,7 @@ func TestDoctorChangesNothing(t *testing.T) {
 
 		state := filepath.Join(t.TempDir(), "state")
 		doctor := func(args ...string) *invocation {
-			i := prepare(t, "", append([]string{"doctor"}, args...)...)
-			i.cmd.Env = append(i.cmd.Env, "XDG_STATE_HOME="+state)
-			i.start()
-			i.wait()
-
-			return i
+			return in(t, "", []string{"XDG_STATE_HOME=" + state}, append([]string{"doctor"}, args...)...)
 		}
 
 		diagnosed(t, doctor(), 0, "note server no database is named", "will be made by the first command", "ok strategy cas works")
@@ -112,7 +106,7 @@ func TestDoctorLimits(t *testing.T) {
 		said                 string
 	}{
 		"postgres": {
-			{"options", "-cidle_in_transaction_session_timeout=5s", "forupdate", 0, "note timeouts idle_in_transaction_session_timeout is 5s hurts: it ends guarded"},
+			{"options", "-cidle_in_transaction_session_timeout=5s", "forupdate", 0, "note timeouts idle_in_transaction_session_timeout is 5s effect: it ends guarded"},
 			{"options", "-cidle_session_timeout=5s", "cas", 0, "warning timeouts idle_session_timeout is 5s, and the heartbeat 10s"},
 			{"options", "-cstatement_timeout=500", "cas", 0, "warning timeouts statement_timeout is 500ms"},
 			{"options", "-cdefault_transaction_read_only=on", "cas", 1, "error writable transactions are read-only"},
@@ -122,13 +116,16 @@ func TestDoctorLimits(t *testing.T) {
 			{"wait_timeout", "5", "cas", 0, "warning timeouts wait_timeout is 5s, and the heartbeat 10s"},
 			{"max_execution_time", "500", "cas", 0, "warning timeouts max_execution_time is 500ms"},
 			{"interpolateParams", "false", "cas", 0, "note driver interpolateParams is off"},
+			{"transaction_read_only", "1", "cas", 1, "error writable transactions are read-only"},
+			{"binlog_format", "'STATEMENT'", "cas", 0, "warning binary log binlog_format is STATEMENT effect: replicas run"},
 		},
 		"mariadb": {
-			{"idle_transaction_timeout", "5", "cas", 0, "note timeouts idle_transaction_timeout is 5s hurts: it ends guarded"},
+			{"idle_transaction_timeout", "5", "cas", 0, "note timeouts idle_transaction_timeout is 5s effect: it ends guarded"},
 			{"idle_transaction_timeout", "5", "forupdate", 1, "error timeouts idle_transaction_timeout is 5s, and the heartbeat 10s"},
 			{"idle_transaction_timeout", "90", "forupdate", 0, "warning timeouts idle_transaction_timeout is 1m30s, and the lease 30s"},
 			{"idle_readonly_transaction_timeout", "5", "forupdate", 1, "error timeouts idle_readonly_transaction_timeout is 5s"},
 			{"idle_write_transaction_timeout", "5", "forupdate", 0, "note timeouts idle_write_transaction_timeout is 5s"},
+			{"tx_read_only", "1", "cas", 1, "error writable transactions are read-only"},
 			{"max_statement_time", "0.5", "cas", 0, "warning timeouts max_statement_time is 500ms"},
 		},
 	}
@@ -137,8 +134,7 @@ func TestDoctorLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			url := testdatabases.Fresh(t, name)
-			run(t, url, "migrate", "up").want(0)
+			url := migratedOn(t, name)
 
 			for _, c := range cases[name] {
 				diagnosed(t, run(t, withParameter(t, url, c.key, c.value), "doctor", "--strategy", c.strategy), c.code, c.said)
@@ -151,12 +147,7 @@ func TestDoctorLimits(t *testing.T) {
 func TestDoctorBehindProxy(t *testing.T) {
 	t.Parallel()
 
-	if !slices.Contains(testdatabases.Names(), "postgres") {
-		return
-	}
-
-	direct := testdatabases.Fresh(t, "postgres")
-	run(t, direct, "migrate", "up").want(0)
+	direct := migratedOn(t, "postgres")
 	diagnosed(t, run(t, direct, "doctor"), 0, "ok pooler each connection has a server session of its own")
 
 	const (
@@ -190,4 +181,53 @@ func TestDoctorBehindProxy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDoctorSeesColumnsOfOthers that an INSERT would have to give a value.
+func TestDoctorSeesColumnsOfOthers(t *testing.T) {
+	t.Parallel()
+
+	testdatabases.Each(t, func(t *testing.T, _ context.Context, url string) {
+		t.Helper()
+
+		run(t, url, "migrate", "up").want(0)
+		testdatabases.Execute(t, url, "ALTER TABLE sqllock_locks ADD COLUMN mine INTEGER NOT NULL DEFAULT 1")
+		testdatabases.Execute(t, url, "ALTER TABLE sqllock_locks ADD COLUMN yours INTEGER")
+		diagnosed(t, run(t, url, "doctor", "--strategy", "insert"), 0, "ok tables")
+
+		// SQLite adds no such column to a table that is there.
+		testdatabases.Execute(t, url, "DROP TABLE sqllock_inserts")
+		testdatabases.Execute(t, url, "CREATE TABLE sqllock_inserts (name VARCHAR(255) NOT NULL PRIMARY KEY, owner VARCHAR(64) NOT NULL, expires_at INTEGER NOT NULL)")
+
+		if strings.HasPrefix(url, "mysql") {
+			testdatabases.Execute(t, url, "ALTER TABLE sqllock_inserts MODIFY name VARBINARY(255) NOT NULL, MODIFY owner VARBINARY(64) NOT NULL")
+		}
+
+		diagnosed(t, run(t, url, "doctor", "--strategy", "insert"), 1,
+			"error tables the tables were altered: sqllock_inserts.expires_at is not sqllock's, and is NOT NULL without a default",
+			"fix: ALTER TABLE sqllock_inserts DROP COLUMN expires_at;")
+		run(t, url, "run", "--name", "n", "--strategy", "insert", "--", "true").want(exitUnavailable)
+
+		testdatabases.Execute(t, url, "ALTER TABLE sqllock_inserts DROP COLUMN expires_at")
+		run(t, url, "run", "--name", "n", "--strategy", "insert", "--", "true").want(0)
+
+		if strings.Contains(diagnosis(run(t, url, "doctor", "--strategy", "insert")), "error") {
+			t.Error("the doctor still tells of an error")
+		}
+	})
+}
+
+// TestSearchPathWithoutSchemas is that of a session that sees no table.
+func TestSearchPathWithoutSchemas(t *testing.T) {
+	t.Parallel()
+
+	owner := migratedOn(t, "postgres")
+
+	const said = "search_path names no schema that exists and that this user may use"
+
+	nowhere := withParameter(t, owner, "search_path", "nope")
+	diagnosed(t, run(t, nowhere, "doctor"), 1, "error search_path the "+said)
+	run(t, nowhere, "migrate", "up").want(exitUnavailable, said)
+	run(t, nowhere, "migrate", "status").want(exitUnavailable, said)
+	run(t, nowhere, "migrate", "down").want(exitUnavailable, said)
 }

@@ -16,7 +16,7 @@ func (d *duration) Set(text string) error {
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
 		// A conversion of such a number makes any of it.
 		if math.IsNaN(seconds) || math.Abs(seconds) >= math.MaxInt64/float64(time.Second) {
-			return errors.New("no time, or too long a one")
+			return errors.New("not a duration, or too long a one")
 		}
 
 		*d = duration(seconds * float64(time.Second))
@@ -26,7 +26,7 @@ func (d *duration) Set(text string) error {
 
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
-		return errors.New("no time; write seconds (5, 0.5) or units (90s, 1m30s)")
+		return errors.New("not a duration; write seconds (5, 0.5) or units (90s, 1m30s)")
 	}
 
 	*d = duration(parsed)

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
-	"strings"
 
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/process"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -17,17 +18,28 @@ const (
 	nameVariable  = "SQLLOCK_NAME"
 	tokenVariable = "SQLLOCK_TOKEN"
 	ownerVariable = "SQLLOCK_OWNER"
+	// groupVariable is the process group that ends with the lock.
+	groupVariable = "SQLLOCK_GROUP"
+	// newGroup stands for that of the command, until there is one.
+	newGroup = "new"
 )
 
+// ours are these variables in an environment, and none of the user's that begin
+// alike.
+var ours = regexp.MustCompile(`^(` + nameVariable + `|` + tokenVariable + `|` + ownerVariable + `|` + groupVariable + `)(_\d+)?=`)
+
 // passed is a lock as the environment tells of it.
-type passed struct{ name, token, owner string }
+type passed struct{ name, token, owner, group string }
 
 // passedIn are the locks of the runs around this one, the innermost first.
 func passedIn(getenv func(string) string) []passed {
 	var locks []passed
 
 	for i := 1; ; i++ {
-		lock := passed{getenv(numbered(nameVariable, i)), getenv(numbered(tokenVariable, i)), getenv(numbered(ownerVariable, i))}
+		lock := passed{
+			getenv(numbered(nameVariable, i)), getenv(numbered(tokenVariable, i)), getenv(numbered(ownerVariable, i)),
+			getenv(numbered(groupVariable, i)),
+		}
 		if lock.name == "" {
 			return locks
 		}
@@ -51,8 +63,7 @@ func (f *runFlags) environment(h *held) []string {
 	var env []string
 
 	for _, pair := range os.Environ() {
-		if !strings.HasPrefix(pair, nameVariable) && !strings.HasPrefix(pair, tokenVariable) &&
-			!strings.HasPrefix(pair, ownerVariable) {
+		if !ours.MatchString(pair) {
 			env = append(env, pair)
 		}
 	}
@@ -61,32 +72,62 @@ func (f *runFlags) environment(h *held) []string {
 
 	for _, name := range f.names {
 		lock := h.lock(name)
-		locks = append(locks, passed{name, strconv.FormatInt(lock.Token(), 10), lock.Owner()})
+		locks = append(locks, passed{name, strconv.FormatInt(lock.Token(), 10), lock.Owner(), newGroup})
 	}
 
-	for i, lock := range append(locks, passedIn(os.Getenv)...) {
+	for _, lock := range passedIn(os.Getenv) {
+		// The group of the command ends when this process does, and so with those locks
+		// that this process ends with.
+		if (&share{passed: lock}).inside() || f.watches(lock) {
+			lock.group = newGroup
+		} else {
+			lock.group = ""
+		}
+
+		locks = append(locks, lock)
+	}
+
+	for i, lock := range locks {
 		env = append(env, numbered(nameVariable, i+1)+"="+lock.name, numbered(tokenVariable, i+1)+"="+lock.token,
-			numbered(ownerVariable, i+1)+"="+lock.owner)
+			numbered(ownerVariable, i+1)+"="+lock.owner, numbered(groupVariable, i+1)+"="+lock.group)
 	}
 
 	return env
 }
 
-// heldOutside says whether a run around this one holds the name, as its
-// environment and the database say alike.
-func heldOutside(ctx context.Context, locker *sqllock.Locker, name string) (bool, error) {
+// nameGroup puts the group of this process, which will be the command, where it was
+// not known yet.
+func nameGroup() error {
+	for i, lock := range passedIn(os.Getenv) {
+		if lock.group != newGroup {
+			continue
+		}
+
+		if err := os.Setenv(numbered(groupVariable, i+1), strconv.Itoa(process.OwnGroup())); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// sharedOutside is the lock of a name that a run around this one holds, as its
+// environment and the database say alike; else nil.
+func sharedOutside(ctx context.Context, locker *sqllock.Locker, name string) (*share, error) {
 	for _, lock := range passedIn(os.Getenv) {
 		if lock.name != name {
 			continue
 		}
 
-		holder, err := locker.Inspect(ctx, name)
-		if errors.Is(err, sqllock.ErrNotHeld) {
-			return false, nil
+		s := &share{passed: lock, locker: locker}
+
+		err := s.look(ctx)
+		if errors.As(err, new(shareLostError)) {
+			return nil, nil
 		}
 
-		return err == nil && holder.Owner == lock.owner, err
+		return s, err
 	}
 
-	return false, nil
+	return nil, nil
 }

@@ -33,8 +33,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 
 	for _, name := range testdatabases.Names() {
-		url := testdatabases.Fresh(b, name)
-		run(b, url, "migrate", "up").want(0)
+		url := migratedOn(b, name)
 
 		b.Run(name+"/connection", func(b *testing.B) {
 			startUp(b, func() *exec.Cmd {

@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -32,31 +34,39 @@ func newFree() *cobra.Command {
 		Short: "Take a lock away from its holder",
 		Long: `Take a lock away from its holder, who learns of it at its next renewal, within a
 third of its lease; "sqllock run" kills its command then. Until then two may
-believe to hold it, so be sure that the holder is gone, or that what it does is
-guarded or checks tokens. The holder can not renew or guard any more, and the
-next token is larger than every one before. It is told the reason, unless
-somebody acquired the name before that renewal.
+believe that they hold it, so be sure that the holder is gone, or that what it
+does is guarded or checks tokens. The holder can neither renew nor guard any
+more. (On MySQL and MariaDB, if it had a guarded transaction open, it can guard
+further ones until it learns of the loss or the name is acquired again.) The
+next token is larger than every one before. The holder is told the reason,
+unless somebody acquired the name before that renewal.
 
-While a transaction of the holder is guarded it is refused: that transaction may
-still commit. With --force the lock is freed all the same, and the next holder
-waits for the end of the transaction. On SQLite, which has one writer, it waits
-for the transaction itself and fails if that takes long.
+free refuses while the holder has a guarded transaction open, because that may
+still commit. It also refuses while another transaction has the row locked,
+because that looks the same. With --force the lock is freed all the same, and
+the next holder waits for the end of the transaction. Some locks cannot be
+skipped: a row of PostgreSQL that SELECT ... FOR UPDATE locked, a locked table,
+SQLite's one writer. free waits for them for some seconds, then exits with 75.
 
 With strategy forupdate or advisory the session that holds the lock is ended,
 and all other locks in it with it; this may need a privilege of the database
 user.
 
 The reason, and who gave it, is kept until the name is acquired again, and shown
-by "sqllock show NAME". A lock that was released, and is kept by --min-hold
-only, is held by nobody and can not be freed.`,
+by "sqllock show NAME". If only --min-hold still keeps the name taken, free ends
+that.`,
 		Example: `  sqllock free nightly --reason "ticket 4711: the machine is gone"`,
 		Args:    oneName, ValidArgsFunction: f.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.reason == "" {
+			if strings.TrimSpace(f.reason) == "" {
 				return usage(cmd, errors.New("say why: --reason TEXT"))
 			}
 
-			return f.look(cmd.Context(), func(l looker) error { return f.free(cmd.Context(), cmd.OutOrStdout(), l, args[0]) })
+			return f.look(cmd.Context(), func(l looker) error {
+				err := f.free(cmd.Context(), cmd.OutOrStdout(), l, args[0])
+
+				return hindered(cmd.Context(), l.db, fmt.Sprintf("lock %q cannot be freed", args[0]), err)
+			})
 		},
 	}
 
@@ -68,28 +78,29 @@ only, is held by nobody and can not be freed.`,
 }
 
 func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name string) error {
-	held, err := l.Inspect(ctx, name)
-	if errors.Is(err, sqllock.ErrNotHeld) {
-		return notHeld(name)
-	}
+	status, err := l.Inspect(ctx, name)
 
-	if err != nil {
-		return err
-	}
-
-	if !f.force {
-		guarded, err := l.guarded(ctx, name)
-
-		switch {
-		case err != nil:
-			return err
-		case guarded:
-			return exitError{exitNotAcquired, fmt.Errorf("lock %q is guarded: a transaction of its holder, %s, is open and may still commit; "+
-				"wait for it or end it, or use --force", name, held.Holder)}
+	// A renewal or an attempt has the row for a moment, too.
+	for look := 1; err == nil && status.Guarded && !f.force && look < guardLooks; look++ {
+		if err = pause(ctx, guardPause); err == nil {
+			status, err = l.Inspect(ctx, name)
 		}
 	}
 
-	locker, err := lockerOf(held.Strategy, l.db)
+	switch {
+	case err != nil:
+		return err
+	case !status.Held() && status.Taken == 0:
+		return notHeld(name)
+	case status.Guarded && !f.force:
+		return exitError{exitNotAcquired, fmt.Errorf("lock %q is guarded, or somebody else has its row locked: if the open transaction "+
+			"is one of the holder, %s, it may still commit; wait for it or end it, or use --force", name, status.Holder)}
+	}
+
+	db := *l.db
+	db.Locks = impatient{db.Locks}
+
+	locker, err := lockerOf(status.Strategy, &db)
 	if err != nil {
 		return err
 	}
@@ -104,8 +115,16 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 		return err
 	}
 
-	_, err = fmt.Fprintf(out, "freed %q, held by %s for %s with token %d\n",
-		name, plain.Text(held.Holder.String()), text.Duration(held.HeldFor), held.Token)
+	holder := plain.Text(status.Holder.String())
+
+	switch {
+	case status.Held():
+		_, err = fmt.Fprintf(out, "freed %q, held by %s for %s with token %d\n", name, holder, text.Duration(status.HeldFor), status.Token)
+	case status.Owner == "":
+		_, err = fmt.Fprintf(out, "ended the minimum hold of %q (last holder %s, token %d)\n", name, holder, status.Token)
+	default:
+		_, err = fmt.Fprintf(out, "ended the lock delay of %q (last holder %s, token %d)\n", name, holder, status.Token)
+	}
 
 	return err
 }
@@ -114,32 +133,18 @@ func notHeld(name string) error {
 	return exitError{exitNotHeld, fmt.Errorf("lock %q is not held by anyone", name)}
 }
 
-// A renewal or an attempt has the row for a moment too, so guarded looks so
-// often.
+// How often, and after which pause, it is looked whether a lock is guarded.
 const (
 	guardLooks = 4
 	guardPause = 100 * time.Millisecond
 )
 
-// guarded says whether a transaction with a guard is open.
-func (l looker) guarded(ctx context.Context, name string) (bool, error) {
-	for look := 1; ; look++ {
-		last, err := l.lastGrant(ctx, name)
-
-		switch {
-		case errors.Is(err, sqllock.ErrNotHeld):
-			return false, nil
-		case err != nil || !last.Guarded:
-			return false, err
-		case look == guardLooks:
-			return true, nil
-		}
-
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(guardPause):
-		}
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }
 
@@ -165,9 +170,15 @@ func trace(reason string) string {
 
 	by := fmt.Sprintf(" (by %s on %s, %s)", who, host, time.Now().UTC().Format("2006-01-02 15:04 UTC"))
 
-	for len(reason)+len(by) > traceRoom && reason != "" {
-		runes := []rune(reason)
-		reason = string(runes[:len(runes)-1])
+	room := max(0, traceRoom-len(by))
+
+	if len(reason) > room {
+		// Not in the middle of a character.
+		for room > 0 && !utf8.RuneStart(reason[room]) {
+			room--
+		}
+
+		reason = reason[:room]
 	}
 
 	return reason + by

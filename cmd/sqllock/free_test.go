@@ -48,12 +48,12 @@ func TestFreeBesideAGuard(t *testing.T) {
 
 				if db.Target.Dialect == databases.SQLite {
 					// The one writer keeps everybody out, a forced release too.
-					run(t, url, "free", "a", "--reason", "test", "--force").want(exitUnavailable, "locked")
+					run(t, url, "free", "a", "--reason", "test", "--force").want(exitNotAcquired, "a transaction of somebody else", "locked")
 				} else {
 					run(t, url, "free", "a", "--reason", "test").want(exitNotAcquired, "is guarded", "--force")
 					run(t, url, "show", "a").want(0)
 					run(t, url, "free", "a", "--reason", "test", "--force").want(0)
-					run(t, url, "run", "--name", "a", "--strategy", strategy, "--no-wait", "true").want(exitConflict)
+					run(t, url, "run", "--name", "a", "--strategy", strategy, "--no-wait", "true").want(exitUnavailable)
 				}
 
 				if err := tx.Rollback(); err != nil {

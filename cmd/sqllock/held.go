@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -11,16 +12,19 @@ import (
 
 // held are the locks that a command runs under: lost when the first of them is.
 type held struct {
-	locks []*sqllock.Lock
-	ctx   context.Context //nolint:containedctx // it is the locks' own, merged
-	end   context.CancelCauseFunc
-	stops []func() bool
+	locks  []*sqllock.Lock
+	shares []*share
+	ctx    context.Context //nolint:containedctx // it is the locks' own, merged
+	end    context.CancelCauseFunc
+	stops  []func() bool
+	// free frees a name at once, also if it has a minimum hold; nil if none has.
+	free func(ctx context.Context, lock *sqllock.Lock) error
 }
 
-func newHeld(ctx context.Context) *held {
+func newHeld(ctx context.Context, free func(context.Context, *sqllock.Lock) error) *held {
 	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
 
-	return &held{ctx: ctx, end: end}
+	return &held{ctx: ctx, end: end, free: free}
 }
 
 func (h *held) add(lock *sqllock.Lock) {
@@ -33,12 +37,35 @@ func (h *held) Context() context.Context { return h.ctx }
 
 // Remaining is how long all locks can be trusted without a renewal.
 func (h *held) Remaining() time.Duration {
-	left := h.locks[0].Remaining()
-	for _, lock := range h.locks[1:] {
+	left := time.Duration(math.MaxInt64)
+	for _, lock := range h.locks {
 		left = min(left, lock.Remaining())
 	}
 
+	for _, s := range h.shares {
+		left = min(left, s.Remaining())
+	}
+
 	return left
+}
+
+// share makes it end with a lock of a run around this one.
+func (h *held) share(s *share) {
+	h.shares = append(h.shares, s)
+
+	go s.watch(h.ctx, h.end)
+}
+
+// shared asks whether the locks of the runs around this one are still held: the last
+// look was a moment ago.
+func (h *held) shared(ctx context.Context) error {
+	for _, s := range h.shares {
+		if err := s.look(ctx); errors.As(err, new(shareLostError)) {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // release releases the locks, the last one first, and joins what went wrong.
@@ -55,6 +82,51 @@ func (h *held) release(ctx context.Context) error {
 	}
 
 	return errors.Join(errs...)
+}
+
+// How often the end of a run that did nothing tries to free a name, and the time
+// between.
+const (
+	freeTries = 3
+	freePause = 100 * time.Millisecond
+)
+
+// giveBack releases the locks of a command that never ran: no minimum hold keeps a
+// name that nobody did anything under.
+func (h *held) giveBack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	defer cancel()
+
+	var errs []error
+
+	for _, lock := range slices.Backward(h.locks) {
+		if h.free != nil {
+			errs = append(errs, h.freed(ctx, lock))
+		}
+	}
+
+	// A name that is free, or somebody else's by now, is what was wanted.
+	if err := h.release(ctx); err != nil && (h.free == nil || !errors.Is(err, sqllock.ErrLost)) {
+		errs = append(errs, err)
+	}
+
+	return errors.Join(errs...)
+}
+
+// freed frees one name.
+func (h *held) freed(ctx context.Context, lock *sqllock.Lock) error {
+	for try := 1; ; try++ {
+		err := h.free(ctx, lock)
+		if err == nil || try == freeTries {
+			return err
+		}
+
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(freePause):
+		}
+	}
 }
 
 // lock is the one of a name, or nil.

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/process"
+	"github.com/sqllock/sqllock/internal/plain"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 const (
@@ -21,6 +25,8 @@ const (
 	// settleTime bounds how long it waits for an attempt without an answer to
 	// be given back, which the lease would do too.
 	settleTime = 2 * time.Second
+	// freeTime bounds one try to free the name of a command that never ran.
+	freeTime = 2 * time.Second
 )
 
 // run is "sqllock run" with everything checked.
@@ -48,15 +54,22 @@ func (f *runFlags) run(ctx context.Context, command process.Command) error {
 	}
 	defer closeLocker(ctx, locker)
 
-	if f.sharedEnv {
-		shared, err := f.share(ctx, locker)
-		if err != nil {
-			return refused(err, target, f.conflict)
-		}
+	around, err := f.around(ctx, locker)
+	if err != nil {
+		return refused(err, target, f.conflict)
+	}
 
-		if shared {
-			return f.become(ctx, command, db, locker)
-		}
+	inside := !slices.ContainsFunc(around, func(s *share) bool { return !s.inside() })
+	if f.sharedEnv && len(around) == len(f.names) && inside {
+		return f.become(ctx, command, db, locker)
+	}
+
+	if err := f.shareable(around); err != nil {
+		return err
+	}
+
+	for _, s := range f.shares {
+		f.shorten(s.Remaining())
 	}
 
 	if f.verbose {
@@ -67,37 +80,68 @@ func (f *runFlags) run(ctx context.Context, command process.Command) error {
 	if err != nil {
 		if h != nil {
 			// The signal came when the lock was there already.
-			_ = h.release(ctx)
+			_ = h.giveBack(ctx)
 		}
 
 		return refused(err, target, f.conflict)
 	}
 
 	command.Env = f.environment(h)
-	err = f.underLock(h, command, signals)
+	ran, err := f.underLock(h, command, signals)
+
+	if !ran {
+		if err := h.giveBack(ctx); err != nil {
+			warn(inShellWords(err).Error())
+		}
+
+		return err
+	}
 
 	return f.released(ctx, h, err)
 }
 
-// share takes those names off the list that a run around this one holds, and
-// says whether none is left.
-func (f *runFlags) share(ctx context.Context, locker *sqllock.Locker) (bool, error) {
-	var missing []string
+// around are those locks that a run around this one holds.
+func (f *runFlags) around(ctx context.Context, locker *sqllock.Locker) ([]*share, error) {
+	var shares []*share
 
 	for _, name := range f.names {
-		ours, err := heldOutside(ctx, locker, name)
+		s, err := sharedOutside(ctx, locker, name)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 
-		if !ours {
-			missing = append(missing, name)
+		if s != nil {
+			shares = append(shares, s)
 		}
 	}
 
-	f.names = missing
+	return shares, nil
+}
 
-	return len(missing) == 0, nil
+// shareable takes the names off the list that the run around this one holds, if
+// they may be shared. Else this run would never get them, and to wait for them would
+// be to wait for its own end.
+func (f *runFlags) shareable(around []*share) error {
+	if len(around) > 0 && !f.sharedEnv {
+		return exitError{exitUsage, fmt.Errorf("lock %q is held by the run around this one, which waits for this one to end; "+
+			"use another name, or --shared-env to share the lock", around[0].name)}
+	}
+
+	for _, s := range around {
+		f.names = slices.DeleteFunc(f.names, func(name string) bool { return name == s.name })
+
+		// This process ends with the others, and its command with it.
+		if !s.inside() {
+			f.shares = append(f.shares, s)
+		}
+	}
+
+	return nil
+}
+
+// watches says whether this run ends its command with a lock of a run around it.
+func (f *runFlags) watches(lock passed) bool {
+	return slices.ContainsFunc(f.shares, func(s *share) bool { return s.owner == lock.owner && s.name == lock.name })
 }
 
 // become runs the command in the place of this process, under the locks of the
@@ -108,14 +152,18 @@ func (f *runFlags) become(ctx context.Context, command process.Command, db *dsn.
 
 	command.Env = os.Environ()
 
-	return exitError{exitNotExecutable, fmt.Errorf("command can not be executed: %w", process.Become(command))}
+	return exitError{exitNotExecutable, fmt.Errorf("command cannot be executed: %w", process.Become(command))}
 }
 
 // quoted are the names for messages.
 func (f *runFlags) quoted() string {
-	quoted := make([]string, len(f.names))
-	for i, name := range f.names {
-		quoted[i] = strconv.Quote(name)
+	quoted := make([]string, 0, len(f.names)+len(f.shares))
+	for _, name := range f.names {
+		quoted = append(quoted, strconv.Quote(name))
+	}
+
+	for _, s := range f.shares {
+		quoted = append(quoted, strconv.Quote(s.name))
 	}
 
 	return strings.Join(quoted, " and ")
@@ -125,7 +173,24 @@ func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
 	// Without -v what matters is said in the command's own words.
 	logger := slog.New(slog.DiscardHandler)
 	if f.verbose {
-		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		logger = slog.New(slog.NewTextHandler(masking{os.Stderr}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+
+	f.conns = &connections{DB: db.Locks}
+	db.Locks = f.conns
+
+	if f.minHold > 0 {
+		s, err := strategy(f.strategy, db.Locks)
+		if err != nil {
+			return nil, err
+		}
+
+		f.free = func(ctx context.Context, lock *sqllock.Lock) error {
+			ctx, cancel := context.WithTimeout(ctx, freeTime)
+			defer cancel()
+
+			return s.Settle(ctx, strategies.Request{Name: lock.Name(), Owner: lock.Owner()})
+		}
 	}
 
 	locker, err := lockerOf(f.strategy, db, sqllock.WithLease(time.Duration(f.lease)), sqllock.WithLabel(f.label),
@@ -142,17 +207,38 @@ func closeLocker(ctx context.Context, locker *sqllock.Locker) {
 	_ = locker.Close(ctx)
 }
 
+// shorten makes the times before the end of the trust fit to a lock of a run around
+// this one, of whose lease so much is left. That run renews it at a third, and what is
+// known of it is a moment old.
+func (f *runFlags) shorten(left time.Duration) {
+	f.lease = min(f.lease, duration(left))
+	f.loss.grace = min(f.loss.grace, left/3)
+}
+
 // lead is how long before the end of the trust in a lock the group is killed:
 // enough for the kernel to end it, and little beside the lease.
 func (f *runFlags) lead() time.Duration { return min(100*time.Millisecond, time.Duration(f.lease)/20) }
 
-// underLock runs the command. Its error is how the command ended.
-func (f *runFlags) underLock(h *held, command process.Command, signals <-chan os.Signal) error {
-	watchdog, err := process.StartWatchdog(watchdogCommand)
+// underLock runs the command, and says whether it began. Its error is how the command
+// ended, or why it did not begin.
+func (f *runFlags) underLock(h *held, command process.Command, signals <-chan os.Signal) (ran bool, err error) {
+	watchdog, err := process.StartWatchdog(process.Told{
+		Replaced: func(pid int) {
+			warn(fmt.Sprintf("the watchdog of the command (process %d) ended or was stopped, and was replaced", pid))
+		},
+		Missing: func(pid int, err error) {
+			warn(fmt.Sprintf("a watchdog of the command (process %d) ended or was stopped; another watches, and a second cannot be started yet: %v",
+				pid, err))
+		},
+	}, watchdogCommand)
 	if err != nil {
-		return exitError{exitInternal, fmt.Errorf("start the watchdog: %w", err)}
+		return false, exitError{exitInternal, fmt.Errorf("start the watchdog: %w", err)}
 	}
 	defer watchdog.Dismiss()
+
+	if caught := ending(signals); caught != nil {
+		return false, refused(signalError{caught}, dsn.Target{}, f.conflict)
+	}
 
 	watchdog.Until(h.Remaining() - f.lead() + process.Latency)
 
@@ -160,15 +246,15 @@ func (f *runFlags) underLock(h *held, command process.Command, signals <-chan os
 
 	switch refused := (*process.NotExecutableError)(nil); {
 	case errors.As(err, &refused):
-		return exitError{exitNotExecutable, fmt.Errorf("command can not be executed: %w", err)}
+		return false, exitError{exitNotExecutable, fmt.Errorf("command cannot be executed: %w", err)}
 	case err != nil:
-		return exitError{exitInternal, fmt.Errorf("start the command: %w", err)}
+		return false, exitError{exitInternal, fmt.Errorf("start the command: %w", err)}
 	}
 
-	undisturbed := process.Supervision{
+	ended := process.Supervision{
 		Lock: h, Group: group, Watchdog: watchdog, Ask: f.loss.signal, Grace: f.loss.grace, Lead: f.lead(), Signals: signals,
 		Warn: func(left time.Duration) {
-			warn(fmt.Sprintf("lock %s can not be renewed; the command has %s to end", f.quoted(), left.Round(time.Millisecond)))
+			warn(fmt.Sprintf("lock %s cannot be renewed; the command has %s to end", f.quoted(), left.Round(time.Millisecond)))
 		},
 	}.Run()
 
@@ -176,15 +262,33 @@ func (f *runFlags) underLock(h *held, command process.Command, signals <-chan os
 		warn("what the command left in the background does not die; the lock is released all the same")
 	}
 
-	if !undisturbed {
-		return exitError{exitLost, fmt.Errorf("lock %s could not be renewed; the command was ended", f.quoted())}
+	switch {
+	case errors.Is(ended, process.ErrNotKept):
+		return true, exitError{exitLost, fmt.Errorf("lock %s could not be renewed; the command was ended", f.quoted())}
+	case ended != nil:
+		return true, exitError{exitInternal, ended}
 	}
 
 	if code := group.Status().ExitCode(); code != 0 {
-		return exitError{code, nil}
+		return true, exitError{code, nil}
 	}
 
-	return nil
+	return true, nil
+}
+
+// ending is a signal to end that came before the command began; nil if none did. As
+// while the lock is waited for, others are nobody's business.
+func ending(signals <-chan os.Signal) os.Signal {
+	for {
+		select {
+		case sig := <-signals:
+			if process.Ending(sig) {
+				return sig
+			}
+		default:
+			return nil
+		}
+	}
 }
 
 // released releases the locks and decides how all ended: a lost lock outdoes
@@ -193,7 +297,7 @@ func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
 
-	err := h.release(ctx)
+	err := errors.Join(h.shared(ctx), h.release(ctx))
 
 	switch {
 	case err == nil:
@@ -202,7 +306,7 @@ func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 	case errors.Is(err, sqllock.ErrNoSchema):
 		return exitError{exitLost, fmt.Errorf("lock %s was lost: its tables were removed while it was held", f.quoted())}
 	default:
-		warn(fmt.Sprintf("%s; it is free when its lease of %s ends, at the latest", inShellWords(err), &f.lease))
+		warn(inShellWords(err).Error())
 	}
 
 	return ended
@@ -210,3 +314,15 @@ func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 
 // warn is for what the user should know though it is no error of the command.
 func warn(said string) { _, _ = fmt.Fprintf(os.Stderr, "sqllock: %s\n", oneLine(said)) }
+
+// masking is a log without passwords, and without the control characters that slog
+// leaves as they are.
+type masking struct{ io.Writer }
+
+// Write gets a line.
+func (m masking) Write(line []byte) (int, error) {
+	said := strings.TrimSuffix(dsn.Masked(string(line)), "\n")
+	_, err := io.WriteString(m.Writer, plain.Text(said)+"\n")
+
+	return len(line), err
+}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +28,7 @@ func (d *database) look(ctx context.Context, do func(looker) error) error {
 		return err
 	}
 
-	db, err := open(ctx, target, warn)
+	db, err := open(ctx, target.WithLockWait(), warn)
 	if err != nil {
 		return err
 	}
@@ -39,6 +41,48 @@ func (d *database) look(ctx context.Context, do func(looker) error) error {
 	defer closeLocker(ctx, locker)
 
 	return refused(do(looker{locker, db}), target, exitNotAcquired)
+}
+
+// lookTime bounds one look at the database: one that does not answer any more
+// is told of.
+const lookTime = 5 * time.Second
+
+// Holders is the Locker's, bounded.
+func (l looker) Holders(ctx context.Context, filter sqllock.Filter) ([]sqllock.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+
+	return l.Locker.Holders(ctx, filter)
+}
+
+// Inspect is the Locker's, bounded.
+func (l looker) Inspect(ctx context.Context, name string) (sqllock.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+
+	return l.Locker.Inspect(ctx, name)
+}
+
+// glance is Inspect for those who look again and again: it does not ask whether the
+// name is guarded, for which the row is locked for a moment. Hundreds of processes that
+// wait would keep it from those who acquire and renew.
+func glance(ctx context.Context, locker *sqllock.Locker, name string) (sqllock.Status, error) {
+	// Names sort by their bytes, so the name itself comes first of those that begin
+	// with it.
+	listed, err := locker.Holders(ctx, sqllock.Filter{Prefix: name, Limit: 1})
+	if err != nil || len(listed) == 0 || listed[0].Name != name {
+		return sqllock.Status{Name: name}, err
+	}
+
+	return listed[0], nil
+}
+
+// glance is the function, bounded.
+func (l looker) glance(ctx context.Context, name string) (sqllock.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+
+	return glance(ctx, l.Locker, name)
 }
 
 // How often a lock is asked for that another holds. There may be hundreds of this
@@ -56,13 +100,29 @@ func lockerOf(name string, db *dsn.Database, options ...sqllock.Option) (*sqlloc
 	}
 
 	// No connection more for each process that waits.
-	return sqllock.New(s, append(options, sqllock.WithoutNotifications(), sqllock.WithPoll(pollSoon, pollLater))...)
+	locker, err := sqllock.New(s, append(options, sqllock.WithoutNotifications(), sqllock.WithPoll(pollSoon, pollLater))...)
+	if inner := errors.Unwrap(err); inner != nil {
+		// It is wrapped in the library's name, which the program says anyway.
+		err = inner
+	}
+
+	return locker, err
 }
 
 // oneName is the only argument of a command.
 func oneName(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usage(cmd, fmt.Errorf("name one lock, not %d", len(args)))
+	}
+
+	return noDatabase(cmd, args...)
+}
+
+// noDatabase refuses a database in the place of a lock's name: a --dsn is missing, and
+// messages would show the password.
+func noDatabase(cmd *cobra.Command, names ...string) error {
+	if slices.ContainsFunc(names, dsn.IsDatabase) {
+		return usage(cmd, fmt.Errorf("a database stands in the place of a lock's name; --%s names the database", dsn.Flag))
 	}
 
 	return nil

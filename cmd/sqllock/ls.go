@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/text"
 	"github.com/sqllock/sqllock/internal/plain"
 	"github.com/sqllock/sqllock/sqllock"
@@ -33,11 +34,11 @@ func newLs() *cobra.Command {
 		Use:   "ls [PREFIX]",
 		Short: "List the locks that are held",
 		Long: `List the locks that are held, of every strategy, or those whose names begin
-with PREFIX. HELD is for how long, LEASE how long the lease runs if it is not
-renewed; both by the database's clock. A holder that lives renews at a third of
-its lease. Names that only --min-hold keeps taken are held by nobody:
-"sqllock show" tells of them. Names are cut to the width of a terminal, and
-nowhere else.`,
+with PREFIX. HELD is how long the lock has been held, LEASE how long the lease
+runs if it is not renewed; both by the database's clock. A holder that lives
+renews at a third of its lease. Names that nobody holds any more and that a
+minimum hold or a lock delay keeps taken are listed too, with the time left.
+Names are cut to the width of a terminal, and nowhere else.`,
 		Example: `  sqllock ls
   sqllock ls customer/ --watch
   sqllock ls --json | jq -r '.[] | select(.held_seconds > 3600) | .name'`,
@@ -46,7 +47,7 @@ nowhere else.`,
 				return usage(cmd, fmt.Errorf("give one prefix, not %d", len(args)))
 			}
 
-			return nil
+			return noDatabase(cmd, args...)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.watch < 0 {
@@ -57,7 +58,7 @@ nowhere else.`,
 
 			// The time of a flag that may go without one stands behind a "=".
 			if often := new(duration); f.watch.String() == defaultWatch && often.Set(filter.Prefix) == nil {
-				return usage(cmd, fmt.Errorf("%s is no time of --watch but a PREFIX; write --watch=%s", filter.Prefix, filter.Prefix))
+				return usage(cmd, fmt.Errorf("%s was read as PREFIX, not as the interval of --watch; write --watch=%s", filter.Prefix, filter.Prefix))
 			}
 
 			return f.look(cmd.Context(), func(l looker) error { return f.list(cmd.Context(), cmd.OutOrStdout(), l, filter) })
@@ -97,14 +98,14 @@ func (f *lsFlags) list(ctx context.Context, out io.Writer, l looker, filter sqll
 // Clears the screen of a terminal.
 const clearScreen = "\x1b[H\x1b[2J"
 
-func (f *lsFlags) print(out io.Writer, locks []sqllock.HeldLock, filter sqllock.Filter, width int) error {
+func (f *lsFlags) print(out io.Writer, locks []sqllock.Status, filter sqllock.Filter, width int) error {
 	if f.json {
 		shown := make([]lockJSON, len(locks))
 		for i, lock := range locks {
 			shown[i] = jsonOf(lock)
 		}
 
-		return json.NewEncoder(out).Encode(shown)
+		return printJSON(out, shown)
 	}
 
 	var b strings.Builder
@@ -117,7 +118,8 @@ func (f *lsFlags) print(out io.Writer, locks []sqllock.HeldLock, filter sqllock.
 	case len(locks) > 0:
 		b.WriteString(strings.Join(tableOf(locks).Lines(width), "\n") + "\n")
 	case filter.Prefix != "":
-		fmt.Fprintf(&b, "no locks are held whose names begin with %q\n", filter.Prefix)
+		// Nothing has such a name, so it may be a database for which a flag is missing.
+		fmt.Fprintf(&b, "no locks are held whose names begin with %q\n", dsn.MaskedArgument(filter.Prefix))
 	default:
 		b.WriteString("no locks are held\n")
 	}
@@ -131,13 +133,21 @@ func (f *lsFlags) print(out io.Writer, locks []sqllock.HeldLock, filter sqllock.
 	return err
 }
 
-func tableOf(locks []sqllock.HeldLock) text.Table {
+func tableOf(locks []sqllock.Status) text.Table {
 	table := text.Table{Header: []string{"NAME", "HOLDER", "HELD", "LEASE", "STRATEGY"}, Shrink: []int{0, 1}}
 
 	for _, lock := range locks {
+		held, left := "-", "expired, taken for "+text.Duration(lock.Taken)
+
+		switch {
+		case lock.Held():
+			held, left = text.Duration(lock.HeldFor), text.Duration(lock.Remaining)
+		case lock.Owner == "":
+			left = "released, taken for " + text.Duration(lock.Taken)
+		}
+
 		table.Rows = append(table.Rows, []string{
-			plain.Text(lock.Name), plain.Text(lock.Holder.String()), text.Duration(lock.HeldFor),
-			text.Duration(lock.Remaining), plain.Text(lock.Strategy),
+			plain.Text(lock.Name), plain.Text(lock.Holder.String()), held, left, plain.Text(lock.Strategy),
 		})
 	}
 
@@ -171,12 +181,18 @@ type lockJSON struct {
 	Metadata         json.RawMessage `json:"metadata,omitempty"`
 	HeldSeconds      float64         `json:"held_seconds"`
 	RemainingSeconds float64         `json:"remaining_seconds"`
+	TakenSeconds     float64         `json:"taken_seconds,omitempty"`
 }
 
-func jsonOf(lock sqllock.HeldLock) lockJSON {
+// seconds has microseconds, as databases have. One division rounds once, so that no
+// more digits are printed.
+func seconds(d time.Duration) float64 { return float64(d.Round(time.Microsecond).Microseconds()) / 1e6 }
+
+func jsonOf(lock sqllock.Status) lockJSON {
 	shown := lockJSON{
 		Name: lock.Name, Strategy: lock.Strategy, Token: lock.Token, Host: lock.Holder.Host, PID: lock.Holder.PID,
-		Label: lock.Holder.Label, HeldSeconds: lock.HeldFor.Seconds(), RemainingSeconds: lock.Remaining.Seconds(),
+		Label: lock.Holder.Label, HeldSeconds: seconds(lock.HeldFor), RemainingSeconds: seconds(lock.Remaining),
+		TakenSeconds: seconds(lock.Taken),
 	}
 
 	if metadata := []byte(lock.Holder.Metadata); json.Valid(metadata) {

@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 )
 
 // reexec makes this test binary behave as the command; so does the name sqllock
@@ -106,6 +107,18 @@ func run(tb testing.TB, url string, args ...string) *invocation {
 	return i
 }
 
+// in runs the command with more variables in its environment.
+func in(t *testing.T, url string, variables []string, args ...string) *invocation {
+	t.Helper()
+
+	i := prepare(t, url, args...)
+	i.cmd.Env = append(i.cmd.Env, variables...)
+	i.start()
+	i.wait()
+
+	return i
+}
+
 // wait waits for the command and returns its exit code.
 func (i *invocation) wait() int {
 	i.t.Helper()
@@ -180,7 +193,14 @@ func eventually(tb testing.TB, what string, so func() bool) {
 func migrated(tb testing.TB) string {
 	tb.Helper()
 
-	url := "sqlite:" + filepath.Join(tb.TempDir(), "locks.db")
+	return migratedOn(tb, "sqlite")
+}
+
+// migratedOn returns the URL of a database with sqllock's tables.
+func migratedOn(tb testing.TB, name string) string {
+	tb.Helper()
+
+	url := testdatabases.Fresh(tb, name)
 	run(tb, url, "migrate", "up").want(0)
 
 	return url

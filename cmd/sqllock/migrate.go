@@ -12,6 +12,7 @@ import (
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/text"
 	"github.com/sqllock/sqllock/migrations"
 	"github.com/sqllock/sqllock/sqllock"
 )
@@ -44,7 +45,7 @@ with another tool, take it from "sqllock migrate print".`,
 
 func newMigrateUp(db *database) *cobra.Command {
 	return &cobra.Command{
-		Use: "up", Short: "Bring the tables to this version's", Args: cobra.NoArgs,
+		Use: "up", Short: "Create the tables, or update them to this version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return db.migrate(cmd, true, func(open *dsn.Database) error {
 				steps, err := migrate.Up(cmd.Context(), open)
@@ -68,9 +69,12 @@ refused, unless --force is given.`,
   sqllock migrate down --all`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return db.migrate(cmd, false, func(open *dsn.Database) error {
+				ctx, cancel := context.WithTimeout(cmd.Context(), rollbackTime)
+				defer cancel()
+
 				if !force {
-					if err := noneHeld(cmd.Context(), open); err != nil {
-						return err
+					if err := noneHeld(ctx, open); err != nil {
+						return hindered(ctx, open, "nothing was rolled back", err)
 					}
 				}
 
@@ -79,10 +83,10 @@ refused, unless --force is given.`,
 					down = migrate.DownAll
 				}
 
-				steps, err := down(cmd.Context(), open)
+				steps, err := down(ctx, open)
 				report(cmd.OutOrStdout(), "rolled back", "nothing to roll back", open.Target, steps, err)
 
-				return err
+				return hindered(ctx, open, "not all was rolled back", err)
 			})
 		},
 	}
@@ -104,6 +108,9 @@ func noneHeld(ctx context.Context, db *dsn.Database) error {
 	}
 	defer closeLocker(ctx, locker)
 
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+
 	locks, err := locker.Holders(ctx, sqllock.Filter{Limit: namedHeld + 1})
 
 	switch {
@@ -117,7 +124,12 @@ func noneHeld(ctx context.Context, db *dsn.Database) error {
 
 	named := make([]string, 0, namedHeld+1)
 	for _, lock := range locks[:min(len(locks), namedHeld)] {
-		named = append(named, fmt.Sprintf("%q by %s", lock.Name, lock.Holder))
+		how := fmt.Sprintf("%q by %s", lock.Name, lock.Holder)
+		if lock.Taken > 0 {
+			how = fmt.Sprintf("%q, taken for another %s", lock.Name, text.Duration(lock.Taken))
+		}
+
+		named = append(named, how)
 	}
 
 	if len(locks) > namedHeld {
@@ -191,6 +203,10 @@ func (d *database) migrate(cmd *cobra.Command, create bool, do func(*dsn.Databas
 		return err
 	}
 
+	if !create {
+		target = target.WithLockWait()
+	}
+
 	open, err := target.Open(cmd.Context(), create)
 	if err != nil {
 		return exitError{exitUnavailable, err}
@@ -201,6 +217,10 @@ func (d *database) migrate(cmd *cobra.Command, create bool, do func(*dsn.Databas
 	if err := errors.Join(err, open.Close()); err != nil {
 		if decided := (exitError{}); errors.As(err, &decided) {
 			return decided
+		}
+
+		if dsn.WrongParameter(err) {
+			return wrongParameter(target, err)
 		}
 
 		return exitError{exitUnavailable, fmt.Errorf("migrate %s: %w", target, err)}

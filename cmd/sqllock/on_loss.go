@@ -9,7 +9,7 @@ import (
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/process"
 )
 
-// onLoss says what is done to the command when the lock can not be kept: a
+// onLoss says what is done to the command when the lock cannot be kept: a
 // signal so long before it is killed, or none.
 type onLoss struct {
 	signal process.Signal
@@ -22,7 +22,7 @@ const defaultGrace = 5 * time.Second
 // empty, the grace is five seconds or a third of the lease.
 func parseOnLoss(text string, lease time.Duration) (onLoss, error) {
 	wrong := func(why string) (onLoss, error) {
-		return onLoss{}, fmt.Errorf("--on-loss %s: %s; write kill, term,kill=5s or another signal in place of term", text, why)
+		return onLoss{}, fmt.Errorf("--on-loss %s: %s; write kill, term,kill=5s or another signal in place of term", bounded(text), why)
 	}
 
 	loss := onLoss{process.Terminate, min(defaultGrace, lease/3)}
@@ -35,7 +35,7 @@ func parseOnLoss(text string, lease time.Duration) (onLoss, error) {
 	case !both && ask == "kill":
 		return onLoss{}, nil
 	case !both:
-		return wrong("it does not end with kill")
+		return wrong("it must end with kill, as in term,kill=5s")
 	}
 
 	signal, err := process.SignalNamed(ask)
@@ -47,13 +47,13 @@ func parseOnLoss(text string, lease time.Duration) (onLoss, error) {
 	verb, after, timed := strings.Cut(kill, "=")
 
 	if verb != "kill" {
-		return wrong("it does not end with kill")
+		return wrong("it must end with kill, as in term,kill=5s")
 	}
 
 	if timed {
 		var d duration
 		if err := d.Set(after); err != nil {
-			return wrong("kill=" + after + " is no time")
+			return wrong("kill=" + bounded(after) + " is not a duration")
 		}
 
 		loss.grace = time.Duration(d)

@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
 )
+
+// embeddedTime bounds the migration of the embedded file, which a process that
+// writes to it keeps waiting.
+const embeddedTime = 10 * time.Second
 
 // open opens the database for locks. The embedded file is migrated, because
 // nobody else would; what somebody named is theirs to migrate. say is told
@@ -21,6 +26,9 @@ func open(ctx context.Context, target dsn.Target, say func(string)) (*dsn.Databa
 	if !target.Embedded {
 		return db, nil
 	}
+
+	ctx, cancel := context.WithTimeout(ctx, embeddedTime)
+	defer cancel()
 
 	if _, err := migrate.Up(ctx, db); err != nil {
 		return nil, exitError{exitUnavailable, errors.Join(fmt.Errorf("migrate %s: %w", target, err), db.Close())}

@@ -1,12 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"unicode"
+	"unicode/utf16"
 )
 
 // output is where results go. It remembers that they did not get there, which
-// not everything that prints tells of.
+// not everything that prints tells of. The first failure is the one that errors wrap:
+// cobra goes on to print that of --version, which fails as well.
 type output struct {
 	file   *os.File
 	failed error
@@ -14,7 +21,7 @@ type output struct {
 
 func (o *output) Write(p []byte) (int, error) {
 	n, err := o.file.Write(p)
-	if err != nil {
+	if err != nil && o.failed == nil {
 		o.failed = err
 	}
 
@@ -32,4 +39,34 @@ func (o *output) outdoes(err error) error {
 	}
 
 	return exitError{exitInternal, o.failed}
+}
+
+// printJSON prints a value in one line. What others wrote may have characters in
+// it that turn the direction of the text around, or hide it: they are escaped,
+// which is the same to a program.
+func printJSON(out io.Writer, value any) error {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+
+	var b bytes.Buffer
+
+	for _, r := range string(encoded) {
+		switch {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+
+	b.WriteByte('\n')
+
+	_, err = out.Write(b.Bytes())
+
+	return err
 }

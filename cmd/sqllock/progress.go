@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,11 +23,13 @@ const (
 	progressEvery = time.Second
 	plainFirst    = 2 * time.Second
 	plainEvery    = time.Minute
+	// Sooner if the database has gone away, or come back.
+	plainLook = 5 * time.Second
 )
 
 // tell says who holds the lock that is waited for until the function it returns
-// is called.
-func tell(ctx context.Context, locker *sqllock.Locker, name string) (end func()) {
+// is called. full is why no connection was to be had lately, if it is for that.
+func tell(ctx context.Context, locker *sqllock.Locker, name string, full func() error) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 
 	var told sync.WaitGroup
@@ -36,8 +39,8 @@ func tell(ctx context.Context, locker *sqllock.Locker, name string) (end func())
 			shown := false
 
 			every(ctx, progressFirst, progressEvery, func() {
-				if line := waitingFor(ctx, locker, name); line != "" {
-					progressLine(line)
+				if w := waitingFor(ctx, locker, name, full); w.why != "" {
+					progressLine(w)
 
 					shown = true
 				}
@@ -51,9 +54,18 @@ func tell(ctx context.Context, locker *sqllock.Locker, name string) (end func())
 			return
 		}
 
-		every(ctx, plainFirst, plainEvery, func() {
-			if line := waitingFor(ctx, locker, name); line != "" {
-				warn(line)
+		var (
+			said time.Time
+			gone bool
+		)
+
+		every(ctx, plainFirst, plainLook, func() {
+			w := waitingFor(ctx, locker, name, full)
+
+			if w.why != "" && (time.Since(said) >= plainEvery || w.unreachable != gone) {
+				warn(waitingText + w.name + w.why)
+
+				said, gone = time.Now(), w.unreachable
 			}
 		})
 	})
@@ -83,39 +95,74 @@ func every(ctx context.Context, first, then time.Duration, f func()) {
 // clearLine puts the cursor to the line's begin and clears the line.
 const clearLine = "\r\x1b[K"
 
-func progressLine(line string) {
+// leastName is how many columns a name keeps for the sake of what follows it.
+const leastName = 16
+
+func progressLine(w waiting) {
 	width, _, err := term.GetSize(int(os.Stderr.Fd()))
 	if err != nil || width <= 0 {
 		width = 80
 	}
 
 	// The last column is left free: some terminals go to the next line there.
-	_, _ = fmt.Fprint(os.Stderr, clearLine+text.Fit(line, width-1))
+	width--
+
+	name := text.FitMiddle(w.name, max(width-text.Width(waitingText+w.why), leastName))
+	_, _ = fmt.Fprint(os.Stderr, clearLine+text.Fit(waitingText+name+w.why, width))
 }
 
-// waitingFor is the line; empty if there is nothing to say any more.
-func waitingFor(ctx context.Context, locker *sqllock.Locker, name string) string {
-	lock, err := locker.Inspect(ctx, name)
+const waitingText = "waiting for "
+
+// waiting is what is said of a wait.
+type waiting struct {
+	name string
+	// why it lasts; empty if there is nothing to say any more.
+	why string
+	// unreachable: it is for the database.
+	unreachable bool
+}
+
+func waitingFor(ctx context.Context, locker *sqllock.Locker, name string, full func() error) waiting {
+	looking, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+
+	status, err := glance(looking, locker, name)
+	w := waiting{name: plain.Text(name)}
 
 	switch {
 	case ctx.Err() != nil:
-		return ""
-	case errors.Is(err, sqllock.ErrNotHeld):
-		return "waiting for " + plain.Text(name) + ", held by nobody" + whyTaken(ctx, locker, name)
+	case errors.Is(err, sqllock.ErrUnreachable):
+		w.why, w.unreachable = "; the database cannot be reached or does not answer", true
+	case errors.Is(err, sqllock.ErrTooManyConnections):
+		w.why = noConnection(err)
 	case err != nil:
-		return "waiting for " + plain.Text(name) + "; who holds it is not known: " + oneLine(err.Error())
+		w.why = "; who holds it is not known: " + oneLine(err.Error())
+	case status.Held():
+		w.why = fmt.Sprintf(", held by %s for %s, lease %s",
+			plain.Text(status.Holder.String()), text.Duration(status.HeldFor), text.Duration(status.Remaining))
 	default:
-		return fmt.Sprintf("waiting for %s, held by %s for %s, lease %s", plain.Text(name), plain.Text(lock.Holder.String()),
-			text.Duration(lock.HeldFor), text.Duration(lock.Remaining))
+		w.why = whyTaken(status, full())
 	}
+
+	return w
 }
 
 // whyTaken says what keeps a name that nobody holds.
-func whyTaken(ctx context.Context, locker *sqllock.Locker, name string) string {
-	last, err := locker.LastGrant(ctx, name)
-	if err != nil || last.Taken <= 0 {
-		return ": it changes hands, or the database is busy"
+func whyTaken(status sqllock.Status, full error) string {
+	switch {
+	case status.Taken > 0:
+		return ", held by nobody, taken " + taken(status)
+	case full != nil:
+		return noConnection(full)
+	default:
+		return ", held by nobody: it changes hands, or the database is busy"
 	}
+}
 
-	return ", taken " + taken(last)
+// noConnection is what is said of a wait for a connection, whether the attempt at the
+// lock met it or the look at who holds it.
+func noConnection(err error) string {
+	said := oneLine(err.Error())
+
+	return "; " + said[max(0, strings.Index(said, sqllock.ErrTooManyConnections.Error())):]
 }

@@ -37,16 +37,16 @@ func through(tb testing.TB, text string) (*proxy, string) {
 	p := &proxy{listener: listener, server: u.Host, frozen: make(chan struct{})}
 	tb.Cleanup(p.unreachable)
 
-	go p.serve()
+	go p.serve(listener)
 
 	u.Host = listener.Addr().String()
 
 	return p, u.String()
 }
 
-func (p *proxy) serve() {
+func (p *proxy) serve(listener net.Listener) {
 	for {
-		client, err := p.listener.Accept()
+		client, err := listener.Accept()
 		if err != nil {
 			return
 		}
@@ -111,14 +111,30 @@ func (p *proxy) freeze() {
 
 // unreachable ends all connections and accepts no more.
 func (p *proxy) unreachable() {
-	_ = p.listener.Close()
-
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
+	_ = p.listener.Close()
 	p.closed = true
 
 	for _, conn := range p.conns {
 		_ = conn.Close()
 	}
+}
+
+// back accepts connections again, as a server that was restarted.
+func (p *proxy) back(tb testing.TB) {
+	tb.Helper()
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	listener, err := net.Listen("tcp", p.listener.Addr().String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+
+	p.listener, p.closed = listener, false
+
+	go p.serve(listener)
 }

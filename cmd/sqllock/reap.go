@@ -18,9 +18,9 @@ func newReap() *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "reap",
-		Short: "End leases that ran out, and remove names long unused",
-		Long: `End leases that ran out, and remove names not used for the retention, at most
-1000 of each. Nothing depends on it: an acquisition takes over what ran out by
+		Short: "End leases that expired, and remove names long unused",
+		Long: `End leases that expired, and remove names not used for the retention, at most
+1000 of each. Nothing depends on it: an acquisition replaces what expired by
 itself. Run it now and then where names are made up once (order/123456). Tokens
 go on growing over the removal, as long as the database's clock is not set back
 by more than the retention.`,
@@ -35,19 +35,22 @@ by more than the retention.`,
 					strategy = "cas"
 				}
 
-				locker, err := lockerOf(strategy, l.db, sqllock.WithReaper(time.Minute, time.Duration(retention)))
+				db := *l.db
+				db.Locks = impatient{db.Locks}
 
-				switch {
-				case errors.Is(err, sqllock.ErrInvalidOption):
-					return usage(cmd, fmt.Errorf("--retention %s is not between a minute and 366 days", &retention))
-				case err != nil:
+				locker, err := lockerOf(strategy, &db)
+				if err != nil {
 					return err
 				}
 				defer closeLocker(cmd.Context(), locker)
 
-				reaped, err := locker.Reap(cmd.Context())
-				if err != nil {
-					return err
+				reaped, err := locker.Reap(cmd.Context(), time.Duration(retention))
+
+				switch {
+				case errors.Is(err, sqllock.ErrInvalidOption):
+					return usage(cmd, fmt.Errorf("--retention %s is shorter than a minute", &retention))
+				case err != nil:
+					return hindered(cmd.Context(), l.db, "reaping did not end", err)
 				}
 
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "leases ended: %d, names removed: %d\n", reaped.Expired, reaped.Removed)

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -30,9 +32,13 @@ The database is the first of these that is given:
   MYSQL_HOST, with MYSQL_DATABASE, MYSQL_USER, MYSQL_PASSWORD, MYSQL_TCP_PORT
 
 With none of these it is an SQLite file in your state folder, for this machine
-and user only, made on first use. Do not put a password into --dsn; use another
-way: a command line is seen by all, though sqllock takes the password out of its
-own.`,
+and user only, made on first use. --require-dsn, or SQLLOCK_REQUIRE_DSN=1, makes
+that an error: where a job is to run on one machine of several, each would have
+a file of its own. Do not put a password into --dsn; use another way: a command
+line is seen by all, though sqllock takes the password out of its own.
+
+SQLLOCK_STRATEGY and SQLLOCK_LEASE stand in for --strategy and --lease of run
+and doctor.`,
 		Example: `  sqllock migrate up
   sqllock run --name nightly --no-wait -- ./report.sh
   sqllock ls
@@ -49,12 +55,43 @@ own.`,
 	root.SetVersionTemplate("{{.Version}}\n")
 	// Cobra's own takes -v too, which is --verbose in run.
 	root.Flags().Bool("version", false, "print the version")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, flagError(err)) })
 	root.AddCommand(
 		newRun(), newLs(), newShow(), newWait(), newFree(), newReap(), newDoctor(), newMigrate(), newDemo(), newVersion(), newExitCodes(), newWatchdog(), newHeldCommand(), newDemoWorker(),
 	)
 
 	return root
+}
+
+// flagError is an error of the flags. Those of pflag about what is no flag quote an
+// argument, or a part of it, as it is: what no flag's name has in it is left out, because
+// a database may stand there, with a password.
+func flagError(err error) error {
+	var (
+		unknown *pflag.NotExistError
+		wrong   *pflag.InvalidSyntaxError
+	)
+
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
+		return fmt.Errorf("unknown shorthand flag: %q in -%s", []rune(unknown.GetSpecifiedName())[0], flagName(unknown.GetSpecifiedShortnames()))
+	case errors.As(err, &unknown):
+		return fmt.Errorf("unknown flag: --%s", flagName(unknown.GetSpecifiedName()))
+	case errors.As(err, &wrong):
+		return fmt.Errorf("bad flag syntax: %s", flagName(wrong.GetSpecifiedFlag()))
+	default:
+		return err
+	}
+}
+
+// flagName is what an argument has of a flag's name.
+func flagName(argument string) string {
+	end := strings.IndexFunc(argument, func(r rune) bool { return r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	if end < 0 {
+		return argument
+	}
+
+	return argument[:end] + "…"
 }
 
 // refuseUnknown makes errors of what cobra's own commands do not know. They print
@@ -90,14 +127,18 @@ const helpWidth = 80
 // database are the flags that say which database, shared by the commands.
 type database struct {
 	url, file string
+	require   bool
 	flags     *pflag.FlagSet
 }
+
+const requireFlag = "require-dsn"
 
 func (d *database) register(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	d.flags = flags
 	flags.StringVar(&d.url, dsn.Flag, "", "database `URL` (default $"+dsn.Variable+")")
 	flags.StringVar(&d.file, dsn.FileFlag, "", "`file` with the database URL")
+	flags.BoolVar(&d.require, requireFlag, false, "fail if no database is named, instead of using a local file (default $"+requireVariable+")")
 }
 
 func (d *database) target() (dsn.Target, error) {
@@ -109,12 +150,22 @@ func (d *database) target() (dsn.Target, error) {
 		}
 	}
 
-	target, err := dsn.Resolve(d.url, d.file, os.LookupEnv)
+	required, err := d.required()
 	if err != nil {
 		return dsn.Target{}, exitError{exitUsage, err}
 	}
 
-	return target, nil
+	target, err := dsn.Resolve(d.url, d.file, os.LookupEnv)
+
+	switch {
+	case err != nil:
+		return dsn.Target{}, exitError{exitUsage, err}
+	case required && target.Embedded:
+		return dsn.Target{}, exitError{exitUsage, fmt.Errorf("no database is named, and --%s (%s) forbids the file of this machine; give --%s, --%s or %s",
+			requireFlag, requireVariable, dsn.Flag, dsn.FileFlag, dsn.Variable)}
+	default:
+		return target, nil
+	}
 }
 
 // newWatchdog is for process.StartWatchdog.
@@ -130,7 +181,11 @@ func newHeldCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: heldCommand, Hidden: true, Args: cobra.MinimumNArgs(1), DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return exitError{exitInternal, process.ServeHeld(args)}
+			if err := nameGroup(); err != nil {
+				return exitError{exitInternal, err}
+			}
+
+			return exitError{exitInternal, process.ServeHeld(args)} // nil is said by another
 		},
 	}
 }

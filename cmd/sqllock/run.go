@@ -1,17 +1,20 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/process"
 	"github.com/sqllock/sqllock/sqllock"
 )
@@ -33,28 +36,42 @@ type runFlags struct {
 	conflict  int
 	sharedEnv bool
 	verbose   bool
+
+	shares []*share     // locks of runs around this one that nobody else ends the command with
+	conns  *connections // of the locker
+	// free ends a lock of this run, and no other, without its minimum hold; nil if it
+	// has none.
+	free func(ctx context.Context, lock *sqllock.Lock) error
 }
 
 const runLong = `Run a command while a lock is held, as flock does on one machine.
 
 Without --wait or --no-wait it waits for the lock for as long as it takes, and
-says who has it. The command finds the lock in its environment: SQLLOCK_NAME,
-SQLLOCK_OWNER and SQLLOCK_TOKEN, a number that grows with every grant of the
-name. Of several names all are held or none; they are SQLLOCK_NAME_2 and so on.
+says who has it. If the database does not answer within --wait, or five seconds
+with --no-wait, the exit code is 69. The command finds the lock in its
+environment: SQLLOCK_NAME, SQLLOCK_OWNER and SQLLOCK_TOKEN, a number that grows
+with every grant of the name. With several names it holds all or none; the
+others are in SQLLOCK_NAME_2 and so on.
 
 The command has a process group of its own. Signals are passed on to it; Ctrl-C
-ends the command, and then the lock is released. When the lock can not be
-renewed, --on-loss says what is done to the group: asked to end so long before
-it is killed, which is before another can have the lock; killed at once if the
-lock was taken away. It is killed too if sqllock dies. What the command leaves
-behind in its group is killed before the lock is released, so background work
-must be waited for; a process that leaves the group (setsid) is not seen. The
-keyboard's Ctrl-Z does not suspend the command. On Windows only the command
-itself is killed.
+ends the command, and then the lock is released. When the lock cannot be
+renewed, the group is asked to end and later killed, as --on-loss says, before
+another can have the lock. If the lock was taken away, it is killed at once. It
+is killed too if sqllock dies. What the command leaves behind in its group is
+killed before the lock is released, so background work must be waited for; a
+process that leaves the group (setsid, or GNU's timeout without --foreground) is
+not seen. The keyboard's Ctrl-Z does not suspend the command. On Windows only
+the command itself is killed.
 
-With --shared-env a run inside another run of the same name does not wait for
-itself: if the environment and the database agree that the run around it holds
-the lock, the command is under that one. Other names are acquired.
+A run inside another run of the same name would wait for itself: if the
+environment and the database agree that the run around it holds the lock, that
+is an error (64). With --shared-env the command is under the lock of the run
+around it; other names are acquired. In the process group of that run it ends
+with the lock. Outside it (setsid) sqllock asks every second whether the lock is
+still held, and acts on its loss as --on-loss says.
+
+SQLLOCK_STRATEGY and SQLLOCK_LEASE stand in for --strategy and --lease. In cron
+use --require-dsn, so that a missing variable is an error.
 
 Times are seconds (5, 0.5) or have units (90s, 1m30s). From flock:
 
@@ -84,8 +101,16 @@ func newRun() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.waits = cmd.Flags().Changed("wait")
 
+			if err := fromVariables(cmd, &f.strategy, &f.lease); err != nil {
+				return usage(cmd, err)
+			}
+
 			if err := f.check(); err != nil {
 				return usage(cmd, err)
+			}
+
+			if err := noDatabase(cmd, f.names...); err != nil {
+				return err
 			}
 
 			path, err := executable(args[0])
@@ -97,7 +122,7 @@ func newRun() *cobra.Command {
 				f.label = filepath.Base(args[0])
 			}
 
-			return f.run(cmd.Context(), process.Command{Path: path, Args: args[1:]})
+			return leaseOf(cmd, f.run(cmd.Context(), process.Command{Path: path, Args: args[1:]}))
 		},
 	}
 
@@ -112,7 +137,7 @@ func newRun() *cobra.Command {
 	strategyFlag(cmd, &f.strategy, strategyUsage)
 	flags.StringVar(&f.label, "label", "", "what others see as the holder (default the command's name)")
 	flags.StringVar(&f.onLoss, "on-loss", "",
-		"`actions` before the lock can not be trusted any more (default term,kill=5s, or a third of the lease)")
+		"`actions` before the lock cannot be trusted any more (default term,kill=5s, or a third of the lease)")
 	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitConflict, "exit code if the lock is held by another")
 	flags.BoolVar(&f.sharedEnv, "shared-env", false, "share the lock of a run around this one")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say on stderr what happens to the lock")
@@ -134,7 +159,7 @@ func (f *runFlags) check() (err error) {
 	case len(slices.Compact(slices.Sorted(slices.Values(f.names)))) < len(f.names):
 		return errors.New("a --name is given twice")
 	case f.waits && f.noWait:
-		return errors.New("--wait and --no-wait exclude each other")
+		return errors.New("--wait and --no-wait cannot be used together")
 	case f.wait < 0:
 		return fmt.Errorf("--wait %s is negative", &f.wait)
 	case f.conflict < 0 || f.conflict > 255:
@@ -152,12 +177,33 @@ func isFlag(name string) bool { return strings.HasPrefix(name, "-") }
 func executable(name string) (string, error) {
 	path, err := exec.LookPath(name)
 
+	// Both say the name, without telling how far it goes.
+	if outer := (*exec.Error)(nil); errors.As(err, &outer) {
+		err = outer.Err
+	}
+
+	if inner := (*fs.PathError)(nil); errors.As(err, &inner) {
+		err = inner.Err
+	}
+
 	switch {
 	case err == nil:
 		return path, nil
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		return "", exitError{exitNotFound, fmt.Errorf("command not found: %s", name)}
+		return "", exitError{exitNotFound, fmt.Errorf("command not found: %s", bounded(name))}
 	default:
-		return "", exitError{exitNotExecutable, fmt.Errorf("command can not be executed: %w", err)}
+		return "", exitError{exitNotExecutable, fmt.Errorf("command cannot be executed: %s: %w", bounded(name), err)}
 	}
+}
+
+// bounded is an argument for a message: without a password, which is looked for while
+// it is known how far the argument goes, and in quotes if they are needed to tell that.
+func bounded(argument string) string {
+	argument = dsn.MaskedArgument(argument)
+
+	if strings.ContainsAny(argument, " \t\r\n\"") {
+		return strconv.Quote(argument)
+	}
+
+	return argument
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,6 +46,21 @@ func TestRunPassesTheLockAndTheStreams(t *testing.T) {
 	second := run(t, url, "run", "--name", "a b", "--", "sh", "-c", "echo $SQLLOCK_TOKEN")
 	if next, err := strconv.ParseInt(strings.TrimSpace(second.stdout.String()), 10, 64); err != nil || next <= token {
 		t.Errorf("the second token is %q, want one larger than %d", second.stdout.String(), token)
+	}
+}
+
+// TestRunPassesTheEnvironmentOn has variables of the user that begin as those of
+// the lock do.
+func TestRunPassesTheEnvironmentOn(t *testing.T) {
+	t.Parallel()
+
+	variables := []string{"SQLLOCK_NAMESPACE=one", "SQLLOCK_TOKEN_FILE=two", "SQLLOCK_OWNER_2X=three", "SQLLOCK_NAME_2=left"}
+	i := in(t, migrated(t), variables, "run", "--name", "a", "--", "sh", "-c",
+		`echo "$SQLLOCK_NAMESPACE $SQLLOCK_TOKEN_FILE $SQLLOCK_OWNER_2X $SQLLOCK_NAME $SQLLOCK_NAME_2"`)
+	i.want(0)
+
+	if got := i.stdout.String(); got != "one two three a \n" {
+		t.Errorf("the command sees %q, want the user's variables and the lock's", got)
 	}
 }
 
@@ -88,10 +104,10 @@ func TestRunDoesNotWait(t *testing.T) {
 
 	run(t, url, "run", "--name", "a", "--no-wait", "true").want(exitConflict, `lock "a" is held`)
 	run(t, url, "run", "--name", "a", "--no-wait", "--conflict-exit-code", "0", "true").want(0)
-	run(t, url, "run", "--name", "a", "--wait", "50ms", "--conflict-exit-code", "9", "true").want(9)
+	run(t, url, "run", "--name", "a", "--wait", "1s", "--conflict-exit-code", "9", "true").want(9)
 	run(t, url, "run", "--name", "b", "--no-wait", "true").want(0)
 
-	// Who waits gets it when it is free.
+	// A waiter gets it when it is free.
 	waiter := start(t, url, "run", "--name", "a", "--wait", "20s", "true")
 
 	signalTo(t, holder, syscall.SIGTERM)
@@ -115,6 +131,59 @@ func TestRunEndsItsWaitOnASignal(t *testing.T) {
 	signalTo(t, waiter, syscall.SIGTERM)
 	waiter.wait()
 	waiter.want(143, "terminated")
+}
+
+// TestRunThatStartsNothingKeepsNothing lets sqllock open so few files that it cannot
+// start a process.
+func TestRunThatStartsNothingKeepsNothing(t *testing.T) {
+	t.Parallel()
+
+	url := migrated(t)
+	failed := 0
+
+	for files := 6; files < 24; files++ {
+		name := fmt.Sprintf("a%d", files)
+
+		i := prepare(t, url, "run", "--name", name, "--min-hold", "1m", "true")
+		i.cmd.Args = slices.Concat([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, files), i.cmd.Path}, i.cmd.Args[1:])
+		i.cmd.Path = "/bin/sh"
+		i.start()
+
+		if i.wait() == exitInternal {
+			failed++
+			run(t, url, "run", "--name", name, "--no-wait", "true").want(0)
+		}
+	}
+
+	if failed == 0 {
+		t.Error("every run could start its command")
+	}
+}
+
+// TestRunEndedBeforeItsCommandKeepsNothing tells sqllock to end while it starts.
+func TestRunEndedBeforeItsCommandKeepsNothing(t *testing.T) {
+	t.Parallel()
+
+	url := migrated(t)
+	ended := 0
+
+	for try := range 40 {
+		name := fmt.Sprintf("a%d", try)
+		i := start(t, url, "run", "--name", name, "--min-hold", "1m", "true")
+
+		<-time.After(time.Duration(try) * 3 * time.Millisecond)
+		_ = i.cmd.Process.Signal(syscall.SIGTERM)
+
+		i.wait()
+
+		// Of a command that was killed it says nothing.
+		if strings.Contains(i.stderr.String(), "ended by signal") {
+			ended++
+			run(t, url, "run", "--name", name, "--no-wait", "true").want(0)
+		}
+	}
+
+	t.Logf("%d of the runs had begun, and their commands had not", ended)
 }
 
 func TestRunForwardsSignals(t *testing.T) {
@@ -167,12 +236,21 @@ sh -c 'trap "" TERM HUP INT; echo $$; while :; do sleep 0.05; done' &
 echo $$
 while :; do sleep 0.02; done`
 
+// resist starts a run of "a" whose command is stubborn, and returns the processes that
+// must not outlive the lock.
+func resist(tb testing.TB, url string, flags ...string) (i *invocation, pids []int) {
+	tb.Helper()
+
+	i = start(tb, url, slices.Concat([]string{"run", "--name", "a"}, flags, []string{"--", "sh", "-c", stubborn})...)
+
+	return i, i.pids(2)
+}
+
 func TestRunKillsTheGroupWhenTheLockIsTaken(t *testing.T) {
 	t.Parallel()
 
 	url := migrated(t)
-	i := start(t, url, "run", "--name", "a", "--lease", "900ms", "--", "sh", "-c", stubborn)
-	pids := i.pids(2)
+	i, pids := resist(t, url, "--lease", "900ms")
 
 	if _, err := sqlite(t, url).ExecContext(t.Context(), "DELETE FROM sqllock_locks"); err != nil {
 		t.Fatal(err)
@@ -188,23 +266,17 @@ func TestRunKillsTheGroupBeforeTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 
 	url := migrated(t)
-	i := start(t, url, "run", "--name", "a", "--lease", "3s", "--on-loss", "term,kill=1s", "--", "sh", "-c", stubborn)
-	pids := i.pids(2)
+	i, pids := resist(t, url, "--lease", "3s", "--on-loss", "term,kill=1s")
 	until := freeze(t, url)
 
-	// gone polls, so what it finds has been so for a moment.
-	gone(t, pids)
-
-	if late := time.Since(until); late > 0 {
-		t.Errorf("the group died %s after the lease, want before", late)
-	}
+	goneBefore(t, pids, until)
 
 	if !strings.Contains(i.stdout.String(), "term\n") {
 		t.Errorf("the command printed %q, want it to have got SIGTERM first", i.stdout.String())
 	}
 
 	i.wait()
-	i.want(exitLost, "can not be renewed")
+	i.want(exitLost, "cannot be renewed")
 }
 
 // freeze locks the file for writers and returns when the lease ends.
@@ -263,8 +335,7 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 func TestRunDiesWithItsGroup(t *testing.T) {
 	t.Parallel()
 
-	i := start(t, migrated(t), "run", "--name", "a", "--", "sh", "-c", stubborn)
-	pids := i.pids(2)
+	i, pids := resist(t, migrated(t))
 
 	signalTo(t, i, syscall.SIGKILL)
 	gone(t, pids)
@@ -308,22 +379,21 @@ func TestRunKilledAsTheCommandBegins(t *testing.T) {
 // TestRunStopped stops sqllock for longer than its lease.
 func TestRunStopped(t *testing.T) {
 	t.Parallel()
+	endsWhileStopped(t, func(*invocation) {})
+}
+
+// endsWhileStopped stops a run, does what else is to be done to it, and waits for the
+// group to end before the lease.
+func endsWhileStopped(t *testing.T, also func(i *invocation)) {
+	t.Helper()
 
 	url := migrated(t)
-	i := start(t, url, "run", "--name", "a", "--lease", "2s", "--", "sh", "-c", stubborn)
-	pids := i.pids(2)
+	i, pids := resist(t, url, "--lease", "2s")
 
 	signalTo(t, i, syscall.SIGSTOP)
 	t.Cleanup(func() { _ = i.cmd.Process.Signal(syscall.SIGCONT) })
-
-	until := freeze(t, url)
-
-	gone(t, pids)
-
-	if late := time.Since(until); late > 0 {
-		t.Errorf("the group died %s after the lease, want before", late)
-	}
-
+	also(i)
+	goneBefore(t, pids, freeze(t, url))
 	signalTo(t, i, syscall.SIGCONT)
 	i.wait()
 	i.want(exitLost)
@@ -385,6 +455,16 @@ func gone(t *testing.T, pids []int) {
 
 	for _, pid := range pids {
 		eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
+	}
+}
+
+// goneBefore is gone, by a time. It polls, so what it finds has been so for a moment.
+func goneBefore(t *testing.T, pids []int, until time.Time) {
+	t.Helper()
+	gone(t, pids)
+
+	if late := time.Since(until); late > 0 {
+		t.Errorf("the group died %s after the lease, want before", late)
 	}
 }
 

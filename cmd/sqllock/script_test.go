@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/url"
 	"os/exec"
 	"path/filepath"
@@ -36,10 +37,10 @@ func TestScripts(t *testing.T) {
 				Dir: filepath.Join("testdata", "script"),
 				Setup: func(env *testscript.Env) error {
 					tb := env.T().(testing.TB)
-					url := testdatabases.Fresh(tb, name)
-					run(t, url, "migrate", "up").want(0)
+					url := migratedOn(tb, name)
 					env.Vars = append(env.Vars,
 						"DATABASE_URL="+url, "DATABASE="+name, "WRONG_URL="+withPassword(tb, url, "s3cret"),
+						"SILENT_URL="+silent(tb, url), "REFUSING_URL="+withHost(tb, url, "127.0.0.1:1"),
 						"XDG_STATE_HOME="+filepath.Join(env.WorkDir, "state"),
 						"GORACE=atexit_sleep_ms=0")
 					env.Values[environ{}] = env.Vars
@@ -83,6 +84,35 @@ func withPassword(tb testing.TB, text, password string) string {
 	u.User = url.UserPassword(u.User.Username(), password)
 
 	return u.String()
+}
+
+// withHost puts another host into a server's URL.
+func withHost(tb testing.TB, text, host string) string {
+	tb.Helper()
+
+	u, err := url.Parse(text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+
+	u.Host = host
+
+	return u.String()
+}
+
+// silent is the URL of a server that accepts connections and never answers: the
+// kernel accepts them, and nobody else does.
+func silent(tb testing.TB, text string) string {
+	tb.Helper()
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+
+	tb.Cleanup(func() { _ = listener.Close() })
+
+	return withHost(tb, text, listener.Addr().String())
 }
 
 // codeCmd runs sqllock and compares its exit code.

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -37,18 +34,19 @@ it out there.`,
 			ctx, out := cmd.Context(), cmd.OutOrStdout()
 
 			return db.look(ctx, func(l looker) error {
-				seen, err := l.seen(ctx, args[0])
+				status, err := l.Inspect(ctx, args[0])
 				if err != nil {
 					return err
 				}
 
 				if asJSON {
-					err = json.NewEncoder(out).Encode(seen.json())
+					// SQLite has no row locks to look at.
+					err = printJSON(out, seenOf(status, l.db.Target.Dialect != databases.SQLite))
 				} else {
-					err = seen.print(out)
+					err = printStatus(out, status)
 				}
 
-				if err == nil && seen.held == nil {
+				if err == nil && !status.Held() {
 					err = exitError{exitNotHeld, nil}
 				}
 
@@ -63,101 +61,49 @@ it out there.`,
 	return cmd
 }
 
-// seen is what the database knows of one name.
-type seen struct {
-	name string
-	held *sqllock.HeldLock  // nil if nobody holds it
-	last *sqllock.LastGrant // nil if it was never granted, or reaped
-	// tells: the database says whether a transaction is guarded.
-	tells bool
-}
-
-func (l looker) seen(ctx context.Context, name string) (seen, error) {
-	// SQLite has no row locks to look at.
-	s := seen{name: name, tells: l.db.Target.Dialect != databases.SQLite}
-
-	held, err := l.Inspect(ctx, name)
-
-	switch {
-	case errors.Is(err, sqllock.ErrNotHeld):
-	case err != nil:
-		return s, err
-	default:
-		s.held = &held
-	}
-
-	last, err := l.lastGrant(ctx, name)
-
-	switch {
-	case errors.Is(err, sqllock.ErrNotHeld):
-	case err != nil:
-		return s, err
-	default:
-		s.last = &last
-	}
-
-	return s, nil
-}
-
-// lastGrant is LastGrant of whichever strategy kept the name: insert has a table
-// of its own.
-func (l looker) lastGrant(ctx context.Context, name string) (sqllock.LastGrant, error) {
-	last, err := l.LastGrant(ctx, name)
-	if err != nil && !errors.Is(err, sqllock.ErrNotHeld) || last.Remaining > 0 || last.Taken > 0 {
-		return last, err
-	}
-
-	inserts, err := lockerOf("insert", l.db)
-	if err != nil {
-		return last, err
-	}
-	defer closeLocker(ctx, inserts)
-
-	return inserts.LastGrant(ctx, name)
-}
-
 // taken says for how long a name that nobody holds is kept taken; empty if it is
 // free.
-func taken(last sqllock.LastGrant) string {
-	if last.Taken <= 0 {
+func taken(status sqllock.Status) string {
+	if status.Taken <= 0 {
 		return ""
 	}
 
-	return "for another " + text.Duration(last.Taken) + " (minimum hold or lock delay)"
+	return "for another " + text.Duration(status.Taken) + " (minimum hold or lock delay)"
 }
 
-func (s seen) print(out io.Writer) error {
-	lines := [][2]string{{"name", plain.Text(s.name)}}
+func printStatus(out io.Writer, status sqllock.Status) error {
+	lines := [][2]string{{"name", plain.Text(status.Name)}}
 	add := func(key, value string) { lines = append(lines, [2]string{key, value}) }
 
-	if s.held != nil {
-		add("held by", plain.Text(s.held.Holder.String()))
-		add("for", text.Duration(s.held.HeldFor))
-		add("lease", text.Duration(s.held.Remaining)+" unless renewed")
-		add("strategy", s.held.Strategy)
-		add("token", strconv.FormatInt(s.held.Token, 10))
+	switch {
+	case status.Held():
+		add("held by", plain.Text(status.Holder.String()))
+		add("for", text.Duration(status.HeldFor))
+		add("lease", text.Duration(status.Remaining)+" unless renewed")
+		add("strategy", plain.Text(status.Strategy))
+		add("token", strconv.FormatInt(status.Token, 10))
 
-		if s.held.Holder.Metadata != "" {
-			add("metadata", plain.Text(s.held.Holder.Metadata))
+		if status.Holder.Metadata != "" {
+			add("metadata", plain.Text(status.Holder.Metadata))
 		}
-	} else {
+	case status.Token == 0:
+		add("held by", "nobody")
+	default:
 		add("held by", "nobody")
 
-		if s.last != nil {
-			if kept := taken(*s.last); kept != "" {
-				add("taken", kept)
-			}
+		if kept := taken(status); kept != "" {
+			add("taken", kept)
+		}
 
-			add("last", plain.Text(s.last.Holder.String()))
-			add("token", strconv.FormatInt(s.last.Token, 10))
+		add("last", plain.Text(status.Holder.String()))
+		add("token", strconv.FormatInt(status.Token, 10))
+
+		if status.Ended != "" {
+			add("ended", plain.Text(ended(status)))
 		}
 	}
 
-	if s.held == nil && s.last != nil && s.last.Ended != "" {
-		add("ended", plain.Text(ended(*s.last)))
-	}
-
-	if s.last != nil && s.last.Guarded {
+	if status.Guarded {
 		add("guarded", "a transaction keeps the next holder out")
 	}
 
@@ -171,12 +117,12 @@ func (s seen) print(out io.Writer) error {
 }
 
 // ended says why a grant ended.
-func ended(last sqllock.LastGrant) string {
-	if last.Detail == "" {
-		return string(last.Ended)
+func ended(status sqllock.Status) string {
+	if status.Detail == "" {
+		return string(status.Ended)
 	}
 
-	return string(last.Ended) + ": " + last.Detail
+	return string(status.Ended) + ": " + status.Detail
 }
 
 // seenJSON is a name as --json shows it.
@@ -197,24 +143,22 @@ type lastJSON struct {
 	Ended string `json:"ended,omitempty"`
 }
 
-func (s seen) json() seenJSON {
-	shown := seenJSON{Name: s.name, Held: s.held != nil}
+// seenOf is a status as --json shows it; tells: the database says whether a
+// transaction is guarded.
+func seenOf(status sqllock.Status, tells bool) seenJSON {
+	shown := seenJSON{Name: status.Name, Held: status.Held(), Taken: seconds(status.Taken)}
 
-	if s.held != nil {
-		lock := jsonOf(*s.held)
+	if status.Held() {
+		lock := jsonOf(status)
 		shown.Lock = &lock
 	}
 
-	if s.tells {
-		guarded := s.last != nil && s.last.Guarded
-		shown.Guarded = &guarded
+	if tells {
+		shown.Guarded = &status.Guarded
 	}
 
-	if s.last != nil {
-		shown.Taken = s.last.Taken.Seconds()
-		shown.Last = &lastJSON{
-			s.last.Token, s.last.Holder.Host, s.last.Holder.PID, s.last.Holder.Label, ended(*s.last),
-		}
+	if status.Token > 0 {
+		shown.Last = &lastJSON{status.Token, status.Holder.Host, status.Holder.PID, status.Holder.Label, ended(status)}
 	}
 
 	return shown

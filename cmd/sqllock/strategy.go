@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/advisory"
 	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/strategies/forupdate"
@@ -28,7 +28,7 @@ func offer(cmd *cobra.Command, flag string, values ...string) {
 	}
 }
 
-func strategy(name string, db databases.DB) (sqllock.Strategy, error) {
+func strategy(name string, db databases.DB) (strategies.Strategy, error) {
 	switch name {
 	case "cas":
 		return cas.New(db), nil

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -98,24 +97,29 @@ func endings() (caught <-chan os.Signal, stop func()) {
 func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 	begun := time.Now()
 
-	defer tell(ctx, l.Locker, name)()
+	defer tell(ctx, l.Locker, name, func() error { return nil })()
+
+	// The first look says, too, whether that is a name.
+	look := l.Inspect
 
 	for pause := lookSoon; ; pause = min(2*pause, lookLater) {
-		held, err := l.Inspect(ctx, name)
-
-		switch {
-		case errors.Is(err, sqllock.ErrNotHeld):
-			sayTaken(ctx, l, name)
-
-			return nil
-		case err != nil:
+		status, err := f.bound(ctx, begun, name, look)
+		if err != nil {
 			return err
 		}
+
+		if !status.Held() {
+			sayTaken(status)
+
+			return nil
+		}
+
+		look = l.glance
 
 		if f.bounded {
 			left := time.Duration(f.wait) - time.Since(begun)
 			if left <= 0 {
-				return exitError{f.code, fmt.Errorf("lock %q is still held by %s", name, held.Holder)}
+				return exitError{f.code, fmt.Errorf("lock %q is still held by %s", name, status.Holder)}
 			}
 
 			pause = min(pause, left)
@@ -130,14 +134,26 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 	}
 }
 
-// sayTaken says it if the next holder is kept out all the same.
-func sayTaken(ctx context.Context, l looker, name string) {
-	last, err := l.lastGrant(ctx, name)
-	if err != nil {
-		return
+// bound looks once, for no longer than the wait may still last, nor so short that
+// no answer could come.
+func (f *waitFlags) bound(
+	ctx context.Context, begun time.Time, name string, look func(context.Context, string) (sqllock.Status, error),
+) (sqllock.Status, error) {
+	const least = time.Second
+
+	if f.bounded {
+		bounded, cancel := context.WithTimeout(ctx, max(time.Duration(f.wait)-time.Since(begun), least))
+		defer cancel()
+
+		ctx = bounded
 	}
 
-	if kept := taken(last); kept != "" {
-		warn(fmt.Sprintf("nobody holds lock %q, and it is taken %s", name, kept))
+	return look(ctx, name)
+}
+
+// sayTaken says it if the next holder is kept out all the same.
+func sayTaken(status sqllock.Status) {
+	if kept := taken(status); kept != "" {
+		warn(fmt.Sprintf("nobody holds lock %q, but it stays taken %s", status.Name, kept))
 	}
 }

@@ -1,18 +1,21 @@
 // Package mysql keeps locks in MySQL 8.0 or later and in MariaDB 10.6 or
 // later, through database/sql with github.com/go-sql-driver/mysql.
 //
-// Hardly a setting of the DSN matters to correctness: clientFoundRows,
-// interpolateParams, parseTime and loc may be what the application needs, only
-// autocommit=0 is refused. With
+// Hardly a setting of the DSN matters to correctness: charset, clientFoundRows,
+// interpolateParams, parseTime and loc may be what the application needs. With
 // interpolateParams=true each statement is one round trip, without it two.
+// [DB.Verify] says what is refused.
+//
+// Text is bound as hexadecimal digits, and statements have UNHEX(?) for it. So
+// neither the connection's character set, which the server converts text from,
+// nor quotes, which the driver escapes by bytes where the server may read
+// characters of several, can make another name of a name. Digits are the same in
+// every character set.
 package mysql
 
 import (
-	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -21,62 +24,38 @@ import (
 
 // New returns the database behind a pool of go-sql-driver/mysql. The pool
 // stays the caller's: nothing here closes it.
-func New(db *sql.DB) *DB { return &DB{databases.StdPool{DB: db}} }
+func New(db *sql.DB) *DB { return &DB{StdPool: databases.StdPool{DB: db}} }
 
 // Tx wraps the caller's transaction for Guard and ReleaseTx.
-func Tx(tx *sql.Tx) databases.Tx { return databases.StdTx(tx, databases.MySQL) }
+func Tx(tx *sql.Tx) databases.Tx {
+	if tx == nil {
+		return nil
+	}
+
+	wrapped := databases.StdTx(tx, databases.MySQL)
+
+	return transaction{session{wrapped}, wrapped}
+}
 
 // DB is a MySQL or MariaDB database. It is safe for concurrent use.
-type DB struct{ databases.StdPool }
+type DB struct {
+	databases.StdPool
+
+	untested bool
+}
+
+// AllowUntested returns the same database for a server that Verify refuses by its
+// name or version. Whether locks exclude there is yours to find out: run the
+// conformance suite of package sqllocktest against it.
+func (d *DB) AllowUntested() *DB {
+	other := *d
+	other.untested = true
+
+	return &other
+}
 
 // Dialect is databases.MySQL, for MariaDB too.
 func (*DB) Dialect() databases.Dialect { return databases.MySQL }
-
-var (
-	verifyKind = databases.Statement{
-		Name: "mysql.verify-kind",
-		SQL:  `SELECT VERSION()`,
-	}
-	// A replica is read_only as a rule, and a lock there would be no lock for
-	// those who connect to the primary. Without autocommit a grant would be
-	// rolled back with its connection.
-	verifyWritable = databases.Statement{
-		Name: "mysql.verify-writable",
-		SQL:  `SELECT @@global.read_only OR @@global.innodb_read_only, @@session.autocommit`,
-	}
-)
-
-// Verify reports a server that is neither MySQL nor MariaDB, or read-only.
-func (*DB) Verify(ctx context.Context, s databases.Session) error {
-	var version string
-
-	err := s.Query(ctx, verifyKind, nil, func(row databases.Row) error { return row(&version) })
-
-	switch {
-	case err != nil && strings.Contains(strings.ToLower(err.Error()), "no such function"):
-		return fmt.Errorf("%w: it has no VERSION(), as MySQL and MariaDB have: %w", databases.ErrWrongServer, err)
-	case err != nil:
-		return err
-	case version == "" || version[0] < '0' || version[0] > '9':
-		return fmt.Errorf("%w: it calls itself %q, not MySQL or MariaDB", databases.ErrWrongServer, version)
-	}
-
-	var readOnly, autocommit bool
-
-	err = s.Query(ctx, verifyWritable, nil, func(row databases.Row) error { return row(&readOnly, &autocommit) })
-
-	switch {
-	case err != nil:
-		return err
-	case readOnly:
-		return fmt.Errorf("%w: read_only is on; connect to the primary", databases.ErrReadOnly)
-	case !autocommit:
-		return fmt.Errorf("%w: autocommit is off; leave autocommit=0 out of the DSN and of init_connect",
-			databases.ErrWrongServer)
-	default:
-		return nil
-	}
-}
 
 // Classify sorts by error number
 // (https://dev.mysql.com/doc/mysql-errors/9.7/en/server-error-reference.html,
@@ -84,6 +63,10 @@ func (*DB) Verify(ctx context.Context, s databases.Session) error {
 func (*DB) Classify(err error) databases.Class {
 	var numbered *mysql.MySQLError
 	if !errors.As(err, &numbered) {
+		if databases.Broken(err) || errors.Is(err, mysql.ErrInvalidConn) {
+			return databases.Unreachable
+		}
+
 		return databases.Unknown
 	}
 
@@ -107,7 +90,20 @@ func (*DB) Classify(err error) databases.Class {
 		1203, // the user has more than max_user_connections
 		1226: // the account has as many as WITH MAX_USER_CONNECTIONS allows it, or used up what it has for an hour
 		return databases.Full
-	default:
+	case 1044, 1142, 1143, 1227, 1370: // no privilege: on a database, a table, a column, of a kind, on a routine
+		return databases.NotAllowed
+	case 1053, // the server is shutting down
+		1047,                   // a node of Galera that is not ready
+		1152, 1158, 1159, 1160, // the connection was aborted, or could not be read or written
+		1161, 1184, //
+		1927, 3169, // the connection was killed (MariaDB, MySQL)
+		4031: // the server disconnected a client that was idle
+		return databases.Unreachable
+	case 1153, // a packet that is too large, after which the server closes the connection
+		1156, // packets out of order
+		1835: // a malformed packet
 		return databases.Unknown
+	default:
+		return databases.Refused
 	}
 }

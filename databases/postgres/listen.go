@@ -98,7 +98,7 @@ func (d *DB) echo(ctx context.Context, conn *pgx.Conn, channel string) error {
 	defer end(ctx, other)
 
 	payload := "\x01" + rand.Text() // no name of a lock that anybody waits for
-	if _, err := other.Exec(ctx, "SELECT pg_notify($1, $2)", channel, payload); err != nil {
+	if _, err := other.Exec(ctx, "SELECT pg_catalog.pg_notify($1, $2)", channel, payload); err != nil {
 		return fmt.Errorf("notify: %w", err)
 	}
 

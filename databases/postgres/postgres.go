@@ -6,11 +6,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sqllock/sqllock/databases"
@@ -26,8 +27,17 @@ func New(pool *pgxpool.Pool) *DB { return &DB{pool: pool} }
 // stdlib driver or any other. The pool stays the caller's.
 func NewStd(db *sql.DB) *DB { return &DB{std: databases.StdPool{DB: db}} }
 
-// Tx wraps the caller's transaction for Guard and ReleaseTx.
-func Tx(tx pgx.Tx) databases.Tx { return pgxTx{pgxSession{tx}} }
+// Tx wraps the caller's transaction for Guard and ReleaseTx. One that was begun
+// within another is a savepoint: when it is rolled back, its guard is gone, and the
+// outer transaction goes on without it.
+func Tx(tx pgx.Tx) databases.Tx {
+	// Of a pool, or a connection, that could not begin one.
+	if v := reflect.ValueOf(tx); tx == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil
+	}
+
+	return pgxTx{pgxSession{tx}}
+}
 
 // StdTx wraps the caller's database/sql transaction for Guard and ReleaseTx.
 func StdTx(tx *sql.Tx) databases.Tx { return databases.StdTx(tx, databases.Postgres) }
@@ -36,6 +46,18 @@ func StdTx(tx *sql.Tx) databases.Tx { return databases.StdTx(tx, databases.Postg
 type DB struct {
 	pool *pgxpool.Pool     // or, if it is nil,
 	std  databases.StdPool // this
+
+	untested bool
+}
+
+// AllowUntested returns the same database for a server that Verify refuses by its
+// name or version. Whether locks exclude there is yours to find out: run the
+// conformance suite of package sqllocktest against it.
+func (d *DB) AllowUntested() *DB {
+	other := *d
+	other.untested = true
+
+	return &other
 }
 
 // Dialect is databases.Postgres.
@@ -49,7 +71,9 @@ func (d *DB) Conn(ctx context.Context) (databases.Conn, error) {
 
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
-		return nil, err
+		stat := d.pool.Stat()
+
+		return nil, databases.PoolError(err, int(stat.AcquiredConns()), int(stat.MaxConns()))
 	}
 
 	return &pgxConn{pgxSession{conn}, conn}, nil
@@ -73,48 +97,16 @@ func (d *DB) MaxConns() int {
 	return int(d.pool.Stat().MaxConns())
 }
 
-var verify = databases.Statement{
-	Name: "postgres.verify",
-	SQL:  `SELECT version(), pg_is_in_recovery()`,
-}
-
-// Verify reports a server that is no PostgreSQL or a standby.
-func (*DB) Verify(ctx context.Context, s databases.Session) error {
-	var (
-		version string
-		standby bool
-	)
-
-	err := s.Query(ctx, verify, nil, func(row databases.Row) error { return row(&version, &standby) })
-
-	switch {
-	case err != nil && sqlState(err) == "" && foreign(err):
-		return fmt.Errorf("%w: it does not know PostgreSQL's version() and pg_is_in_recovery(): %w",
-			databases.ErrWrongServer, err)
-	case err != nil:
-		return err
-	case !strings.HasPrefix(version, "PostgreSQL"):
-		return fmt.Errorf("%w: it calls itself %q, not PostgreSQL", databases.ErrWrongServer, version)
-	case standby:
-		return fmt.Errorf("%w: it is a standby; connect to the primary (target_session_attrs=read-write)",
-			databases.ErrReadOnly)
-	default:
-		return nil
-	}
-}
-
-// foreign says whether an error without SQLSTATE is a statement's error of
-// another database rather than a broken connection.
-func foreign(err error) bool {
-	text := strings.ToLower(err.Error())
-
-	return strings.Contains(text, "no such function") || strings.Contains(text, "does not exist")
-}
-
 // Classify sorts by SQLSTATE
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 func (*DB) Classify(err error) databases.Class {
-	switch sqlState(err) {
+	switch state := sqlState(err); state {
+	case "":
+		if databases.Broken(err) || errors.As(err, new(*pgconn.ConnectError)) || pgconn.SafeToRetry(err) {
+			return databases.Unreachable
+		}
+
+		return databases.Unknown
 	case "40001", // serialization_failure: the session's default isolation is stricter than READ COMMITTED
 		"40P01", // deadlock_detected
 		"55P03": // lock_not_available
@@ -126,8 +118,41 @@ func (*DB) Classify(err error) databases.Class {
 		return databases.ReadOnly
 	case "53300": // too_many_connections: of the server, the database or the role
 		return databases.Full
+	case "42501": // insufficient_privilege
+		return databases.NotAllowed
+	case "57P01", "57P02", "57P03", // admin_shutdown, crash_shutdown, cannot_connect_now
+		"57P05": // idle_session_timeout
+		return databases.Unreachable
 	default:
-		return databases.Unknown
+		if strings.HasPrefix(state, "08") { // connection exceptions, of which proxies tell, too
+			return databases.Unreachable
+		}
+
+		if fatal(err) {
+			return databases.Unknown
+		}
+
+		return databases.Refused
+	}
+}
+
+// fatal says whether the server ended the session with the error, or did not begin
+// one (https://www.postgresql.org/docs/current/runtime-config-logging.html#RUNTIME-CONFIG-SEVERITY-LEVELS).
+// lib/pq's errors have the method.
+func fatal(err error) bool {
+	var (
+		answer *pgconn.PgError
+		other  interface{ Fatal() bool }
+	)
+
+	switch {
+	case errors.As(err, &answer):
+		// Not translated, from version 9.6 on.
+		return answer.SeverityUnlocalized != "ERROR"
+	case errors.As(err, &other):
+		return other.Fatal()
+	default:
+		return true
 	}
 }
 

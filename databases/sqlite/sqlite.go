@@ -6,13 +6,14 @@
 // with a busy timeout, so that a writer waits for the other's commit:
 // _pragma=busy_timeout(2000) in the DSN of modernc.org/sqlite, _busy_timeout
 // in that of github.com/mattn/go-sqlite3. SQLite 3.42 or later is needed.
+//
+// A file that is removed or replaced while it is open ends its locks.
 package sqlite
 
 import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 
@@ -21,13 +22,17 @@ import (
 
 // New returns the database behind a pool of any SQLite driver. The pool stays
 // the caller's: nothing here closes it.
-func New(db *sql.DB) *DB { return &DB{databases.StdPool{DB: db}} }
+func New(db *sql.DB) *DB { return &DB{StdPool: databases.StdPool{DB: db}} }
 
 // Tx wraps the caller's transaction for Guard and ReleaseTx.
 func Tx(tx *sql.Tx) databases.Tx { return databases.StdTx(tx, databases.SQLite) }
 
 // DB is an SQLite database. It is safe for concurrent use.
-type DB struct{ databases.StdPool }
+type DB struct {
+	databases.StdPool
+
+	file watched
+}
 
 // Dialect is databases.SQLite.
 func (*DB) Dialect() databases.Dialect { return databases.SQLite }
@@ -49,15 +54,14 @@ func (*DB) Verify(ctx context.Context, s databases.Session) error {
 	if err != nil {
 		// Another server answers with an error about the function.
 		if text := strings.ToLower(err.Error()); strings.Contains(text, "sqlite_version") {
-			return fmt.Errorf("%w: it has no sqlite_version(): %w", databases.ErrWrongServer, err)
+			return &databases.ServerError{Found: "it has no sqlite_version()", Err: err}
 		}
 
 		return err
 	}
 
 	if !subsec {
-		return fmt.Errorf("%w: SQLite %s is before 3.42, which unixepoch('subsec') needs",
-			databases.ErrWrongServer, version)
+		return &databases.ServerError{Found: "SQLite " + version + " is before 3.42, which unixepoch('subsec') needs"}
 	}
 
 	return nil

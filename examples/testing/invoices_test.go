@@ -10,9 +10,10 @@ import (
 	invoices "github.com/sqllock/sqllock/examples/testing"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
-func newLocker(t *testing.T, strategy sqllock.Strategy) *sqllock.Locker {
+func newLocker(t *testing.T, strategy strategies.Strategy) *sqllock.Locker {
 	t.Helper()
 
 	locker, err := sqllock.New(strategy, sqllock.WithLease(30*time.Second))
@@ -79,7 +80,7 @@ func TestRunStopsWhenTheLockIsLost(t *testing.T) {
 	})
 }
 
-// The database can not be reached for longer than the lease.
+// The database cannot be reached for longer than the lease.
 func TestRunStopsWhenTheDatabaseIsGone(t *testing.T) {
 	t.Parallel()
 

@@ -20,6 +20,7 @@ import (
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/cas"
 )
 
@@ -84,7 +85,7 @@ func run(ctx context.Context, url string) error {
 
 // lockers returns two, as two processes have them.
 func lockers(ctx context.Context, url string) (here, elsewhere *sqllock.Locker, err error) {
-	var first, second sqllock.Strategy
+	var first, second strategies.Strategy
 
 	if url == "" {
 		memory := sqllocktest.NewMemory()

@@ -15,24 +15,23 @@ CREATE TABLE sqllock_locks (
     host          VARBINARY(255)  NOT NULL DEFAULT '',
     pid           BIGINT          NOT NULL DEFAULT 0,
     label         VARBINARY(255)  NOT NULL DEFAULT '',
-    metadata      VARBINARY(4096) NOT NULL DEFAULT '',
-    ended         VARBINARY(255)  NOT NULL DEFAULT ''  -- why the last grant ended, if not by its own release
+    metadata      VARBINARY(4096) NOT NULL DEFAULT ''
 ) ENGINE = InnoDB;
 
 CREATE TABLE sqllock_leases (
     name          VARBINARY(255) NOT NULL PRIMARY KEY,
     owner         VARBINARY(64)  NOT NULL DEFAULT '', -- '' = free
     expires_at    BIGINT         NOT NULL DEFAULT 0,  -- free from here on, plus the delay
-    waiting_until BIGINT         NOT NULL DEFAULT 0   -- until then other processes wait for it
+    waiting_until BIGINT         NOT NULL DEFAULT 0,  -- until then other processes wait for it
+    ended         VARBINARY(255) NOT NULL DEFAULT ''  -- why the last grant ended, if not by its own release
 ) ENGINE = InnoDB;
 
--- Strategy insert: a row is there = the name is held. The name is the only
+-- Strategy insert: a row for each name that it holds. The lease is in the name's
+-- row above, where every strategy keeps it. The name is the only
 -- unique key: a second one brings deadlocks to INSERT ... ON DUPLICATE KEY.
 CREATE TABLE sqllock_inserts (
-    name          VARBINARY(255) NOT NULL PRIMARY KEY,
-    owner         VARBINARY(64)  NOT NULL,
-    expires_at    BIGINT         NOT NULL,
-    lock_delay_us BIGINT         NOT NULL DEFAULT 0
+    name  VARBINARY(255) NOT NULL PRIMARY KEY,
+    owner VARBINARY(64)  NOT NULL -- that of the name's row in sqllock_leases, or left over by a crash
 ) ENGINE = InnoDB;
 
 -- Strategy forupdate: its row locks are on these rows, which nothing updates.
@@ -49,22 +48,14 @@ SELECT CONVERT(l.name USING utf8mb4) AS name, CONVERT(l.strategy USING utf8mb4) 
        (e.expires_at - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) / 1000000 AS remaining_seconds,
        CONVERT(e.owner USING utf8mb4) AS owner
   FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
- WHERE e.owner <> '' AND e.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-UNION ALL
-SELECT CONVERT(i.name USING utf8mb4), 'insert', COALESCE(l.token, 0),
-       COALESCE(CONVERT(l.host USING utf8mb4), ''), COALESCE(l.pid, 0), COALESCE(CONVERT(l.label USING utf8mb4), ''),
-       COALESCE(CONVERT(l.metadata USING utf8mb4), ''),
-       TIMESTAMPADD(MICROSECOND, l.acquired_at, CAST('1970-01-01' AS DATETIME(6))),
-       COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - l.acquired_at, 0) / 1000000,
-       (i.expires_at - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) / 1000000,
-       CONVERT(i.owner USING utf8mb4)
-  FROM sqllock_inserts i LEFT JOIN sqllock_locks l ON l.name = i.name AND l.owner = i.owner
- WHERE i.owner <> '' AND i.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+ WHERE e.owner <> '' AND e.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 
 -- +goose Down
 
-DROP VIEW sqllock_holders;
-DROP TABLE sqllock_mutexes;
-DROP TABLE sqllock_inserts;
-DROP TABLE sqllock_leases;
-DROP TABLE sqllock_locks;
+-- Each commits by itself: what was broken off on the way can be begun anew. First
+-- the table of which transactions have rows for as long as a lock is held.
+DROP TABLE IF EXISTS sqllock_mutexes;
+DROP VIEW IF EXISTS sqllock_holders;
+DROP TABLE IF EXISTS sqllock_inserts;
+DROP TABLE IF EXISTS sqllock_leases;
+DROP TABLE IF EXISTS sqllock_locks;

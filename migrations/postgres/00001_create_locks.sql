@@ -3,9 +3,10 @@
 -- One row for each name, kept after release: the token must go on growing.
 -- Names compare byte for byte (COLLATE "C"). No column that a renewal writes
 -- has an index, so that updates stay heap-only and the table stays small; half
--- of each page is left free for the next row versions.
+-- of each page is left free for the next row versions. Functions have their
+-- schema, so that the tables have none that another user has made in this one.
 CREATE TABLE sqllock_locks (
-    name          text COLLATE "C" NOT NULL PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255),
+    name          text COLLATE "C" NOT NULL PRIMARY KEY CHECK (pg_catalog.octet_length(name) BETWEEN 1 AND 255),
     token         bigint           NOT NULL DEFAULT 0,       -- fencing token of the last grant
     owner         text             NOT NULL DEFAULT '',      -- random, one per acquisition; '' = free
     strategy      text             NOT NULL DEFAULT '',
@@ -20,34 +21,25 @@ CREATE TABLE sqllock_locks (
     waiting_until timestamptz      NOT NULL DEFAULT 'epoch'  -- until then other processes wait for it, and are told of its release
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
--- Strategy insert: a row is there = the name is held.
+-- Strategy insert: a row for each name that it holds. The lease is in the name's
+-- row above, where every strategy keeps it.
 CREATE TABLE sqllock_inserts (
-    name          text COLLATE "C" NOT NULL PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255),
-    owner         text             NOT NULL,
-    expires_at    timestamptz      NOT NULL,
-    lock_delay_us bigint           NOT NULL DEFAULT 0
+    name  text COLLATE "C" NOT NULL PRIMARY KEY CHECK (pg_catalog.octet_length(name) BETWEEN 1 AND 255),
+    owner text             NOT NULL -- that of the name's row in sqllock_locks, or left over by a crash
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
 -- Strategy forupdate: its row locks are on these rows, which nothing updates.
 CREATE TABLE sqllock_mutexes (
-    name text COLLATE "C" NOT NULL PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255)
+    name text COLLATE "C" NOT NULL PRIMARY KEY CHECK (pg_catalog.octet_length(name) BETWEEN 1 AND 255)
 );
 
 CREATE VIEW sqllock_holders AS
 SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata, l.acquired_at,
-       extract(epoch FROM clock_timestamp() - l.acquired_at)::numeric(20, 6) AS held_seconds,
-       extract(epoch FROM l.expires_at - clock_timestamp())::numeric(20, 6)  AS remaining_seconds,
+       extract(epoch FROM pg_catalog.clock_timestamp() - l.acquired_at)::numeric(20, 6) AS held_seconds,
+       extract(epoch FROM l.expires_at - pg_catalog.clock_timestamp())::numeric(20, 6)  AS remaining_seconds,
        l.owner
   FROM sqllock_locks l
- WHERE l.owner <> '' AND l.strategy <> 'insert' AND l.expires_at > clock_timestamp()
-UNION ALL
-SELECT i.name, 'insert', coalesce(l.token, 0), coalesce(l.host, ''), coalesce(l.pid, 0), coalesce(l.label, ''),
-       coalesce(l.metadata, ''), l.acquired_at,
-       coalesce(extract(epoch FROM clock_timestamp() - l.acquired_at), 0)::numeric(20, 6),
-       extract(epoch FROM i.expires_at - clock_timestamp())::numeric(20, 6),
-       i.owner
-  FROM sqllock_inserts i LEFT JOIN sqllock_locks l ON l.name = i.name AND l.owner = i.owner
- WHERE i.owner <> '' AND i.expires_at > clock_timestamp();
+ WHERE l.owner <> '' AND l.expires_at > pg_catalog.clock_timestamp();
 
 -- +goose Down
 

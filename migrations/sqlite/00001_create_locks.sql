@@ -19,12 +19,11 @@ CREATE TABLE sqllock_locks (
     waiting_until INTEGER NOT NULL DEFAULT 0   -- until then other processes wait for it
 ) WITHOUT ROWID;
 
--- Strategy insert: a row is there = the name is held.
+-- Strategy insert: a row for each name that it holds. The lease is in the name's
+-- row above, where every strategy keeps it.
 CREATE TABLE sqllock_inserts (
-    name          TEXT    NOT NULL PRIMARY KEY,
-    owner         TEXT    NOT NULL,
-    expires_at    INTEGER NOT NULL,
-    lock_delay_us INTEGER NOT NULL DEFAULT 0
+    name  TEXT NOT NULL PRIMARY KEY,
+    owner TEXT NOT NULL -- that of the name's row in sqllock_locks, or left over by a crash
 ) WITHOUT ROWID;
 
 CREATE VIEW sqllock_holders AS
@@ -34,16 +33,7 @@ SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata,
        l.expires_at / 1000000.0 - unixepoch('subsec')                        AS remaining_seconds,
        l.owner
   FROM sqllock_locks l
- WHERE l.owner <> '' AND l.strategy <> 'insert' AND l.expires_at > unixepoch('subsec') * 1000000
-UNION ALL
-SELECT i.name, 'insert', coalesce(l.token, 0), coalesce(l.host, ''), coalesce(l.pid, 0), coalesce(l.label, ''),
-       coalesce(l.metadata, ''),
-       strftime('%Y-%m-%d %H:%M:%f', l.acquired_at / 1000000.0, 'unixepoch'),
-       coalesce(unixepoch('subsec') - l.acquired_at / 1000000.0, 0),
-       i.expires_at / 1000000.0 - unixepoch('subsec'),
-       i.owner
-  FROM sqllock_inserts i LEFT JOIN sqllock_locks l ON l.name = i.name AND l.owner = i.owner
- WHERE i.owner <> '' AND i.expires_at > unixepoch('subsec') * 1000000;
+ WHERE l.owner <> '' AND l.expires_at > unixepoch('subsec') * 1000000;
 
 -- +goose Down
 

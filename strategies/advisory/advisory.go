@@ -30,25 +30,21 @@ package advisory
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/sqllock"
-	"github.com/sqllock/sqllock/strategies/internal/record"
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/internal/grants"
+	"github.com/sqllock/sqllock/strategies/internal/leftovers"
 )
 
 const name = "advisory"
 
 // Strategy keeps locks as advisory locks. It is safe for concurrent use.
 type Strategy struct {
-	record.Admin
-	store   *record.Store
+	store   *grants.Store
 	sql     statements
 	checked atomic.Bool
 
@@ -56,37 +52,43 @@ type Strategy struct {
 	current *session
 }
 
-// New returns the strategy for a database. What is wrong with db, if anything,
-// sqllock.New reports: ErrUnsupported for SQLite.
+// New returns the strategy for a database. sqllock.New reports what is wrong with db:
+// ErrUnsupported for SQLite.
 func New(db databases.DB) *Strategy {
-	store := record.New(db, name, record.Lease)
+	store := grants.New(db, name, nil, leftovers.All()...)
 
-	return &Strategy{Admin: store.Admin(), store: store, sql: dialects[store.Dialect()]}
+	sql, ok := dialects.For(*store.Dialect())
+	if !ok {
+		sql.refused = "on " + string(store.Dialect().Name)
+	}
+
+	return &Strategy{store: store, sql: sql}
 }
 
-// Validate reports a database that can not carry the strategy.
+// Validate reports a database that cannot carry the strategy.
 func (s *Strategy) Validate() error {
-	if err := s.Admin.Validate(); err != nil {
+	if err := s.store.Validate(); err != nil {
 		return err
 	}
 
 	switch {
-	case s.store.Dialect() == databases.SQLite:
-		return fmt.Errorf("advisory.New: %w on SQLite, which has no advisory locks; use strategies/cas",
-			sqllock.ErrUnsupported)
-	case s.store.DB().MaxConns() == 1:
-		return fmt.Errorf("advisory.New: %w with a pool of one connection, which the locks would hold; allow two or more",
-			sqllock.ErrUnsupported)
+	case s.sql.refused != "":
+		return &strategies.UnsupportedError{Op: name + ".New", Strategy: name, Where: s.sql.refused, Instead: "cas"}
+	case s.store.MaxConns() == 1:
+		return &strategies.UnsupportedError{
+			Op: name + ".New", Strategy: name, Where: "with a pool of one connection, which the locks would hold", Fix: "allow two or more",
+		}
 	default:
 		return nil
 	}
 }
 
 // Features says what the strategy can do.
-func (s *Strategy) Features() sqllock.Features {
-	return sqllock.Features{
-		Strategy: name, Database: string(s.store.Dialect()), ConnectionHeld: true, Guard: true, Administer: true,
-	}
+func (s *Strategy) Features() strategies.Features {
+	f := s.store.Features()
+	f.ConnectionHeld, f.MaxLease = true, grants.MaxLease
+
+	return f
 }
 
 // TryAcquire takes the advisory lock if no session has it.
@@ -94,21 +96,21 @@ func (s *Strategy) Features() sqllock.Features {
 // What is sent on the session is not cut short by ctx, because that would break
 // the connection under the other locks; an acquisition that nobody waits for
 // any more is given back by the core.
-func (s *Strategy) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	r.Tokens = 1
 
 	cur, err := s.enter(ctx)
 	if err != nil {
-		return nil, err
+		return nil, grants.NotSent(err)
 	}
 
 	defer cur.leave()
 
 	if err := cur.open(ctx, r.Lease); err != nil {
-		return nil, err
+		return nil, grants.NotSent(err)
 	}
 
-	ctx, cancel := detach(ctx, r.Lease)
+	ctx, cancel := cur.detach(ctx, r.Lease, nil)
 	defer cancel()
 
 	g, err := cur.acquire(ctx, r)
@@ -119,44 +121,72 @@ func (s *Strategy) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.G
 
 // ForceRelease also ends the session that holds the lock, and with it the
 // other locks of the same locker.
-func (s *Strategy) ForceRelease(ctx context.Context, name, reason string) error {
+func (s *Strategy) ForceRelease(ctx context.Context, name, reason string) (bool, error) {
+	values, before, err := s.sessions(ctx, name)
+	if err != nil {
+		return false, err
+	}
+
+	found, err := s.store.ForceRelease(ctx, name, reason)
+	if err != nil || !found {
+		return found, err
+	}
+
+	return true, s.kill(ctx, values, before)
+}
+
+// sessions returns those that have the name locked, one at most, and the key that
+// it is told by.
+func (s *Strategy) sessions(ctx context.Context, name string) (values databases.Values, ids []int64, err error) {
+	conn, err := s.store.Conn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	defer s.store.Return(conn, &err)
+
 	var (
-		values databases.Values
-		before []int64
+		namespace string
+		own       int64
 	)
 
-	err := s.store.On(ctx, func(conn databases.Conn) (err error) {
-		var namespace string
+	err = conn.Query(ctx, s.sql.namespace, nil, func(row databases.Row) error { return row(&namespace, &own) })
+	if err != nil {
+		return nil, nil, err
+	}
 
-		err = conn.Query(ctx, s.sql.namespace, nil, func(row databases.Row) error { return row(&namespace) })
-		if err != nil {
-			return err
-		}
+	values = databases.Values{"key": s.key(namespace, name)}
+	ids, err = grants.Sessions(ctx, conn, s.sql.session, values)
 
-		values = databases.Values{"key": s.key(namespace, name)}
-		before, err = s.store.Sessions(ctx, conn, s.sql.session, values)
+	return values, ids, err
+}
 
-		return err
-	})
+// kill ends the session that has a key locked, if it is one of those from before, and
+// not that of a successor, who may have it by now.
+func (s *Strategy) kill(ctx context.Context, values databases.Values, before []int64) (err error) {
+	conn, err := s.store.Conn(ctx)
 	if err != nil {
 		return err
 	}
 
-	if err := s.Admin.ForceRelease(ctx, name, reason); err != nil {
+	defer s.store.Return(conn, &err)
+
+	after, err := grants.Sessions(ctx, conn, s.sql.session, values)
+	if err != nil {
 		return err
 	}
 
-	return s.store.On(ctx, func(conn databases.Conn) error {
-		after, err := s.store.Sessions(ctx, conn, s.sql.session, values)
-		if err != nil {
-			return err
-		}
+	after = slices.DeleteFunc(after, func(id int64) bool { return !slices.Contains(before, id) })
 
-		// Not that of a successor, who may have it by now.
-		after = slices.DeleteFunc(after, func(id int64) bool { return !slices.Contains(before, id) })
+	return s.store.Kill(ctx, conn, after, s.sql.kill)
+}
 
-		return s.store.Kill(ctx, conn, after, s.sql.kill)
-	})
+// endSession makes sure that a session of ours that broke down does not have the key
+// any more. It ends that session and no other.
+func (s *Strategy) endSession(ctx context.Context, id int64, key any) error {
+	ours := func(other int64) bool { return other == id }
+
+	return s.store.EndSessions(ctx, s.sql.session, databases.Values{"key": key}, ours, s.sql.kill)
 }
 
 // enter returns the session of all locks, for this caller alone until it
@@ -218,46 +248,51 @@ func (s *Strategy) check(ctx context.Context, conn databases.Conn) error {
 // ours have two sessions, and keep them; behind such a proxy, with nothing
 // going on, they have one. That finds most, not all: docs/strategies.md.
 func (s *Strategy) checkPooler(ctx context.Context, conn databases.Conn) error {
-	var first, second, again string
-
-	identify := func(on databases.Session, id *string) error {
-		return on.Query(ctx, s.sql.identity, nil, func(row databases.Row) error { return row(id) })
-	}
-
-	if err := identify(conn, &first); err != nil {
-		return err
-	}
-
-	err := s.store.On(ctx, func(other databases.Conn) error { return identify(other, &second) })
+	first, err := s.identify(ctx, conn)
 	if err != nil {
 		return err
 	}
 
-	if err := identify(conn, &again); err != nil {
+	second, err := s.identifyOther(ctx)
+	if err != nil {
+		return err
+	}
+
+	again, err := s.identify(ctx, conn)
+	if err != nil {
 		return err
 	}
 
 	if first == second || first != again {
-		return fmt.Errorf("strategy advisory: %w behind a proxy that pools transactions, where two clients share a session; "+
-			"connect to the server itself, or use strategies/cas", sqllock.ErrUnsupported)
+		return &strategies.UnsupportedError{
+			Strategy: name, Where: "behind a proxy that pools transactions, where two clients share a session",
+			Fix: "connect to the server itself", Instead: "cas",
+		}
 	}
 
 	return nil
 }
 
-// key is what the name is called in the server's lock table.
-func (s *Strategy) key(namespace, name string) any {
-	sum := sha256.Sum256([]byte("sqllock\x00" + namespace + "\x00" + name))
+// identify tells the server's session.
+func (s *Strategy) identify(ctx context.Context, on databases.Session) (id string, err error) {
+	err = on.Query(ctx, s.sql.identity, nil, func(row databases.Row) error { return row(&id) })
 
-	if s.store.Dialect() == databases.Postgres {
-		return int64(binary.BigEndian.Uint64(sum[:8])) //nolint:gosec // any 64 bits will do
-	}
-
-	// At most 64 characters, and MySQL does not tell case: hexadecimal.
-	return "sqllock:" + hex.EncodeToString(sum[:20])
+	return id, err
 }
 
-// detach returns a context that ends after d and not with ctx.
-func detach(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), d)
+// identifyOther tells that of another connection.
+func (s *Strategy) identifyOther(ctx context.Context) (id string, err error) {
+	conn, err := s.store.Conn(ctx)
+	if err != nil {
+		return "", err
+	}
+
+	defer s.store.Return(conn, &err)
+
+	return s.identify(ctx, conn)
+}
+
+// key is what the name is called in the server's lock table.
+func (s *Strategy) key(namespace, name string) any {
+	return s.sql.key(sha256.Sum256([]byte("sqllock\x00" + namespace + "\x00" + name)))
 }

@@ -6,20 +6,24 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/sqllock"
-	"github.com/sqllock/sqllock/strategies/internal/record"
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
 
 // grant is an advisory lock of a session, and the lease written down beside it.
 type grant struct {
-	*record.Grant
+	record  *grants.Grant
 	session *session
 	key     any
 
 	// Under the session's gate.
 	until    time.Time // when the lease ends unless it is renewed
 	expired  bool      // unlocked by a sweep
-	released bool
+	unlocked bool      // by a release, or after a loss: the session goes on without it
+
+	releasing bool // Release has been called
+	outcome   grants.Outcome
+	released  bool // nothing is left
 }
 
 // Renew tells the server that the session lives, then extends the lease.
@@ -33,7 +37,7 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 			return err
 		}
 
-		if err := g.RenewOn(ctx, c.conn, lease); err != nil {
+		if err := g.record.RenewOn(ctx, c.conn, lease); err != nil {
 			return err
 		}
 
@@ -45,19 +49,22 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 	})
 }
 
-// Next is nil: the session stays with one holder, whose end is the end of the lock.
-func (*grant) Next() sqllock.Grant { return nil }
+// Token is the fencing token.
+func (g *grant) Token() int64 { return g.record.Token() }
+
+// Guard pins the record in the caller's transaction.
+func (g *grant) Guard(ctx context.Context, tx strategies.Tx) error { return g.record.Guard(ctx, tx) }
 
 // Check asks the session and the lease.
 func (g *grant) Check(ctx context.Context) error {
-	return g.use(ctx, g.Request().Lease, func(ctx context.Context) error {
+	return g.use(ctx, g.record.Request().Lease, func(ctx context.Context) error {
 		none := func(databases.Row) error { return nil }
 
 		if err := g.session.conn.Query(ctx, g.session.strategy.sql.ping, nil, none); err != nil {
 			return err
 		}
 
-		return g.CheckOn(ctx, g.session.conn)
+		return g.record.CheckOn(ctx, g.session.conn)
 	})
 }
 
@@ -75,7 +82,7 @@ func (g *grant) use(ctx context.Context, bound time.Duration, f func(context.Con
 		return err
 	}
 
-	ctx, cancel := detach(ctx, bound)
+	ctx, cancel := c.detach(ctx, bound, g)
 	defer cancel()
 
 	err := f(ctx)
@@ -83,36 +90,33 @@ func (g *grant) use(ctx context.Context, bound time.Duration, f func(context.Con
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, sqllock.ErrLost):
+	case errors.Is(err, strategies.ErrLost):
 		// Forced, or taken over by another strategy: the lock goes too.
-		g.released = true
-
-		if failed := c.unlock(ctx, g.key); failed != nil {
-			c.breakDown(failed)
-		}
+		c.note(err)
+		g.unlock(ctx)
 
 		c.closeIfIdle(ctx)
 
 		return err
 	default:
-		if err = c.explain(err); c.ended {
-			return g.SessionGone(ctx, err)
+		explained := c.explain(err)
+		if c.ended {
+			return g.record.SessionGone(ctx, err)
 		}
 
-		return err
+		return explained
 	}
 }
+
+var errExpired = &strategies.LostError{Reason: strategies.Expired, Detail: "not renewed for longer than its lease"}
 
 // gone is why the lock is not on the session any more; nil if it is.
 func (g *grant) gone(ctx context.Context) error {
 	switch {
 	case g.expired:
-		return &sqllock.LostError{
-			Name: g.Request().Name, Token: g.Token(), Reason: sqllock.ReasonExpired,
-			Detail: "not renewed for longer than its lease",
-		}
-	case g.session.conn == nil || g.released:
-		return g.SessionGone(ctx, g.session.gone)
+		return errExpired
+	case g.session.conn == nil || g.unlocked:
+		return g.record.SessionGone(ctx, g.session.gone)
 	default:
 		return nil
 	}
@@ -132,49 +136,99 @@ func (g *grant) Release(ctx context.Context) error {
 
 	defer c.leave()
 
-	if g.released {
-		return nil
+	if !g.releasing {
+		g.releasing, g.outcome.Err = true, g.lostBefore()
 	}
 
-	ctx, cancel := detach(ctx, releaseTimeout)
+	if c.conn != nil && !g.expired && !g.unlocked {
+		g.releaseOn(ctx)
+	}
+
+	if !g.released {
+		if err := g.releaseElsewhere(ctx); err != nil {
+			return err
+		}
+	}
+
+	return g.outcome.Err
+}
+
+// lostBefore is the loss that was known before the release; nil if there was none.
+func (g *grant) lostBefore() error {
+	switch {
+	case g.expired:
+		return errExpired
+	case g.session.conn == nil && !g.unlocked:
+		return &strategies.LostError{Reason: strategies.SessionGone, Err: g.session.gone}
+	default:
+		return nil // or the record tells
+	}
+}
+
+// releaseOn releases on the session.
+func (g *grant) releaseOn(ctx context.Context) {
+	c := g.session
+
+	ctx, cancel := c.detach(ctx, releaseTimeout, g)
 	defer cancel()
 
-	if err := g.gone(ctx); err != nil {
-		// Its row may still say that it is held. The lease ends that, too.
-		_ = c.strategy.Settle(ctx, g.Request())
+	err := g.record.ReleaseOn(ctx, c.conn)
+	if !c.strategy.store.Clean(err) {
+		c.breakDown(err)
 
-		return err
+		return
+	}
+
+	c.note(err)
+	g.outcome.Note(err)
+
+	if g.unlock(ctx) {
+		g.outcome.Freed, g.released = true, g.outcome.Recorded
+		c.closeIfIdle(ctx)
+	}
+}
+
+// unlock frees the key on the session, or else ends that, and says which.
+func (g *grant) unlock(ctx context.Context) bool {
+	c := g.session
+
+	err := c.unlock(ctx, g.key)
+	if err == nil {
+		g.unlocked = true
+
+		return true
+	}
+
+	c.breakDown(err)
+
+	if errors.Is(err, errNotLocked) && g.outcome.Err == nil {
+		g.outcome.Err = &strategies.LostError{Reason: strategies.SessionGone, Err: err}
+	}
+
+	return false
+}
+
+// releaseElsewhere is the release on other connections, after the session broke
+// down or went on without the lock. The server may not have heard that a session
+// has ended, so this makes sure of it. The record comes first here, too: it tells
+// whether another has had the lock.
+func (g *grant) releaseElsewhere(ctx context.Context) error {
+	c := g.session
+
+	if !g.outcome.Recorded {
+		err := g.record.Release(ctx)
+		if g.outcome.Note(err); !g.outcome.Recorded {
+			return err
+		}
+	}
+
+	if c.gone != nil && !g.unlocked {
+		if err := c.strategy.endSession(ctx, c.id, g.key); err != nil {
+			return err
+		}
 	}
 
 	g.released = true
-	recorded := g.ReleaseOn(ctx, c.conn)
-
-	// Whether this unlocks the key or ends the session, the lock is free then,
-	// and has been kept until now as far as is known. What became of the
-	// lease's row does not keep the next session out.
-	if !c.strategy.store.Clean(recorded) {
-		c.breakDown(recorded)
-
-		return nil
-	}
-
-	if err := c.unlock(ctx, g.key); err != nil {
-		c.breakDown(err)
-
-		if errors.Is(err, errNotLocked) {
-			return g.SessionGone(ctx, err)
-		}
-
-		return nil
-	}
-
-	c.closeIfIdle(ctx)
-
-	if errors.Is(recorded, sqllock.ErrLost) {
-		return recorded
-	}
 
 	return nil
 }
-
-var _ sqllock.Guarder = (*grant)(nil)

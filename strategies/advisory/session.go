@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/sqllock"
-	"github.com/sqllock/sqllock/strategies/internal/record"
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
 
 // session is the database session that holds the locks of a strategy.
@@ -20,8 +20,10 @@ type session struct {
 	gate      chan struct{}
 	conn      databases.Conn // nil before open and after the end
 	namespace string
+	id        int64          // the server's, to end it by
 	limit     time.Duration  // after which the server ends the session
 	grants    map[any]*grant // by key; a session gets a lock that it has again
+	doomed    bool           // a release was forced: who did that ends the session, too
 	ended     bool
 	gone      error // why it ended, if it did not just have no locks any more
 }
@@ -42,6 +44,19 @@ func (c *session) enter(ctx context.Context) error {
 
 func (c *session) leave() { <-c.gate }
 
+// detach returns a context for what is sent on the session. It does not end with
+// ctx but after d, and not before the leases of other locks than own have ended,
+// because its end breaks the connection under them.
+func (c *session) detach(ctx context.Context, d time.Duration, own *grant) (context.Context, context.CancelFunc) {
+	for _, g := range c.grants {
+		if g != own {
+			d = max(d, time.Until(g.until))
+		}
+	}
+
+	return context.WithTimeout(context.WithoutCancel(ctx), d)
+}
+
 // open checks out the connection, if there is none yet.
 func (c *session) open(ctx context.Context, lease time.Duration) error {
 	if c.conn != nil {
@@ -60,7 +75,7 @@ func (c *session) open(ctx context.Context, lease time.Duration) error {
 	err = s.check(ctx, conn)
 
 	if err == nil {
-		err = conn.Query(ctx, s.sql.namespace, nil, func(row databases.Row) error { return row(&c.namespace) })
+		err = conn.Query(ctx, s.sql.namespace, nil, func(row databases.Row) error { return row(&c.namespace, &c.id) })
 	}
 
 	if err == nil {
@@ -80,7 +95,7 @@ func (c *session) open(ctx context.Context, lease time.Duration) error {
 func (c *session) beat(ctx context.Context, lease time.Duration) error {
 	limit := max(c.limit, lease)
 
-	_, err := c.conn.Exec(ctx, c.strategy.sql.limit, databases.Values{"limit": record.IdleLimit(c.strategy.store.Dialect(), limit)})
+	_, err := c.conn.Exec(ctx, c.strategy.sql.limit, databases.Values{"limit": c.strategy.store.Dialect().IdleLimit(limit)})
 	if err == nil {
 		c.limit = limit
 	}
@@ -89,7 +104,7 @@ func (c *session) beat(ctx context.Context, lease time.Duration) error {
 }
 
 // acquire takes a lock on the open session.
-func (c *session) acquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+func (c *session) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	s := c.strategy
 	started := time.Now()
 
@@ -106,9 +121,9 @@ func (c *session) acquire(ctx context.Context, r sqllock.Request) (sqllock.Grant
 	key := s.key(c.namespace, r.Name)
 
 	if other, ok := c.grants[key]; ok {
-		request := other.Request()
+		request := other.record.Request()
 
-		return nil, &sqllock.HeldError{
+		return nil, &strategies.HeldError{
 			Name: r.Name, Holder: request.Holder, Token: other.Token(), Remaining: time.Until(other.until),
 			Detail: "in this process",
 		}
@@ -133,12 +148,12 @@ func (c *session) acquire(ctx context.Context, r sqllock.Request) (sqllock.Grant
 	}
 
 	// On the session itself: while it is written, the session has the lock.
-	token, err := s.store.Acquire(ctx, c.conn, r, record.Instead{Strategy: name, Token: record.AnyToken})
+	token, err := s.store.Acquire(ctx, c.conn, r, grants.Instead{Strategy: name, Token: grants.AnyToken})
 	if err != nil {
 		return nil, c.giveUp(ctx, key, err)
 	}
 
-	g := &grant{Grant: s.store.Grant(r, token), session: c, key: key, until: started.Add(r.Lease)}
+	g := &grant{record: s.store.Grant(r, token), session: c, key: key, until: started.Add(r.Lease)}
 	c.grants[key] = g
 
 	return g, nil
@@ -188,7 +203,7 @@ func (c *session) unlock(ctx context.Context, key any) error {
 	return err
 }
 
-// sweep frees locks whose lease ran out with nobody to renew or release them,
+// sweep frees locks whose lease expired with nobody to renew or release them,
 // while other locks keep the session alive.
 func (c *session) sweep(ctx context.Context) error {
 	for key, g := range c.grants {
@@ -226,19 +241,31 @@ func (c *session) breakDown(cause error) {
 	c.strategy.forget(c)
 }
 
+// note takes in whether a record says that the release of a grant was forced.
+func (c *session) note(err error) {
+	lost := new(strategies.LostError)
+	c.doomed = c.doomed || errors.As(err, &lost) && lost.Reason == strategies.Forced
+}
+
 // closeIfIdle gives the connection back when there are no locks on it.
 func (c *session) closeIfIdle(ctx context.Context) {
 	if c.conn == nil || len(c.grants) > 0 {
 		return
 	}
 
-	if err := c.conn.Query(ctx, c.strategy.sql.reset, nil, func(databases.Row) error { return nil }); err != nil {
-		c.breakDown(err)
+	if c.doomed {
+		// Not into the pool: it would end under whatever it is used for next.
+		c.conn.Discard()
+	} else {
+		if err := c.conn.Query(ctx, c.strategy.sql.reset, nil, func(databases.Row) error { return nil }); err != nil {
+			c.breakDown(err)
 
-		return
+			return
+		}
+
+		c.conn.Release()
 	}
 
-	c.conn.Release()
 	c.conn, c.ended = nil, true
 	c.strategy.forget(c)
 }

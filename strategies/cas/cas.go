@@ -8,8 +8,8 @@
 // it works behind transaction-pooling proxies, and holds no connection. An
 // uncontended acquisition, renewal and release are one statement each.
 //
-// The row is the lock's record, which the other strategies keep too, so the
-// statements are in strategies/internal/record/sql.go.
+// sql.go has the compare-and-set. What else is sent about the row is the same for all
+// strategies, which keep one too: strategies/internal/grants.
 package cas
 
 import (
@@ -17,48 +17,45 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/sqllock"
-	"github.com/sqllock/sqllock/strategies/internal/record"
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/internal/grants"
+	"github.com/sqllock/sqllock/strategies/internal/leftovers"
 )
 
 const name = "cas"
 
 // Strategy keeps locks as the status of a row. It is safe for concurrent use.
-type Strategy struct {
-	record.Admin
-	store *record.Store
-}
+type Strategy struct{ store *grants.Store }
 
 var (
-	_ sqllock.Batcher  = (*Strategy)(nil)
-	_ sqllock.Notifier = (*Strategy)(nil)
+	_ strategies.Batcher  = (*Strategy)(nil)
+	_ strategies.Notifier = (*Strategy)(nil)
 )
 
-// New returns the strategy for a database. What is wrong with db, if anything,
-// sqllock.New reports.
+// New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
-	store := record.New(db, name, record.Lease)
-
-	return &Strategy{store.Admin(), store}
+	return &Strategy{grants.New(db, name, statements, leftovers.All()...)}
 }
 
 // Features says what the strategy can do: everything.
-func (s *Strategy) Features() sqllock.Features {
-	return sqllock.Features{
-		Strategy: name, Database: string(s.store.Dialect()),
-		Guard: true, ReleaseTx: true, MinHold: true, LockDelay: true, Administer: true,
-	}
+func (s *Strategy) Features() strategies.Features {
+	f := s.store.Features()
+	f.MinHold, f.LockDelay = true, true
+
+	return f
 }
 
 // TryAcquire takes the row if it is free.
-func (s *Strategy) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
-	var token int64
+func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (grant strategies.Grant, err error) {
+	conn, ctx, cancel, err := s.store.Attempt(ctx)
+	if err != nil {
+		return nil, err
+	}
 
-	err := s.store.On(ctx, func(conn databases.Conn) (err error) {
-		token, err = s.store.Acquire(ctx, conn, r, record.Instead{})
+	defer s.store.Return(conn, &err)
+	defer cancel()
 
-		return err
-	})
+	token, err := s.store.Acquire(ctx, conn, r, grants.Instead{})
 	if err != nil {
 		return nil, err
 	}
@@ -67,18 +64,18 @@ func (s *Strategy) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.G
 }
 
 // TryAcquireAll takes the rows that are free, all in one statement.
-func (s *Strategy) TryAcquireAll(ctx context.Context, requests []sqllock.Request) ([]sqllock.Grant, []error) {
+func (s *Strategy) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	return s.store.TryAcquireAll(ctx, requests)
 }
 
 // RenewAll renews grants in one statement.
-func (s *Strategy) RenewAll(ctx context.Context, grants []sqllock.Grant, lease time.Duration) []error {
-	return s.store.RenewAll(ctx, grants, lease)
+func (s *Strategy) RenewAll(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
+	return s.store.RenewAll(ctx, held, lease)
 }
 
 // ReleaseAll releases grants in one statement.
-func (s *Strategy) ReleaseAll(ctx context.Context, grants []sqllock.Grant) []error {
-	return s.store.ReleaseAll(ctx, grants)
+func (s *Strategy) ReleaseAll(ctx context.Context, held []strategies.Grant) []error {
+	return s.store.ReleaseAll(ctx, held)
 }
 
 // Listen tells of releases on PostgreSQL.

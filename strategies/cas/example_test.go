@@ -11,6 +11,7 @@ import (
 
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/cas"
 )
 
@@ -37,7 +38,7 @@ func ExampleNew() {
 	})
 
 	switch {
-	case errors.Is(err, sqllock.ErrNotAcquired):
+	case errors.Is(err, strategies.ErrNotAcquired):
 		fmt.Println("another process does it:", err)
 	case err != nil:
 		fmt.Println(err)

@@ -12,8 +12,9 @@
 // lease later. Lock.Guard and the token keep that harmless.
 //
 // Each lock holds one connection of the pool, and one more is used for a moment
-// by each acquisition, renewal and release: a pool of n keeps n-1 locks. The
-// open transaction holds back vacuum on PostgreSQL and purge on InnoDB.
+// by each acquisition, renewal and release: a pool of n keeps n-1 locks. Beyond
+// that an Acquire waits in order of arrival, whatever its name, and a TryAcquire
+// returns ErrTooManyConnections. The open transaction holds back vacuum on PostgreSQL and purge on InnoDB.
 //
 // The lease is enforced by the server, which ends a session that it has not
 // heard from: idle_in_transaction_session_timeout on PostgreSQL, wait_timeout
@@ -23,207 +24,238 @@ package forupdate
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/sqllock"
-	"github.com/sqllock/sqllock/strategies/internal/record"
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/internal/grants"
+	"github.com/sqllock/sqllock/strategies/internal/leftovers"
 )
 
 const name = "forupdate"
 
 // Strategy keeps locks as row locks. It is safe for concurrent use.
 type Strategy struct {
-	record.Admin
-	store *record.Store
-	sql   statements
-	held  atomic.Int64 // locks, and attempts under way, each with a connection
+	store  *grants.Store
+	sql    statements
+	places places
 }
 
-// New returns the strategy for a database. What is wrong with db, if anything,
-// sqllock.New reports: ErrUnsupported for SQLite.
+// New returns the strategy for a database. sqllock.New reports what is wrong with db:
+// ErrUnsupported for SQLite.
 func New(db databases.DB) *Strategy {
-	store := record.New(db, name, record.Lease)
+	store := grants.New(db, name, nil, leftovers.All()...)
 
-	return &Strategy{Admin: store.Admin(), store: store, sql: dialects[store.Dialect()]}
+	sql, ok := dialects.For(*store.Dialect())
+	if !ok {
+		sql.refused = "on " + string(store.Dialect().Name)
+	}
+
+	return &Strategy{store: store, sql: sql, places: places{conns: func() int { return db.MaxConns() }}}
 }
 
-// Validate reports a database that can not carry the strategy.
+// Validate reports a database that cannot carry the strategy.
 func (s *Strategy) Validate() error {
-	if err := s.Admin.Validate(); err != nil {
+	if err := s.store.Validate(); err != nil {
 		return err
 	}
 
 	switch {
-	case s.store.Dialect() == databases.SQLite:
-		return fmt.Errorf("forupdate.New: %w on SQLite, which locks the whole file and no rows; use strategies/cas",
-			sqllock.ErrUnsupported)
-	case s.store.DB().MaxConns() == 1:
-		return fmt.Errorf("forupdate.New: %w with a pool of one connection: a lock holds one and needs another for its lease; "+
-			"allow two or more", sqllock.ErrUnsupported)
+	case s.sql.refused != "":
+		return &strategies.UnsupportedError{Op: name + ".New", Strategy: name, Where: s.sql.refused, Instead: "cas"}
+	case s.store.MaxConns() == 1:
+		return &strategies.UnsupportedError{
+			Op: name + ".New", Strategy: name, Fix: "allow two or more",
+			Where: "with a pool of one connection: a lock holds one and needs another for its lease",
+		}
 	default:
 		return nil
 	}
 }
 
 // Features says what the strategy can do.
-func (s *Strategy) Features() sqllock.Features {
-	return sqllock.Features{
-		Strategy: name, Database: string(s.store.Dialect()), ConnectionHeld: true, Guard: true, Administer: true,
-	}
+func (s *Strategy) Features() strategies.Features {
+	f := s.store.Features()
+	f.ConnectionHeld, f.MaxLease = true, grants.MaxLease
+
+	return f
 }
 
-// TryAcquire takes the row lock if no session has it.
-func (s *Strategy) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
-	if !s.reserve() {
-		return nil, &sqllock.HeldError{
-			Name:   r.Name,
-			Detail: fmt.Sprintf("no connection to hold it: all but one of the pool's %d hold locks", s.store.DB().MaxConns()),
+// Place waits for a connection of the pool to hold the lock with.
+func (s *Strategy) Place(ctx context.Context, waits func(why error)) (any, error) {
+	if err := s.places.wait(ctx, waits); err != nil {
+		return nil, err
+	}
+
+	return &s.places, nil
+}
+
+// TryAcquire takes the row lock if no session has it. Without a place from Place it
+// takes one that is free.
+func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (made strategies.Grant, err error) {
+	if r.Place == nil {
+		if err := s.places.take(); err != nil {
+			return nil, err
 		}
 	}
+
+	defer func() {
+		if err != nil {
+			s.places.leave() // otherwise the grant has the place
+		}
+	}()
 
 	r.Tokens = 1
 
-	g, err := s.acquire(ctx, r)
-	if err != nil {
-		s.held.Add(-1)
-
-		return nil, err
-	}
-
-	return g, nil // from here on the grant counts itself off
-}
-
-// reserve makes sure that a connection is left for renewals and releases.
-func (s *Strategy) reserve() bool {
-	limit := int64(s.store.DB().MaxConns())
-
-	if held := s.held.Add(1); limit > 0 && held >= limit {
-		s.held.Add(-1)
-
-		return false
-	}
-
-	return true
-}
-
-func (s *Strategy) acquire(ctx context.Context, r sqllock.Request) (*grant, error) {
 	// The second round follows the making of the row.
 	for range 2 {
-		conn, err := s.lock(ctx, r)
+		conn, seen, err := s.lock(ctx, r)
 
 		switch {
 		case err != nil:
-			return nil, err
+			// What was sent leaves nothing: the session's end frees the row.
+			return nil, grants.NotSent(err)
 		case conn != nil:
-			return s.record(ctx, r, conn)
+			return s.record(ctx, r, conn, seen)
 		}
 
-		if err := s.missing(ctx, r); err != nil {
-			return nil, err
+		if err := s.missing(ctx, r, seen); err != nil {
+			return nil, grants.NotSent(err)
 		}
 	}
 
-	return nil, &sqllock.HeldError{Name: r.Name, Detail: "its row comes and goes"}
+	return nil, &strategies.HeldError{Name: r.Name, Detail: "its row comes and goes"}
 }
 
 // lock returns the connection that holds the row, or nil if the row is not to
-// be had.
-func (s *Strategy) lock(ctx context.Context, r sqllock.Request) (databases.Conn, error) {
+// be had, and what the record said before.
+func (s *Strategy) lock(ctx context.Context, r strategies.Request) (databases.Conn, grants.State, error) {
 	conn, err := s.store.Conn(ctx)
 	if err != nil {
-		return nil, err
+		return nil, grants.State{}, err
 	}
+
+	ctx, cancel, err := grants.Send(ctx)
+	if err != nil {
+		conn.Release()
+
+		return nil, grants.State{}, err
+	}
+
+	defer cancel()
+
+	started := time.Now()
 
 	if err := s.store.RefuseManyPrimaries(ctx, conn); err != nil {
 		conn.Discard()
 
-		return nil, err
+		return nil, grants.State{}, s.store.Explain(err)
 	}
 
-	locked := false
+	// Before the transaction: one that has read the table keeps the lock of the
+	// table until it ends. Whoever would change the table then waits for that, and in
+	// line behind them the renewals of all other locks.
+	seen, _, err := s.store.State(ctx, conn, r.Name)
+	if err != nil {
+		conn.Discard()
 
-	for _, begin := range s.sql.begin {
-		if err == nil {
-			err = s.exec(ctx, conn, begin, r, 0)
-		}
+		return nil, grants.State{}, s.store.Explain(err)
 	}
 
-	if err == nil {
-		err = s.exec(ctx, conn, s.sql.limit, r, r.Lease)
-	}
-
-	if err == nil {
-		err = conn.Query(ctx, s.sql.lock, s.values(r, 0), func(row databases.Row) error {
-			locked = true
-
-			var name string
-
-			return row(&name)
-		})
-	}
+	locked, err := s.begin(ctx, conn, r)
 
 	switch {
 	case err != nil:
 		conn.Discard()
 
 		if s.store.Busy(err) {
-			return nil, &sqllock.HeldError{Name: r.Name, Detail: err.Error()}
+			return nil, seen, &strategies.HeldError{Name: r.Name, Detail: err.Error()}
 		}
 
-		return nil, s.store.Explain(err)
+		return nil, seen, s.store.Explain(err)
 	case locked:
-		return conn, nil
+		return conn, seen, nil
 	default:
-		_ = s.end(ctx, r, conn)
+		_ = s.end(ctx, r, conn, started.Add(r.Lease))
 
-		return nil, nil //nolint:nilnil // not to be had is no error
+		return nil, seen, nil
 	}
 }
 
-// record draws the token and writes the lease down, on another connection.
-func (s *Strategy) record(ctx context.Context, r sqllock.Request, conn databases.Conn) (*grant, error) {
-	var token int64
-
-	// What is there now may be replaced: the row's lock says that its session
-	// has ended. What comes after, were this session to end, may not.
-	st, _, err := s.store.State(ctx, conn, r.Name)
-	if err != nil {
-		conn.Discard()
-
-		return nil, s.store.Explain(err)
+// begin opens the transaction and locks the row, if no session has it.
+func (s *Strategy) begin(ctx context.Context, conn databases.Conn, r strategies.Request) (locked bool, err error) {
+	for _, begin := range s.sql.begin {
+		if err := s.exec(ctx, conn, begin, r, 0); err != nil {
+			return false, err
+		}
 	}
 
-	err = s.store.On(ctx, func(other databases.Conn) (err error) {
-		token, err = s.store.Acquire(ctx, other, r, record.Instead{Strategy: name, Token: st.Token})
+	if err := s.exec(ctx, conn, s.sql.limit, r, r.Lease); err != nil {
+		return false, err
+	}
 
-		return err
+	err = conn.Query(ctx, s.sql.lock, s.values(r, 0), func(row databases.Row) error {
+		locked = true
+
+		var name string
+
+		return row(&name)
 	})
+
+	return locked, err
+}
+
+// record makes the grant, whose token and lease are written down on another connection.
+func (s *Strategy) record(
+	ctx context.Context, r strategies.Request, conn databases.Conn, seen grants.State,
+) (strategies.Grant, error) {
+	until := time.Now().Add(r.Lease)
+	token, err := s.write(ctx, r, seen)
+
 	switch {
-	case errors.Is(err, sqllock.ErrTooManyConnections):
+	case errors.Is(err, strategies.ErrTooManyConnections):
 		// Others need this one: each would keep its own, and none get a second.
 		conn.Discard()
 
 		return nil, err
 	case err != nil:
-		_ = s.end(ctx, r, conn)
+		_ = s.end(ctx, r, conn, time.Time{})
 
 		return nil, err
 	}
 
 	// The row was locked all the while, if the session is still there. If it is
-	// not, the core has what was written down settled.
+	// not, the core has what was written down settled. Also though ctx has ended: it
+	// would have to, too, and could not tell whether it is needed.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+
 	if err := s.ping(ctx, conn); err != nil {
 		conn.Discard()
 
 		return nil, s.store.Explain(err)
 	}
 
-	return &grant{
-		Grant: s.store.Grant(r, token), strategy: s, gate: make(chan struct{}, 1), conn: conn, limit: r.Lease,
-	}, nil
+	g := &grant{record: s.store.Grant(r, token), strategy: s, gate: make(chan struct{}, 1), conn: conn, limit: r.Lease}
+	g.until.Store(&until)
+
+	return g, nil
+}
+
+// write draws the token and writes the lease down.
+func (s *Strategy) write(ctx context.Context, r strategies.Request, seen grants.State) (token int64, err error) {
+	conn, ctx, cancel, err := s.store.Attempt(ctx)
+	if err != nil {
+		return 0, err
+	}
+
+	defer s.store.Return(conn, &err)
+	defer cancel()
+
+	// What was seen may be replaced: its session had the row before, and the row's
+	// lock says that it has ended. What came after the look may not, as this
+	// session may have ended, too.
+	return s.store.Acquire(ctx, conn, r, grants.Instead{Strategy: name, Token: seen.Token})
 }
 
 func (s *Strategy) ping(ctx context.Context, conn databases.Conn) error {
@@ -231,40 +263,49 @@ func (s *Strategy) ping(ctx context.Context, conn databases.Conn) error {
 }
 
 // missing makes the row if there is none; otherwise another session has it.
-func (s *Strategy) missing(ctx context.Context, r sqllock.Request) error {
-	return s.store.On(ctx, func(conn databases.Conn) error {
-		exists := false
+func (s *Strategy) missing(ctx context.Context, r strategies.Request, seen grants.State) (err error) {
+	conn, err := s.store.Conn(ctx)
+	if err != nil {
+		return err
+	}
 
-		err := conn.Query(ctx, s.sql.exists, s.values(r, 0), func(databases.Row) error {
-			exists = true
+	defer s.store.Return(conn, &err)
 
-			return nil
-		})
+	exists := false
 
-		switch {
-		case err != nil:
-			return err
-		case !exists:
-			return s.exec(ctx, conn, s.sql.create, r, 0)
-		}
+	err = conn.Query(ctx, s.sql.exists, s.values(r, 0), func(databases.Row) error {
+		exists = true
 
-		st, _, err := s.store.State(ctx, conn, r.Name)
-		if err != nil {
-			return err
-		}
-
-		held := st.Held(r.Name)
-		if st.Left <= 0 {
-			held.Detail = "a session holds its row, and has not written down whose"
-		}
-
-		return held
+		return nil
 	})
+
+	switch {
+	case err != nil:
+		return err
+	case !exists:
+		return s.store.Briefly(ctx, conn, []databases.Statement{s.sql.create}, s.values(r, 0))
+	}
+
+	if seen.Owner == "" || seen.Left <= 0 {
+		// Whoever has the row came after the look, or had not written it down.
+		if seen, _, err = s.store.State(ctx, conn, r.Name); err != nil {
+			return err
+		}
+	}
+
+	held := seen.Held(r.Name)
+	if seen.Left <= 0 {
+		held.Detail = "a session holds its row, and has not written down whose"
+	}
+
+	return held
 }
 
-// end frees the row and returns the connection, or discards it in doubt, and
-// says whether the session is known to have lived until then.
-func (s *Strategy) end(ctx context.Context, r sqllock.Request, conn databases.Conn) error {
+// end frees the row and gives the connection back, and says whether the session is
+// known to have lived until then. It returns the connection to the pool until the time
+// when others may look for the session, to end it, and discards it from then on: they
+// might end what it is used for next. A reaper looks for it when the lease has expired.
+func (s *Strategy) end(ctx context.Context, r strategies.Request, conn databases.Conn, until time.Time) error {
 	// Also though ctx has ended: the connection goes back to the pool.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
@@ -277,7 +318,11 @@ func (s *Strategy) end(ctx context.Context, r sqllock.Request, conn databases.Co
 		}
 	}
 
-	conn.Release()
+	if time.Now().Before(until) {
+		conn.Release()
+	} else {
+		conn.Discard()
+	}
 
 	return nil
 }
@@ -285,15 +330,15 @@ func (s *Strategy) end(ctx context.Context, r sqllock.Request, conn databases.Co
 const endTimeout = 2 * time.Second
 
 func (s *Strategy) exec(
-	ctx context.Context, conn databases.Conn, statement databases.Statement, r sqllock.Request, limit time.Duration,
+	ctx context.Context, conn databases.Conn, statement databases.Statement, r strategies.Request, limit time.Duration,
 ) error {
 	_, err := conn.Exec(ctx, statement, s.values(r, limit))
 
 	return err
 }
 
-func (s *Strategy) values(r sqllock.Request, limit time.Duration) databases.Values {
+func (s *Strategy) values(r strategies.Request, limit time.Duration) databases.Values {
 	return databases.Values{
-		"name": r.Name, "session": "sqllock:" + r.Owner, "limit": record.IdleLimit(s.store.Dialect(), limit),
+		"name": r.Name, "session": "sqllock:" + r.Owner, "limit": s.store.Dialect().IdleLimit(limit),
 	}
 }

@@ -3,17 +3,19 @@ package forupdate
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/sqllock"
-	"github.com/sqllock/sqllock/strategies/internal/record"
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
 
 // grant is a row lock on a connection, and the lease written down beside it.
 type grant struct {
-	*record.Grant
+	record   *grants.Grant
 	strategy *Strategy
+	until    atomic.Pointer[time.Time] // the lease does not end before
 
 	// gate is the right to use what follows; a channel, so that waiting for it
 	// can end with a context.
@@ -22,8 +24,11 @@ type grant struct {
 	limit time.Duration  // after which the server ends the session
 	gone  error          // why conn is nil, if not released
 
-	released bool // by Release, with this result
-	result   error
+	doubt bool // the session was ended from here, and the server may not have heard
+
+	releasing bool // Release has been called
+	outcome   grants.Outcome
+	released  bool // nothing is left
 }
 
 // Renew tells the server that the holder lives, then extends the lease.
@@ -31,7 +36,7 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 	err := g.use(ctx, func(ctx context.Context) error {
 		limit := max(g.limit, lease)
 
-		if err := g.strategy.exec(ctx, g.conn, g.strategy.sql.limit, g.Request(), limit); err != nil {
+		if err := g.strategy.exec(ctx, g.conn, g.strategy.sql.limit, g.record.Request(), limit); err != nil {
 			return err
 		}
 
@@ -43,11 +48,21 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 		return err
 	}
 
-	return g.dropIfLost(ctx, g.Grant.Renew(ctx, lease))
+	until := time.Now().Add(lease)
+
+	err = g.dropIfLost(ctx, g.record.Renew(ctx, lease))
+	if err == nil {
+		g.until.Store(&until)
+	}
+
+	return err
 }
 
-// Next is nil: the connection stays with one holder, whose end is the end of the lock.
-func (*grant) Next() sqllock.Grant { return nil }
+// Token is the fencing token.
+func (g *grant) Token() int64 { return g.record.Token() }
+
+// Guard pins the record in the caller's transaction.
+func (g *grant) Guard(ctx context.Context, tx strategies.Tx) error { return g.record.Guard(ctx, tx) }
 
 // Check asks the session and the lease.
 func (g *grant) Check(ctx context.Context) error {
@@ -56,11 +71,11 @@ func (g *grant) Check(ctx context.Context) error {
 		return err
 	}
 
-	return g.dropIfLost(ctx, g.Grant.Check(ctx))
+	return g.dropIfLost(ctx, g.record.Check(ctx))
 }
 
 // use runs f on the session. An error there ends it: whether the lock is still
-// held can not be known, so it is given up. The end of ctx is no such error:
+// held cannot be known, so it is given up. The end of ctx is no such error:
 // what was begun is finished, within a lease.
 func (g *grant) use(ctx context.Context, f func(context.Context) error) error {
 	if err := g.enter(ctx); err != nil {
@@ -70,16 +85,16 @@ func (g *grant) use(ctx context.Context, f func(context.Context) error) error {
 	defer g.leave()
 
 	if g.conn == nil {
-		return g.SessionGone(ctx, g.gone)
+		return g.record.SessionGone(ctx, g.gone)
 	}
 
-	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.Request().Lease)
+	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.record.Request().Lease)
 	defer cancel()
 
 	if err := f(detached); err != nil {
 		g.drop(err)
 
-		return g.SessionGone(ctx, err)
+		return g.record.SessionGone(ctx, err)
 	}
 
 	return nil
@@ -88,7 +103,7 @@ func (g *grant) use(ctx context.Context, f func(context.Context) error) error {
 // dropIfLost gives up the session when its lease is gone: forced, or taken
 // over by another strategy.
 func (g *grant) dropIfLost(ctx context.Context, err error) error {
-	if !errors.Is(err, sqllock.ErrLost) || g.enter(ctx) != nil {
+	if !errors.Is(err, strategies.ErrLost) || g.enter(ctx) != nil {
 		return err
 	}
 
@@ -104,8 +119,8 @@ func (g *grant) dropIfLost(ctx context.Context, err error) error {
 // drop ends the session.
 func (g *grant) drop(cause error) {
 	g.conn.Discard()
-	g.conn, g.gone = nil, cause
-	g.strategy.held.Add(-1)
+	g.conn, g.gone, g.doubt = nil, cause, true
+	g.strategy.places.leave()
 }
 
 // Release ends the lease first, while the row lock still keeps others out, and
@@ -117,37 +132,56 @@ func (g *grant) Release(ctx context.Context) error {
 
 	defer g.leave()
 
-	if !g.released {
-		g.released, g.result = true, g.release(ctx)
+	if !g.releasing {
+		g.releasing = true
+
+		if g.gone != nil {
+			g.outcome.Err = &strategies.LostError{Reason: strategies.SessionGone, Err: g.gone}
+		}
 	}
 
-	return g.result
+	if !g.released {
+		if err := g.release(ctx); err != nil {
+			return err
+		}
+	}
+
+	return g.outcome.Err
 }
 
 func (g *grant) release(ctx context.Context) error {
-	if g.conn == nil && g.gone != nil {
-		lost := g.SessionGone(ctx, g.gone)
-		// Its row may still say that it is held. The lease ends that, too.
-		_ = g.Grant.Release(ctx)
+	var failed error
 
-		return lost
+	if !g.outcome.Recorded {
+		failed = g.record.Release(ctx)
+		g.outcome.Note(failed)
 	}
-
-	err := g.Grant.Release(ctx)
 
 	if g.conn != nil {
-		// Whether this ends the transaction or the session, the row is free
-		// then, and has been kept until now as far as is known.
-		_ = g.strategy.end(ctx, g.Request(), g.conn)
-		g.conn = nil
-		g.strategy.held.Add(-1)
+		// Who has forced the release ends the session, too.
+		until := time.Time{}
+		if failed == nil {
+			until = *g.until.Load()
+		}
+
+		// Whether this ends the transaction or the session, the row has been kept
+		// until now as far as is known; and if not, the record tells.
+		err := g.strategy.end(ctx, g.record.Request(), g.conn, until)
+		g.conn, g.outcome.Freed, g.doubt = nil, err == nil, err != nil
+		g.strategy.places.leave()
 	}
 
-	// What became of the lease's row does not keep the next session out, so it
-	// is no error, unless it says that the lock was not ours any more.
-	if errors.Is(err, sqllock.ErrLost) {
-		return err
+	if !g.outcome.Recorded {
+		return failed
 	}
+
+	if g.doubt {
+		if err := g.strategy.endSession(ctx, g.record.Request()); err != nil {
+			return err
+		}
+	}
+
+	g.released = true
 
 	return nil
 }
@@ -167,8 +201,3 @@ func (g *grant) enter(ctx context.Context) error {
 }
 
 func (g *grant) leave() { <-g.gate }
-
-// Guard and ReleaseTx of the embedded grant: the first works, the second is
-// switched off by Features, because the session's lock can not end with
-// another transaction.
-var _ sqllock.Guarder = (*grant)(nil)

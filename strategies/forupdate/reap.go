@@ -5,48 +5,48 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/sqllock"
-	"github.com/sqllock/sqllock/strategies/internal/record"
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
 
-// Reap also ends the sessions of holders whose lease ran out. The server does
+// Reap also ends the sessions of holders whose lease expired. The server does
 // so by itself, unless something keeps such a session busy.
-func (s *Strategy) Reap(ctx context.Context, retention time.Duration) (sqllock.Reaped, error) {
-	err := s.store.On(ctx, func(conn databases.Conn) error { return s.kill(ctx, conn, s.sql.sessions, nil) })
-	if err != nil {
-		return sqllock.Reaped{}, err
+func (s *Strategy) Reap(ctx context.Context, retention time.Duration) (strategies.Reaped, error) {
+	if err := s.kill(ctx, s.sql.sessions, nil); err != nil {
+		return strategies.Reaped{}, err
 	}
 
-	return s.Admin.Reap(ctx, retention)
+	return s.store.Reap(ctx, retention)
 }
 
-// ForceRelease also ends the session that holds the lock.
-func (s *Strategy) ForceRelease(ctx context.Context, name, reason string) error {
-	var st record.State
-
-	err := s.store.On(ctx, func(conn databases.Conn) (err error) {
-		st, _, err = s.store.State(ctx, conn, name)
-
-		return err
-	})
-	if err != nil {
-		return err
+// ForceRelease also ends the session of the holder whose grant it ended.
+func (s *Strategy) ForceRelease(ctx context.Context, name, reason string) (bool, error) {
+	owner, found, err := s.store.Force(ctx, name, reason)
+	if err != nil || owner == "" {
+		return found, err
 	}
 
-	if err := s.Admin.ForceRelease(ctx, name, reason); err != nil {
-		return err
-	}
+	return true, s.kill(ctx, s.sql.session, s.values(strategies.Request{Name: name, Owner: owner}, 0))
+}
 
-	return s.store.On(ctx, func(conn databases.Conn) error {
-		return s.kill(ctx, conn, s.sql.session, s.values(sqllock.Request{Name: name, Owner: st.Owner}, 0))
-	})
+// endSession makes sure that a session of ours that broke down is gone. It has the
+// owner's mark, which no other has.
+func (s *Strategy) endSession(ctx context.Context, r strategies.Request) error {
+	ours := func(int64) bool { return true }
+
+	return s.store.EndSessions(ctx, s.sql.session, s.values(r, 0), ours, s.sql.kill)
 }
 
 // kill ends the sessions that a statement lists.
-func (s *Strategy) kill(
-	ctx context.Context, conn databases.Conn, list databases.Statement, values databases.Values,
-) error {
-	ids, err := s.store.Sessions(ctx, conn, list, values)
+func (s *Strategy) kill(ctx context.Context, list databases.Statement, values databases.Values) (err error) {
+	conn, err := s.store.Conn(ctx)
+	if err != nil {
+		return err
+	}
+
+	defer s.store.Return(conn, &err)
+
+	ids, err := grants.Sessions(ctx, conn, list, values)
 	if err != nil {
 		return err
 	}

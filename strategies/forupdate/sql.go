@@ -1,32 +1,40 @@
 package forupdate
 
-import "github.com/sqllock/sqllock/databases"
+import (
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/strategies/internal/grants"
+)
 
 // statements are what is sent on the connection that holds the lock, and about
 // it. The lease is written down beside it by the statements of
-// strategies/internal/record/sql.go, on another connection: a token drawn in
+// strategies/internal/grants, on another connection: a token drawn in
 // the transaction that holds the lock would be rolled back by a crash, and
 // given out again.
 type statements struct {
+	// refused says on what the strategy does not work, and why; empty where it does.
+	refused string
 	// create makes the row to lock, on another connection: FOR UPDATE of a
 	// row that is not there locks nothing and is no error.
 	exists, create databases.Statement
-	// begin opens the transaction. lock takes the row, and returns its name,
-	// or nothing if another session has it. limit lets the server end the
-	// session when nothing was heard from it for so long: the lease, enforced
-	// by the server; sending it again is the heartbeat.
+	// begin opens the transaction, which uses sqllock_mutexes and no other table:
+	// until it ends it keeps others from changing what it has used. lock takes the
+	// row, and returns its name, or nothing if another session has it. limit lets
+	// the server end the session when nothing was heard from it for so long: the
+	// lease, enforced by the server; sending it again is the heartbeat.
 	begin       []databases.Statement
 	limit, lock databases.Statement
 	// ping only asks.
 	ping databases.Statement
 	// end frees the row, and leaves the session as it was found.
 	end []databases.Statement
-	// sessions finds sessions of holders whose lease ran out, session that of
+	// sessions finds sessions of holders whose lease expired, session that of
 	// one owner, and kill ends one.
 	sessions, session, kill databases.Statement
 }
 
-var dialects = map[databases.Dialect]statements{
+var dialects = grants.Table[statements]{
+	databases.SQLite: {refused: "on SQLite, which locks the whole file and no rows"},
+
 	databases.Postgres: {
 		exists: databases.Statement{
 			Name: "forupdate.exists",
@@ -35,7 +43,7 @@ var dialects = map[databases.Dialect]statements{
 		},
 		create: databases.Statement{
 			Name: "forupdate.create",
-			SQL:  `INSERT INTO sqllock_mutexes (name) VALUES ($1) ON CONFLICT DO NOTHING`,
+			SQL:  `INSERT INTO sqllock_mutexes (name) SELECT $1::pg_catalog.text WHERE ` + grants.PostgresBriefly + ` ON CONFLICT DO NOTHING`,
 			Args: []string{"name"},
 		},
 		begin: []databases.Statement{{Name: "forupdate.begin", SQL: `BEGIN ISOLATION LEVEL READ COMMITTED`}},
@@ -46,10 +54,10 @@ var dialects = map[databases.Dialect]statements{
 		// alive. Milliseconds, as text.
 		limit: databases.Statement{
 			Name: "forupdate.renew",
-			SQL: `SELECT set_config('idle_in_transaction_session_timeout', $1, true),
-       set_config('application_name', $2, true),
-       CASE WHEN current_setting('transaction_timeout', true) IS NOT NULL
-            THEN set_config('transaction_timeout', '0', true) END`,
+			SQL: `SELECT pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true),
+       pg_catalog.set_config('application_name', $2, true),
+       CASE WHEN pg_catalog.current_setting('transaction_timeout', true) IS NOT NULL
+            THEN pg_catalog.set_config('transaction_timeout', '0', true) END`,
 			Args: []string{"limit", "session"},
 		},
 		lock: databases.Statement{
@@ -62,18 +70,18 @@ var dialects = map[databases.Dialect]statements{
 		sessions: databases.Statement{
 			Name: "forupdate.sessions",
 			SQL: `SELECT a.pid
-  FROM sqllock_locks l JOIN pg_stat_activity a ON a.application_name = 'sqllock:' || l.owner
- WHERE l.strategy = 'forupdate' AND l.owner <> '' AND l.expires_at <= clock_timestamp()
-   AND a.datname = current_database()`,
+  FROM sqllock_locks l JOIN pg_catalog.pg_stat_activity a ON a.application_name = 'sqllock:' || l.owner
+ WHERE l.strategy = 'forupdate' AND l.owner <> '' AND l.expires_at <= ` + grants.PostgresNow + `
+   AND a.datname = pg_catalog.current_database()`,
 		},
 		session: databases.Statement{
 			Name: "forupdate.session",
-			SQL:  `SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()`,
+			SQL:  `SELECT pid FROM pg_catalog.pg_stat_activity WHERE application_name = $1 AND datname = pg_catalog.current_database()`,
 			Args: []string{"session"},
 		},
 		kill: databases.Statement{
 			Name: "forupdate.kill",
-			SQL:  `SELECT pg_terminate_backend($1::bigint::int)`,
+			SQL:  `SELECT pg_catalog.pg_terminate_backend($1::bigint::int)`,
 			Args: []string{"id"},
 		},
 	},
@@ -81,17 +89,17 @@ var dialects = map[databases.Dialect]statements{
 	databases.MySQL: {
 		exists: databases.Statement{
 			Name: "forupdate.exists",
-			SQL:  `SELECT 1 FROM sqllock_mutexes WHERE name = ?`,
+			SQL:  `SELECT 1 FROM sqllock_mutexes WHERE name = UNHEX(?)`,
 			Args: []string{"name"},
 		},
 		create: databases.Statement{
 			Name: "forupdate.create",
-			SQL:  `INSERT INTO sqllock_mutexes (name) VALUES (?) ON DUPLICATE KEY UPDATE name = sqllock_mutexes.name`,
+			SQL:  `INSERT INTO sqllock_mutexes (name) VALUES (UNHEX(?)) ON DUPLICATE KEY UPDATE name = sqllock_mutexes.name`,
 			Args: []string{"name"},
 		},
-		// For the next transaction alone. Under SERIALIZABLE the record that is
-		// read in it would be locked by that, against being written beside it
-		// (https://dev.mysql.com/doc/refman/9.7/en/set-transaction.html).
+		// For the next transaction alone. Under REPEATABLE READ it would lock the
+		// gap of a name that has no row, against the making of rows beside it
+		// (https://dev.mysql.com/doc/refman/9.7/en/innodb-locks-set.html).
 		begin: []databases.Statement{
 			{Name: "forupdate.isolate", SQL: `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`},
 			{Name: "forupdate.begin", SQL: `START TRANSACTION`},
@@ -109,7 +117,7 @@ var dialects = map[databases.Dialect]statements{
 		// connection ids start again with the server.
 		lock: databases.Statement{
 			Name: "forupdate.lock",
-			SQL: `SELECT name FROM sqllock_mutexes WHERE name = ? AND GET_LOCK(?, 0) IS NOT NULL
+			SQL: `SELECT name FROM sqllock_mutexes WHERE name = UNHEX(?) AND GET_LOCK(UNHEX(?), 0) IS NOT NULL
    FOR UPDATE SKIP LOCKED`,
 			Args: []string{"name", "session"},
 		},
@@ -119,7 +127,7 @@ var dialects = map[databases.Dialect]statements{
 		ping: databases.Statement{Name: "forupdate.check", SQL: `SELECT 1`},
 		end: []databases.Statement{
 			{Name: "forupdate.release", SQL: `ROLLBACK`},
-			{Name: "forupdate.unmark", SQL: `DO RELEASE_LOCK(?)`, Args: []string{"session"}},
+			{Name: "forupdate.unmark", SQL: `DO RELEASE_LOCK(UNHEX(?))`, Args: []string{"session"}},
 			{
 				Name: "forupdate.reset",
 				SQL: `SET SESSION wait_timeout = CAST(COALESCE(@sqllock_wait_timeout, @@GLOBAL.wait_timeout) AS UNSIGNED), ` +
@@ -131,15 +139,15 @@ var dialects = map[databases.Dialect]statements{
 			SQL: `SELECT IS_USED_LOCK(CONCAT('sqllock:', CONVERT(e.owner USING utf8mb4)))
   FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
  WHERE l.strategy = 'forupdate' AND e.owner <> ''
-   AND e.expires_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+   AND e.expires_at <= ` + grants.MySQLNow + `
    AND IS_USED_LOCK(CONCAT('sqllock:', CONVERT(e.owner USING utf8mb4))) IS NOT NULL`,
 		},
 		session: databases.Statement{
 			Name: "forupdate.session",
-			SQL:  `SELECT id FROM (SELECT IS_USED_LOCK(?) AS id) used WHERE id IS NOT NULL`,
+			SQL:  `SELECT id FROM (SELECT IS_USED_LOCK(UNHEX(?)) AS id) used WHERE id IS NOT NULL`,
 			Args: []string{"session"},
 		},
-		// KILL takes no parameter; see (*record.Store).Kill.
+		// KILL takes no parameter: the id goes behind it, see Kill in grants.MySQL.
 		kill: databases.Statement{Name: "forupdate.kill", SQL: `KILL `},
 	},
 }

@@ -1,12 +1,16 @@
-// Package insert keeps a lock as the existence of a row: inserting it takes
-// the lock, a unique key refuses the second insert, deleting it frees the lock.
-// It is how many teams do it by hand; this is the form that does not break.
+// Package insert keeps a row for each lock that is held: an acquisition inserts
+// it, a unique key refuses a second, a release deletes it. It is how many teams do
+// it by hand; this is the form that does not break.
 //
 //	locker, err := sqllock.New(insert.New(postgres.New(pool)))
 //
 // Databases: PostgreSQL, MySQL, MariaDB, SQLite. It needs no session state and
 // holds no connection. Choose it if a table whose rows are just the locks that
 // are held is what you want; package cas does the same with fewer writes.
+//
+// The lease, the token and who holds the name are in its record, where every
+// strategy has them, so that they exclude each other. A row whose holder crashed
+// stays until the next holder replaces it or a reaper deletes it.
 //
 // On MySQL and MariaDB an acquisition is two statements with one more round
 // trip before, on SQLite a transaction, on PostgreSQL one statement.
@@ -16,60 +20,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/sqllock"
-	"github.com/sqllock/sqllock/strategies/internal/record"
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/internal/grants"
+	"github.com/sqllock/sqllock/strategies/internal/leftovers"
 )
 
 const name = "insert"
 
 // Strategy keeps locks as rows that exist. It is safe for concurrent use.
 type Strategy struct {
-	record.Admin
-	store *record.Store
+	store *grants.Store
 	steps steps
 }
 
-// New returns the strategy for a database. What is wrong with db, if anything,
-// sqllock.New reports.
-func New(db databases.DB) *Strategy {
-	store := record.New(db, name, statements)
+var _ strategies.Notifier = (*Strategy)(nil)
 
-	return &Strategy{store.Admin(), store, acquire[store.Dialect()]}
+// New returns the strategy for a database. sqllock.New reports what is wrong with db.
+func New(db databases.DB) *Strategy {
+	store := grants.New(db, name, statements, leftovers.All()...)
+	steps, _ := dialects.For(*store.Dialect())
+
+	return &Strategy{store, steps}
 }
 
 // Features says what the strategy can do: everything.
-func (s *Strategy) Features() sqllock.Features {
-	return sqllock.Features{
-		Strategy: name, Database: string(s.store.Dialect()),
-		Guard: true, ReleaseTx: true, MinHold: true, LockDelay: true, Administer: true,
-	}
+func (s *Strategy) Features() strategies.Features {
+	f := s.store.Features()
+	f.MinHold, f.LockDelay = true, true
+
+	return f
 }
 
-// TryAcquire inserts the row if there is none, or takes one over whose lease
-// ran out.
-func (s *Strategy) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
-	var token int64
-
-	err := s.store.On(ctx, func(conn databases.Conn) (err error) {
-		// The second round follows the making of the name's row.
-		for range 2 {
-			if token, err = s.insert(ctx, conn, r); token != 0 || err != nil {
-				return err
-			}
-
-			if err = s.missing(ctx, conn, r); err != nil {
-				return err
-			}
-		}
-
-		return &sqllock.HeldError{Name: r.Name, Detail: "its row comes and goes"}
-	})
+// TryAcquire takes the name's record if it is free, and inserts the row.
+func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	token, err := s.acquire(ctx, r)
 
 	switch {
 	case s.store.Busy(err):
-		return nil, &sqllock.HeldError{Name: r.Name, Detail: err.Error()}
+		return nil, &strategies.HeldError{Name: r.Name, Detail: err.Error()}
 	case err != nil:
 		return nil, err
 	default:
@@ -77,87 +68,123 @@ func (s *Strategy) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.G
 	}
 }
 
-// missing makes the name's row if there is none; otherwise the name is held.
-func (s *Strategy) missing(ctx context.Context, conn databases.Conn, r sqllock.Request) error {
-	st, found, err := s.store.State(ctx, conn, r.Name)
+func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (token int64, err error) {
+	conn, ctx, cancel, err := s.store.Attempt(ctx)
+	if err != nil {
+		return 0, err
+	}
+
+	defer s.store.Return(conn, &err)
+	defer cancel()
+
+	return s.steps.acquire(s, ctx, conn, r)
+}
+
+// inOne does all in the statement that takes the record.
+func (s *Strategy) inOne(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error) {
+	return s.store.Acquire(ctx, conn, r, grants.Instead{})
+}
+
+// oneByOne looks first, without a lock: that is all that a try costs while
+// the name is held.
+func (s *Strategy) oneByOne(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error) {
+	var owner string
+
+	st, found, err := grants.ReadState(ctx, conn, s.steps.look, r.Name, &owner)
 
 	switch {
 	case err != nil:
-		return err
-	case found:
-		return st.Held(r.Name)
-	default:
-		return s.store.Create(ctx, conn, r.Name)
-	}
-}
-
-// insert returns the token, or zero if the name is held or has no row.
-func (s *Strategy) insert(ctx context.Context, conn databases.Conn, r sqllock.Request) (int64, error) {
-	switch s.store.Dialect() {
-	case databases.MySQL:
-		return s.insertMySQL(ctx, conn, r)
-	case databases.SQLite:
-		return s.insertSQLite(ctx, conn, r)
-	default:
-		return s.store.Draw(ctx, conn, s.steps.insert, r)
-	}
-}
-
-// insertMySQL looks first, without a lock: that is all that a try costs while
-// the name is held.
-func (s *Strategy) insertMySQL(ctx context.Context, conn databases.Conn, r sqllock.Request) (int64, error) {
-	st, found, err := s.store.State(ctx, conn, r.Name)
-
-	switch {
-	case err != nil || !found:
 		return 0, err
-	case st.Owner != r.Owner && st.Left+st.Delay > 0:
+	case found && st.Owner != r.Owner && st.Left+st.Delay > 0:
 		return 0, st.Held(r.Name)
+	case owner != "" && owner != r.Owner:
+		// Before anything is taken: it may be that it cannot be deleted.
+		cleared, err := s.store.Exec(ctx, conn, s.steps.clear, r)
+		if err != nil {
+			return 0, err
+		}
+
+		if cleared.RowsAffected == 0 {
+			return 0, st.Held(r.Name)
+		}
 	}
 
-	if _, err := s.store.Exec(ctx, conn, s.steps.insert, r); err != nil {
+	r.Waiting = false // It has looked.
+
+	token, err := s.store.Acquire(ctx, conn, r, grants.Instead{})
+	if err != nil {
 		return 0, err
 	}
 
-	token, err := s.store.Draw(ctx, conn, s.steps.token, r)
-	if token != 0 || err != nil && !s.store.Busy(err) {
+	made, err := s.store.Exec(ctx, conn, s.steps.make, r)
+
+	if err == nil && made.RowsAffected == 0 {
+		// It was there, from an attempt before; or somebody has a row locked.
+		_, _, err = grants.ReadState(ctx, conn, s.steps.look, r.Name, &owner)
+	}
+
+	if err == nil && (made.RowsAffected > 0 || owner == r.Owner) || !s.store.Clean(err) {
 		return token, err
 	}
 
-	// Somebody else's, or ours and a guard or a deadlock came between: then it
-	// is given back, or it would stand there without a token until its lease
-	// ends. If that fails, too, the outcome is open.
-	if _, failed := s.store.Exec(ctx, conn, grants[databases.MySQL].Release, r); failed != nil {
-		return 0, record.Doubt(failed)
-	}
-
-	return 0, err
+	return 0, s.giveBack(ctx, conn, r, err)
 }
 
-// insertSQLite does both in one transaction.
-func (s *Strategy) insertSQLite(ctx context.Context, conn databases.Conn, r sqllock.Request) (token int64, err error) {
+// giveBack frees the record whose row could not be made, or the name would be held by
+// nobody until its lease ends. If that fails, too, the outcome is open.
+func (s *Strategy) giveBack(ctx context.Context, conn databases.Conn, r strategies.Request, cause error) error {
+	release := s.store.Release
+
+	refused := cause != nil && !s.store.Busy(cause)
+	if refused {
+		// A user who may not insert may not delete, either. A row that an attempt before has
+		// made is in nobody's way without the record.
+		release = s.store.ReleaseRecord
+	}
+
+	if failed := release(ctx, conn, r); failed != nil {
+		return grants.Doubt(errors.Join(cause, failed))
+	}
+
+	if refused {
+		return cause
+	}
+
+	return &strategies.HeldError{Name: r.Name, Detail: "a transaction has its row locked"}
+}
+
+// inTransaction does both in one transaction.
+func (s *Strategy) inTransaction(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error) {
 	if _, err := s.store.Exec(ctx, conn, s.steps.begin, r); err != nil {
-		return 0, err
+		return 0, s.store.AsHeld(ctx, conn, r.Name, err)
 	}
 
-	inserted, err := s.store.Draw(ctx, conn, s.steps.insert, r)
+	token, err := s.store.Acquire(ctx, conn, r, grants.Instead{})
 
-	if err == nil && inserted != 0 {
-		token, err = s.store.Draw(ctx, conn, s.steps.token, r)
+	for _, step := range []databases.Statement{s.steps.make, s.steps.commit} {
+		if err == nil {
+			_, err = s.store.Exec(ctx, conn, step, r)
+		}
 	}
 
-	if err == nil && token != 0 {
-		_, err = s.store.Exec(ctx, conn, s.steps.commit, r)
-	}
-
-	if err == nil && token != 0 {
+	if err == nil {
 		return token, nil
 	}
 
 	// Also though ctx has ended: the connection goes back to the pool.
 	if _, failed := s.store.Exec(context.WithoutCancel(ctx), conn, s.steps.rollback, r); failed != nil {
-		return 0, record.Doubt(errors.Join(err, fmt.Errorf("roll back: %w", failed)))
+		return 0, grants.Doubt(errors.Join(err, fmt.Errorf("roll back: %w", failed)))
 	}
 
-	return 0, err
+	return 0, s.store.AsHeld(ctx, conn, r.Name, err)
+}
+
+// Listen tells of releases on PostgreSQL.
+func (s *Strategy) Listen(ctx context.Context, ready func(), released func(name string)) error {
+	return s.store.Listen(ctx, ready, released)
+}
+
+// Register notes in the record that somebody waits.
+func (s *Strategy) Register(ctx context.Context, name string, d time.Duration) (bool, error) {
+	return s.store.Register(ctx, name, d)
 }

@@ -15,20 +15,33 @@ import (
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/migrations"
+	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/test/catalog"
 	"github.com/sqllock/sqllock/test/schema"
 	"github.com/sqllock/sqllock/test/servers"
-	"github.com/sqllock/sqllock/test/strategies"
 )
 
 // suited returns the strategies of a mode. Those that hold a connection neither
 // batch, nor hand on, nor listen, so that they are always plain.
-func suited(plain bool) []strategies.Strategy {
+func suited(plain bool) []catalog.Strategy {
 	if plain {
-		return strategies.Leased()
+		return catalog.Leased()
 	}
 
-	return strategies.All()
+	return catalog.All()
+}
+
+// rivals makes the other strategies, each on a database of its own.
+func rivals(t *testing.T, name string, open func() databases.DB) (made []strategies.Strategy) {
+	t.Helper()
+
+	for _, rival := range catalog.Rivals(open().Dialect(), name) {
+		made = append(made, rival.Make(open()))
+	}
+
+	return made
 }
 
 // dsn returns the DSN of a database's server. A test of a database that is
@@ -59,8 +72,9 @@ func dsn(t *testing.T, name string) string {
 	return value
 }
 
-// tryWithin is far less than the locks beside which a try is made stay.
-const tryWithin = 5 * time.Second
+// tryWithin is far less than the locks beside which a try is made stay: the five seconds
+// that a try takes at most, and some for a loaded machine.
+const tryWithin = 8 * time.Second
 
 // unique names databases of this run.
 var unique atomic.Int64
@@ -76,6 +90,20 @@ func migrate(t *testing.T, db *sql.DB, dialect databases.Dialect) {
 	if err := schema.Up(t.Context(), db, dialect); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// lockerOn returns a locker, which is closed after the test.
+func lockerOn(t *testing.T, s strategies.Strategy, opts ...sqllock.Option) *sqllock.Locker {
+	t.Helper()
+
+	locker, err := sqllock.New(s, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { _ = locker.Close(context.WithoutCancel(t.Context())) })
+
+	return locker
 }
 
 // exec runs a statement beside sqllock.
@@ -105,7 +133,7 @@ func begin(
 
 	t.Cleanup(func() { _ = tx.Rollback() })
 
-	// SQLite's transaction can not write any more once another did since its
+	// SQLite's transaction cannot write any more once another did since its
 	// snapshot, so there it has none yet.
 	if wrap(tx).Database() == string(databases.SQLite) {
 		return sqllocktest.Transaction{Tx: faulty.Tx(wrap(tx)), Commit: tx.Commit, Rollback: tx.Rollback}
@@ -137,6 +165,34 @@ func lockRows(t *testing.T, db *sql.DB, name string, queries ...string) func() {
 	t.Cleanup(unlock)
 
 	return unlock
+}
+
+// lockNew makes the rows of a name, and does not commit; value is how the driver
+// writes a name.
+func lockNew(db *sql.DB, strategy, value string) func(*testing.T, string) func() {
+	return func(t *testing.T, name string) func() {
+		t.Helper()
+
+		queries := []string{"INSERT INTO sqllock_locks (name) VALUES (" + value + ")"}
+		if strategy == "forupdate" {
+			queries = append(queries, "INSERT INTO sqllock_mutexes (name) VALUES ("+value+")")
+		}
+
+		return lockRows(t, db, name, queries...)
+	}
+}
+
+// lockLeft locks the row of strategy insert; value is how the driver writes a name.
+func lockLeft(db *sql.DB, strategy, value string) func(*testing.T, string) func() {
+	if strategy != "insert" {
+		return nil
+	}
+
+	return func(t *testing.T, name string) func() {
+		t.Helper()
+
+		return lockRows(t, db, name, "SELECT 1 FROM sqllock_inserts WHERE name = "+value+" FOR UPDATE")
+	}
 }
 
 // lockRow reads the rows to the end: an Exec of a SELECT does not return with
@@ -183,18 +239,6 @@ func removeRows(t *testing.T, db *sql.DB, value, name string, tables ...string) 
 	}
 }
 
-// leaseTable is the table that has a strategy's lease.
-func leaseTable(dialect databases.Dialect, strategy string) string {
-	switch {
-	case strategy == "insert":
-		return "sqllock_inserts"
-	case dialect == databases.MySQL:
-		return "sqllock_leases"
-	default:
-		return "sqllock_locks"
-	}
-}
-
 // statementNames says which statement decides an operation, where its name
 // does not.
 func statementNames(strategy string, dialect databases.Dialect) map[string]string {
@@ -204,7 +248,7 @@ func statementNames(strategy string, dialect databases.Dialect) map[string]strin
 	case strategy == "advisory":
 		return map[string]string{"attempt": "advisory.try"}
 	case strategy == "insert" && dialect == databases.MySQL:
-		return map[string]string{"acquire": "insert.token", "attempt": "insert.state"}
+		return map[string]string{"acquire": "insert.insert", "attempt": "insert.look"}
 	case strategy == "insert" && dialect == databases.SQLite:
 		return map[string]string{"acquire": "insert.commit", "attempt": "insert.begin"}
 	default:

@@ -13,9 +13,12 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/cas"
 )
 
-// Driver modes: what a DSN may say.
+// Driver modes: what a DSN may say. Character sets are of the kind in which names
+// are other bytes, and in which quoting by bytes is not enough.
 var mysqlModes = []struct {
 	name  string
 	plain bool
@@ -23,8 +26,14 @@ var mysqlModes = []struct {
 }{
 	{"plain", true, func(*driver.Config) {}},
 	{"default", false, func(*driver.Config) {}},
-	{"found-rows", false, func(c *driver.Config) { c.ClientFoundRows = true }},
-	{"interpolate", false, func(c *driver.Config) { c.InterpolateParams, c.ParseTime = true, true }},
+	{"found-rows", false, func(c *driver.Config) {
+		c.ClientFoundRows = true
+		_ = c.Apply(driver.Charset("latin1", ""))
+	}},
+	{"interpolate", false, func(c *driver.Config) {
+		c.InterpolateParams, c.ParseTime = true, true
+		_ = c.Apply(driver.Charset("gbk", ""))
+	}},
 }
 
 func TestMySQL(t *testing.T) {
@@ -51,16 +60,18 @@ func testMySQL(t *testing.T, server string) {
 
 				sqllocktest.Run(t, sqllocktest.Harness{
 					New: func(t *testing.T) sqllocktest.Fixture {
-						faulty := sqllocktest.NewFaulty(mysql.New(mysqlPool(t, config)))
-						other := sqllocktest.NewFaulty(mysql.New(mysqlPool(t, config)))
+						db := watched{mysql.New(mysqlPool(t, config)), digits(t)}
+						faulty := sqllocktest.NewFaulty(db)
+						other := sqllocktest.NewFaulty(watched{mysql.New(mysqlPool(t, config)), digits(t)})
+						wrap := func(tx *sql.Tx) databases.Tx { return db.Tx(mysql.Tx(tx)) }
 
 						return sqllocktest.Fixture{
 							Strategy: strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
 							Begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
-								return begin(t, beside, isolation, mysql.Tx, faulty)
+								return begin(t, beside, isolation, wrap, faulty)
 							},
 							Age: func(t *testing.T, name string, d time.Duration) {
-								age(t, beside, leaseTable(databases.MySQL, strategy.Name), name, d)
+								age(t, beside, "sqllock_leases", name, d)
 							},
 							EndSession: func(t *testing.T, name string) { endMySQLSession(t, beside, strategy.Name, name) },
 							RemoveRow: func(t *testing.T, name string) {
@@ -68,7 +79,12 @@ func testMySQL(t *testing.T, server string) {
 							},
 							LockRow: func(t *testing.T, name string) func() {
 								return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = ? FOR UPDATE",
-									"SELECT 1 FROM "+leaseTable(databases.MySQL, strategy.Name)+" WHERE name = ? FOR UPDATE")
+									"SELECT 1 FROM sqllock_leases WHERE name = ? FOR UPDATE")
+							},
+							LockNew:  lockNew(beside, strategy.Name, "?"),
+							LockLeft: lockLeft(beside, strategy.Name, "?"),
+							Rivals: func(t *testing.T) []strategies.Strategy {
+								return rivals(t, strategy.Name, func() databases.DB { return mysql.New(mysqlPool(t, config)) })
 							},
 						}
 					},
@@ -76,6 +92,7 @@ func testMySQL(t *testing.T, server string) {
 					TryWithin:  tryWithin,
 					Statements: statementNames(strategy.Name, databases.MySQL),
 					Plain:      mode.plain,
+					Rivals:     true,
 				})
 			})
 		}
@@ -168,5 +185,46 @@ func endMySQLSession(t *testing.T, db *sql.DB, strategy, name string) {
 		if time.Now().After(deadline) {
 			t.Fatalf("session %d still holds %q", used.Int64, name)
 		}
+	}
+}
+
+// TestBatchKeepsOffTheDisk: the tables that a server makes of a batch while it
+// executes a statement stay in memory. One on disk, into which MariaDB puts every
+// value that may be long, takes longer than the batch.
+func TestBatchKeepsOffTheDisk(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range []string{"mysql", "mariadb"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			pool := mysqlPool(t, mysqlDatabase(t, mysqlConfig(t, server)))
+			pool.SetMaxOpenConns(1) // what is counted is counted for each session
+
+			onDisk := func() (made int) {
+				t.Helper()
+
+				var variable string
+				if err := pool.QueryRowContext(t.Context(), "SHOW SESSION STATUS LIKE 'Created_tmp_disk_tables'").Scan(&variable, &made); err != nil {
+					t.Fatal(err)
+				}
+
+				return made
+			}
+
+			s := cas.New(mysql.New(pool))
+			batchTwice(t, server, s) // the rows are there from now on, and the server verified
+
+			// Whatever the question itself makes.
+			begun := onDisk()
+			asking := onDisk() - begun
+			begun += 2 * asking
+
+			batchTwice(t, server, s)
+
+			if made := onDisk() - begun; made != 0 {
+				t.Errorf("two acquisitions, renewals and releases in batches made %d tables on disk, want none", made)
+			}
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // Driver modes: how an application may have set up its pool.
@@ -69,19 +71,26 @@ func TestPostgres(t *testing.T) {
 				config := postgresDatabase(t, config)
 				beside := stdPool(t, config)
 
+				var seen sync.Map
+
+				t.Cleanup(func() { resolved(t, config, stranger(config), &seen) })
+
 				sqllocktest.Run(t, sqllocktest.Harness{
 					New: func(t *testing.T) sqllocktest.Fixture {
-						faulty := sqllocktest.NewFaulty(mode.open(t, config))
-						other := sqllocktest.NewFaulty(mode.open(t, config))
+						note := func(s databases.Statement, _ databases.Values) { seen.Store(s.SQL, s.Name) }
+						db := watched{mode.open(t, config), note}
+						faulty := sqllocktest.NewFaulty(db)
+						other := sqllocktest.NewFaulty(watched{mode.open(t, config), note})
+						wrap := func(tx *sql.Tx) databases.Tx { return db.Tx(postgres.StdTx(tx)) }
 
 						return sqllocktest.Fixture{
 							Strategy: strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
 							Begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
-								return begin(t, beside, isolation, postgres.StdTx, faulty)
+								return begin(t, beside, isolation, wrap, faulty)
 							},
 							Age: func(t *testing.T, name string, d time.Duration) {
-								exec(t, beside, "UPDATE "+leaseTable(databases.Postgres, strategy.Name)+
-									" SET expires_at = expires_at - $2 * interval '1 microsecond' WHERE name = $1", name, d.Microseconds())
+								exec(t, beside, "UPDATE sqllock_locks SET expires_at = expires_at - $2::float * interval '1 microsecond' WHERE name = $1",
+									name, d.Microseconds())
 
 								if d >= idle {
 									exec(t, beside, "UPDATE sqllock_locks SET token = token - $2 WHERE name = $1", name, d.Microseconds())
@@ -92,8 +101,12 @@ func TestPostgres(t *testing.T) {
 								removeRows(t, beside, "$1", name, "sqllock_locks", "sqllock_inserts", "sqllock_mutexes")
 							},
 							LockRow: func(t *testing.T, name string) func() {
-								return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = $1 FOR UPDATE",
-									"SELECT 1 FROM sqllock_inserts WHERE name = $1 FOR UPDATE")
+								return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = $1 FOR UPDATE")
+							},
+							LockNew:  lockNew(beside, strategy.Name, "$1"),
+							LockLeft: lockLeft(beside, strategy.Name, "$1"),
+							Rivals: func(t *testing.T) []strategies.Strategy {
+								return rivals(t, strategy.Name, func() databases.DB { return mode.open(t, config) })
 							},
 						}
 					},
@@ -101,6 +114,7 @@ func TestPostgres(t *testing.T) {
 					TryWithin:  tryWithin,
 					Statements: statementNames(strategy.Name, databases.Postgres),
 					Plain:      mode.plain,
+					Rivals:     true,
 				})
 			})
 		}
@@ -108,21 +122,28 @@ func TestPostgres(t *testing.T) {
 }
 
 // postgresDatabase makes a database with sqllock's tables, for one run of the
-// suite.
+// suite. Another user has made there what he could: see plant.
 func postgresDatabase(t *testing.T, server *pgx.ConnConfig) *pgx.ConnConfig {
 	t.Helper()
 
 	name := uniqueName()
 	maintenance := stdPool(t, server)
 	exec(t, maintenance, "CREATE DATABASE "+name)
-	t.Cleanup(func() { exec(t, maintenance, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
+	t.Cleanup(func() {
+		exec(t, maintenance, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+		exec(t, maintenance, "DROP ROLE IF EXISTS "+name+"_stranger")
+	})
 
 	config := server.Copy()
 	config.Database = name
+	plant(t, stdPool(t, config), stranger(config))
 	migrate(t, stdPool(t, config), databases.Postgres)
 
 	return config
 }
+
+// stranger is the other user of a database.
+func stranger(config *pgx.ConnConfig) string { return config.Database + "_stranger" }
 
 func stdPool(t *testing.T, config *pgx.ConnConfig) *sql.DB {
 	t.Helper()
@@ -179,7 +200,7 @@ func endPostgresSession(t *testing.T, db *sql.DB, strategy, name string) {
 
 	switch strategy {
 	case "forupdate":
-		query = `SELECT count(pg_terminate_backend(a.pid, 5000)) FROM pg_stat_activity a
+		query = `SELECT count(pg_catalog.pg_terminate_backend(a.pid, 5000)) FROM pg_stat_activity a
 			JOIN sqllock_locks l ON a.application_name = 'sqllock:' || l.owner WHERE l.name = $1`
 	case "advisory":
 		var table string
@@ -189,7 +210,7 @@ func endPostgresSession(t *testing.T, db *sql.DB, strategy, name string) {
 
 		sum := sha256.Sum256([]byte("sqllock\x00" + table + "\x00" + name))
 		arg = int64(binary.BigEndian.Uint64(sum[:8]))
-		query = `SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_locks
+		query = `SELECT count(pg_catalog.pg_terminate_backend(pid, 5000)) FROM pg_locks
 			WHERE locktype = 'advisory' AND granted AND objsubid = 1
 			  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 			  AND (classid::bigint << 32) | objid::bigint = $1::bigint`

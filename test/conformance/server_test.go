@@ -11,6 +11,8 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
@@ -18,25 +20,21 @@ import (
 	"github.com/sqllock/sqllock/databases/sqlite"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/advisory"
 	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/strategies/forupdate"
-	"github.com/sqllock/sqllock/test/strategies"
+	"github.com/sqllock/sqllock/test/catalog"
 )
 
 // wantTry makes one attempt and checks that its error is the wanted one and
 // names the lock and what to do.
-func wantTry(t *testing.T, strategy sqllock.Strategy, want error, words ...string) {
+func wantTry(t *testing.T, strategy strategies.Strategy, want error, words ...string) {
 	t.Helper()
 
-	locker, err := sqllock.New(strategy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	locker := lockerOn(t, strategy)
 
-	t.Cleanup(func() { _ = locker.Close(context.WithoutCancel(t.Context())) })
-
-	_, err = locker.TryAcquire(t.Context(), "wanted")
+	_, err := locker.TryAcquire(t.Context(), "wanted")
 	if !errors.Is(err, want) {
 		t.Fatalf("TryAcquire() = %v, want %v", err, want)
 	}
@@ -104,7 +102,7 @@ func TestWrongServer(t *testing.T) {
 					continue
 				}
 
-				for _, strategy := range strategies.All() {
+				for _, strategy := range catalog.All() {
 					if dialect == "sqlite" && strategy.Name != "cas" && strategy.Name != "insert" {
 						continue
 					}
@@ -130,7 +128,7 @@ func TestNoAutocommit(t *testing.T) {
 			config := mysqlDatabase(t, mysqlConfig(t, server))
 			config.Params = map[string]string{"autocommit": "0"}
 
-			for _, strategy := range strategies.All() {
+			for _, strategy := range catalog.All() {
 				wantTry(t, strategy.Make(mysql.New(mysqlPool(t, config))), sqllock.ErrUnsupported, "autocommit")
 			}
 		})
@@ -147,7 +145,7 @@ func TestIsolationDefaults(t *testing.T) {
 			t.Run(server+"/"+level, func(t *testing.T) {
 				t.Parallel()
 
-				for _, strategy := range strategies.All() {
+				for _, strategy := range catalog.All() {
 					lockTwice(t, strategy.Name, strategy.Make(isolated(t, server, level)))
 				}
 			})
@@ -180,13 +178,13 @@ func isolated(t *testing.T, server, level string) databases.DB {
 }
 
 // batchTwice does what lockTwice does, with several locks at a time.
-func batchTwice(t *testing.T, name string, batcher sqllock.Batcher) {
+func batchTwice(t *testing.T, name string, batcher strategies.Batcher) {
 	t.Helper()
 
 	for i := range 2 {
-		var requests []sqllock.Request
+		var requests []strategies.Request
 		for j := range 3 {
-			requests = append(requests, sqllock.Request{
+			requests = append(requests, strategies.Request{
 				Name: fmt.Sprintf("isolated/%d", j), Owner: fmt.Sprintf("owner %d.%d", i, j), Lease: time.Minute,
 			})
 		}
@@ -210,17 +208,12 @@ func batchTwice(t *testing.T, name string, batcher sqllock.Batcher) {
 
 // lockTwice acquires, renews, checks and releases a lock, the second time one
 // whose rows are there.
-func lockTwice(t *testing.T, name string, strategy sqllock.Strategy) {
+func lockTwice(t *testing.T, name string, strategy strategies.Strategy) {
 	t.Helper()
 
-	locker, err := sqllock.New(strategy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	locker := lockerOn(t, strategy)
 
-	t.Cleanup(func() { _ = locker.Close(context.WithoutCancel(t.Context())) })
-
-	if batcher, ok := strategy.(sqllock.Batcher); ok {
+	if batcher, ok := strategy.(strategies.Batcher); ok {
 		batchTwice(t, name, batcher)
 	}
 
@@ -254,10 +247,7 @@ func TestGuardInAFullPool(t *testing.T) {
 	db := stdPool(t, postgresDatabase(t, postgresConfig(t)))
 	db.SetMaxOpenConns(1)
 
-	locker, err := sqllock.New(cas.New(postgres.NewStd(db)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	locker := lockerOn(t, cas.New(postgres.NewStd(db)))
 
 	lock, err := locker.Acquire(t.Context(), "guarded")
 	if err != nil {
@@ -292,6 +282,90 @@ func TestGuardInAFullPool(t *testing.T) {
 	}
 }
 
+// TestNilTransaction: it could not be begun, and nobody looked.
+func TestNilTransaction(t *testing.T) {
+	t.Parallel()
+
+	locker := lockerOn(t, sqllocktest.NewMemory())
+
+	lock, err := locker.Acquire(t.Context(), "guarded")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for what, tx := range map[string]strategies.Tx{
+		"postgres.Tx":            postgres.Tx(nil),
+		"postgres.Tx of a pool":  postgres.Tx((*pgxpool.Tx)(nil)),
+		"postgres.StdTx":         postgres.StdTx(nil),
+		"mysql.Tx":               mysql.Tx(nil),
+		"sqlite.Tx":              sqlite.Tx(nil),
+		"databases.StdTx itself": databases.StdTx(nil, databases.SQLite),
+	} {
+		if err := lock.Guard(t.Context(), tx); !errors.Is(err, sqllock.ErrInvalidOption) {
+			t.Errorf("Guard() of a nil %s = %v, want ErrInvalidOption", what, err)
+		}
+	}
+
+	if err := lock.Release(t.Context()); err != nil {
+		t.Errorf("Release() = %v, want nil", err)
+	}
+}
+
+// TestRefusedName: what the server answers to a statement about one name says
+// nothing of the session that other locks may share with it.
+func TestRefusedName(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range []string{"postgres", "mysql", "mariadb"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			var (
+				database databases.DB
+				beside   *sql.DB
+			)
+
+			if server == "postgres" {
+				config := postgresDatabase(t, postgresConfig(t))
+				database, beside = pgxPool(t, config, pgx.QueryExecModeCacheStatement), stdPool(t, config)
+				exec(t, beside, "ALTER TABLE sqllock_locks ADD CONSTRAINT refuses CHECK (name <> 'refused' OR owner = '')")
+			} else {
+				config := mysqlDatabase(t, mysqlConfig(t, server))
+				database, beside = mysql.New(mysqlPool(t, config)), mysqlPool(t, config)
+				exec(t, beside, "ALTER TABLE sqllock_leases ADD CONSTRAINT refuses CHECK (name <> 'refused' OR owner = '')")
+			}
+
+			for _, strategy := range catalog.ConnectionHeld() {
+				t.Run(strategy.Name, func(t *testing.T) { refusedName(t, strategy.Make(database)) })
+			}
+		})
+	}
+}
+
+func refusedName(t *testing.T, strategy strategies.Strategy) {
+	t.Helper()
+
+	locker := lockerOn(t, strategy)
+
+	other, err := locker.TryAcquire(t.Context(), "other")
+	if err != nil {
+		t.Fatalf("TryAcquire() = %v, want the lock", err)
+	}
+
+	_, err = locker.TryAcquire(t.Context(), "refused")
+	if err == nil || !strings.Contains(err.Error(), "refuses") {
+		t.Errorf("TryAcquire() of a name that a constraint refuses = %v, want the server's error", err)
+	}
+
+	if err := other.Check(t.Context()); err != nil {
+		t.Errorf("Check() of another lock after that = %v, want nil", err)
+	}
+
+	if err := other.Release(t.Context()); err != nil {
+		t.Errorf("Release() of another lock after that = %v, want nil", err)
+	}
+}
+
 // TestNoSchemaLeavesNothingLocked: an attempt before the migration must not
 // leave an advisory lock on a connection of the pool.
 func TestNoSchemaLeavesNothingLocked(t *testing.T) {
@@ -309,10 +383,7 @@ func TestNoSchemaLeavesNothingLocked(t *testing.T) {
 			wantTry(t, early, sqllock.ErrNoSchema)
 			exec(t, db, "RENAME TABLE elsewhere TO sqllock_locks")
 
-			locker, err := sqllock.New(advisory.New(mysql.New(mysqlPool(t, config))))
-			if err != nil {
-				t.Fatal(err)
-			}
+			locker := lockerOn(t, advisory.New(mysql.New(mysqlPool(t, config))))
 
 			lock, err := locker.TryAcquire(t.Context(), "wanted")
 			if err != nil {
@@ -331,10 +402,10 @@ func TestNoSchemaLeavesNothingLocked(t *testing.T) {
 func TestReapEndsSessions(t *testing.T) {
 	t.Parallel()
 
-	check := func(t *testing.T, beside *sql.DB, first, second sqllock.Strategy, age string) {
+	check := func(t *testing.T, beside *sql.DB, first, second strategies.Strategy, age string) {
 		t.Helper()
 
-		request := sqllock.Request{Name: "reaped", Owner: "first", Lease: time.Hour}
+		request := strategies.Request{Name: "reaped", Owner: "first", Lease: time.Hour}
 
 		grant, err := first.TryAcquire(t.Context(), request)
 		if err != nil {
@@ -344,12 +415,7 @@ func TestReapEndsSessions(t *testing.T) {
 		t.Cleanup(func() { _ = grant.Release(context.WithoutCancel(t.Context())) })
 		exec(t, beside, age)
 
-		admin, ok := second.(sqllock.Administrator)
-		if !ok {
-			t.Fatalf("%T is no Administrator", second)
-		}
-
-		reaped, err := admin.Reap(t.Context(), time.Hour)
+		reaped, err := second.Reap(t.Context(), time.Hour)
 		if err != nil || reaped.Expired < 1 {
 			t.Fatalf("Reap() = %+v, %v, want the grant", reaped, err)
 		}
@@ -397,22 +463,40 @@ func TestReapEndsSessions(t *testing.T) {
 	}
 }
 
-// TestSessionEndsBeforeItsRecord: the row was locked, and the session ends before
-// the lease is written down on another connection. Meanwhile another gets the
-// lock. What was held up must neither be a lock nor take that one away.
+// TestSessionEndsBeforeItsRecord: the session of an attempt ends before the lease
+// is written down on another connection. Meanwhile another gets the lock. What was
+// held up must neither be a lock nor take that one away.
 func TestSessionEndsBeforeItsRecord(t *testing.T) {
 	t.Parallel()
+
+	for _, held := range []struct {
+		before string
+		locked bool // the session has locked the row by then
+	}{
+		{"grant.state", false},
+		{"forupdate.lock", false},
+		{"grant.acquire", true},
+	} {
+		t.Run(held.before, func(t *testing.T) {
+			t.Parallel()
+			sessionEndsBefore(t, held.before, held.locked)
+		})
+	}
+}
+
+func sessionEndsBefore(t *testing.T, statement string, locked bool) {
+	t.Helper()
 
 	config := postgresDatabase(t, postgresConfig(t))
 	db := stdPool(t, config)
 	faulty := sqllocktest.NewFaulty(postgres.NewStd(stdPool(t, config)))
 	first, second := forupdate.New(faulty), forupdate.New(postgres.NewStd(stdPool(t, config)))
 
-	request := func(owner string) sqllock.Request {
-		return sqllock.Request{Name: "contended", Owner: owner, Lease: time.Minute}
+	request := func(owner string) strategies.Request {
+		return strategies.Request{Name: "contended", Owner: owner, Lease: time.Minute}
 	}
 
-	// The name's rows are there, and its last holder's lease is not over.
+	// The name's rows are there.
 	before, err := second.TryAcquire(t.Context(), request("before"))
 	if err != nil {
 		t.Fatal(err)
@@ -422,7 +506,7 @@ func TestSessionEndsBeforeItsRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	reached, resume := faulty.Pause("record.acquire", sqllocktest.Before)
+	reached, resume := faulty.Pause(statement, sqllocktest.Before)
 	attempted := make(chan error, 1)
 
 	go func() {
@@ -431,8 +515,14 @@ func TestSessionEndsBeforeItsRecord(t *testing.T) {
 	}()
 
 	<-reached
-	exec(t, db, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'sqllock:first'"+
-		" AND datname = current_database()")
+
+	var ended int
+
+	err = db.QueryRowContext(t.Context(), "SELECT count(pg_catalog.pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"+
+		" WHERE application_name = 'sqllock:first' AND datname = current_database()").Scan(&ended)
+	if err != nil || locked && ended != 1 {
+		t.Fatalf("ended %d sessions, %v, want that of the attempt", ended, err)
+	}
 
 	grant, err := second.TryAcquire(t.Context(), request("second"))
 	if err != nil {
@@ -454,6 +544,231 @@ func TestSessionEndsBeforeItsRecord(t *testing.T) {
 	}
 }
 
+// TestEndedSessionIsNotUsedAgain: a reaper, or an operator, is about to end the session of a
+// holder, who gives it back at this moment. What ends then must not be under another lock.
+func TestEndedSessionIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+
+	const lease = 2 * time.Second
+
+	// The lease expires, and not the session, which has heard of its holder since.
+	expire := func(t *testing.T, db *sqllocktest.Faulty, grant strategies.Grant) {
+		t.Helper()
+
+		<-time.After(lease / 2)
+		db.Fail("grant.renew", 1, sqllocktest.Before, nil)
+
+		if err := grant.Renew(t.Context(), lease); err == nil {
+			t.Error("Renew() that failed = nil")
+		}
+
+		<-time.After(lease/2 + lease/10)
+	}
+	reap := func(ctx context.Context, s strategies.Strategy, _ string) error {
+		_, err := s.Reap(ctx, time.Hour)
+
+		return err
+	}
+	force := func(ctx context.Context, s strategies.Strategy, name string) error {
+		_, err := s.ForceRelease(ctx, name, "a ticket")
+
+		return err
+	}
+
+	for server, open := range freshPools(t) {
+		for _, ended := range []struct {
+			by, kill string
+			strategy func(databases.DB) strategies.Strategy
+			before   func(*testing.T, *sqllocktest.Faulty, strategies.Grant)
+			end      func(context.Context, strategies.Strategy, string) error
+		}{
+			{"a reaper", "forupdate.kill", func(db databases.DB) strategies.Strategy { return forupdate.New(db) }, expire, reap},
+			{"force", "forupdate.kill", func(db databases.DB) strategies.Strategy { return forupdate.New(db) }, nil, force},
+			{"force", "advisory.kill", func(db databases.DB) strategies.Strategy { return advisory.New(db) }, nil, force},
+		} {
+			own, beside := sqllocktest.NewFaulty(open(t)), sqllocktest.NewFaulty(open(t))
+			strategy, other := ended.strategy(own), ended.strategy(beside)
+
+			t.Run(fmt.Sprintf("%s/%s by %s", server, strategy.Features().Strategy, ended.by), func(t *testing.T) {
+				t.Parallel()
+
+				acquire := func() strategies.Grant {
+					t.Helper()
+
+					grant, err := strategy.TryAcquire(t.Context(), strategies.Request{Name: uniqueName(), Owner: uniqueName(), Lease: lease})
+					if err != nil {
+						t.Fatal(err)
+					}
+
+					return grant
+				}
+
+				name := uniqueName()
+
+				doomed, err := strategy.TryAcquire(t.Context(), strategies.Request{Name: name, Owner: name, Lease: lease})
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				if ended.before != nil {
+					ended.before(t, own, doomed)
+				}
+
+				reached, resume := beside.Pause(ended.kill, sqllocktest.Before)
+				done := make(chan error, 1)
+
+				go func() { done <- ended.end(t.Context(), other, name) }()
+
+				<-reached
+
+				_ = doomed.Release(t.Context())
+
+				// Whatever connections the pool has.
+				next := []strategies.Grant{acquire(), acquire()}
+
+				resume()
+
+				if err := <-done; err != nil {
+					t.Errorf("ended by %s: %v", ended.by, err)
+				}
+
+				<-time.After(50 * time.Millisecond) // the server ends a session a moment later
+
+				for _, grant := range next {
+					if err := grant.Check(t.Context()); err != nil {
+						t.Errorf("Check() of the next lock = %v, want nil", err)
+					}
+
+					_ = grant.Release(t.Context())
+				}
+			})
+		}
+	}
+}
+
+// TestFollowedRelease: the session gave the lock back, and what became of the lease that
+// is written down beside it is not known. Another gets the lock before that is tried again.
+func TestFollowedRelease(t *testing.T) {
+	t.Parallel()
+
+	refused := map[string]error{
+		"postgres": &pgconn.PgError{Code: "55P03", Message: "a lock timeout"},
+		"mysql":    &driver.MySQLError{Number: 1205, Message: "a lock wait timeout"},
+		"mariadb":  &driver.MySQLError{Number: 1205, Message: "a lock wait timeout"},
+	}
+
+	for server, open := range freshPools(t) {
+		for _, fault := range []struct {
+			strategy func(databases.DB) strategies.Strategy
+			n        int
+			when     sqllocktest.When
+			err      error
+		}{
+			{func(db databases.DB) strategies.Strategy { return forupdate.New(db) }, 1, sqllocktest.Before, nil},
+			{func(db databases.DB) strategies.Strategy { return forupdate.New(db) }, 1, sqllocktest.After, nil},
+			// It asks on the session and then on another connection.
+			{func(db databases.DB) strategies.Strategy { return advisory.New(db) }, 2, sqllocktest.Before, refused[server]},
+		} {
+			faulty := sqllocktest.NewFaulty(open(t))
+			strategy, other := fault.strategy(faulty), fault.strategy(open(t))
+
+			t.Run(fmt.Sprintf("%s/%s/%d", server, strategy.Features().Strategy, fault.when), func(t *testing.T) {
+				t.Parallel()
+
+				request := strategies.Request{Name: uniqueName(), Owner: "first", Lease: time.Minute}
+
+				first, err := strategy.TryAcquire(t.Context(), request)
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				faulty.Fail("grant.release", fault.n, fault.when, fault.err)
+
+				if err := first.Release(t.Context()); err == nil || errors.Is(err, sqllock.ErrLost) {
+					t.Fatalf("Release() that failed = %v, want the fault", err)
+				}
+
+				request.Owner = "second"
+
+				second, err := other.TryAcquire(t.Context(), request)
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				if err := first.Release(t.Context()); err != nil {
+					t.Errorf("Release() again, after the next holder came = %v, want nil", err)
+				}
+
+				if err := second.Check(t.Context()); err != nil {
+					t.Errorf("Check() of the next holder = %v, want nil", err)
+				}
+
+				if err := second.Release(t.Context()); err != nil {
+					t.Errorf("Release() of the next holder = %v, want nil", err)
+				}
+			})
+		}
+	}
+}
+
+// TestBrokenFirstLook: the connection breaks at the first thing that is asked on it.
+func TestBrokenFirstLook(t *testing.T) {
+	t.Parallel()
+
+	for server, open := range freshPools(t) {
+		for _, made := range catalog.All() {
+			for _, statement := range []string{"grant.many-primaries", "grant.state", "advisory.identity", "forupdate.begin"} {
+				faulty := sqllocktest.NewFaulty(open(t))
+				strategy := made.Make(faulty)
+
+				t.Run(server+"/"+made.Name+"/"+statement, func(t *testing.T) {
+					t.Parallel()
+					faulty.Fail(statement, 1, sqllocktest.Before, nil)
+
+					request := strategies.Request{Name: uniqueName(), Owner: "owner", Lease: time.Minute}
+					grant, err := strategy.TryAcquire(t.Context(), request)
+
+					switch {
+					case err == nil:
+						_ = grant.Release(t.Context())
+
+						if faulty.Count(statement) > 0 {
+							t.Error("TryAcquire() on a connection that broke = nil, want an error")
+						}
+					case !errors.Is(err, strategies.ErrUnreachable):
+						t.Errorf("TryAcquire() on a connection that broke = %v, want ErrUnreachable", err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// freshPools makes a database on each server that has sessions, and opens pools of it.
+func freshPools(t *testing.T) map[string]func(*testing.T) databases.DB {
+	t.Helper()
+
+	postgresServer := postgresDatabase(t, postgresConfig(t))
+	pools := map[string]func(*testing.T) databases.DB{
+		"postgres": func(t *testing.T) databases.DB {
+			t.Helper()
+
+			return postgres.NewStd(stdPool(t, postgresServer))
+		},
+	}
+
+	for _, server := range []string{"mysql", "mariadb"} {
+		config := mysqlDatabase(t, mysqlConfig(t, server))
+		pools[server] = func(t *testing.T) databases.DB {
+			t.Helper()
+
+			return mysql.New(mysqlPool(t, config))
+		}
+	}
+
+	return pools
+}
+
 // TestNoSchema looks at a database without sqllock's tables, and at one whose
 // tables lack a column.
 func TestNoSchema(t *testing.T) {
@@ -464,7 +779,7 @@ func TestNoSchema(t *testing.T) {
 	check := func(t *testing.T, db *sql.DB, wrapped databases.DB, outdated string) {
 		t.Helper()
 
-		for _, strategy := range strategies.All() {
+		for _, strategy := range catalog.All() {
 			if strategy.Name != "cas" && strategy.Name != "insert" && wrapped.Dialect() == databases.SQLite {
 				continue
 			}
@@ -479,7 +794,7 @@ func TestNoSchema(t *testing.T) {
 			exec(t, db, statement)
 		}
 
-		for _, strategy := range strategies.All() {
+		for _, strategy := range catalog.All() {
 			if strategy.Name != "cas" && strategy.Name != "insert" && wrapped.Dialect() == databases.SQLite {
 				continue
 			}
@@ -502,7 +817,7 @@ func TestNoSchema(t *testing.T) {
 			t.Parallel()
 
 			db := mysqlPool(t, mysqlDatabase(t, mysqlConfig(t, server)))
-			exec(t, db, "ALTER TABLE sqllock_locks DROP COLUMN ended")
+			exec(t, db, "ALTER TABLE sqllock_leases DROP COLUMN ended")
 			check(t, db, mysql.New(db), "DROP VIEW sqllock_holders; DROP TABLE sqllock_locks; DROP TABLE sqllock_leases;"+
 				" DROP TABLE sqllock_inserts; DROP TABLE sqllock_mutexes")
 		})
@@ -525,7 +840,7 @@ func TestReadOnly(t *testing.T) {
 		config.RuntimeParams["default_transaction_read_only"] = "on"
 		db := stdPool(t, config)
 
-		for _, strategy := range strategies.All() {
+		for _, strategy := range catalog.All() {
 			t.Run(strategy.Name, func(t *testing.T) { wantTry(t, strategy.Make(postgres.NewStd(db)), sqllock.ErrReadOnly) })
 		}
 	})
@@ -536,11 +851,141 @@ func TestReadOnly(t *testing.T) {
 			exec(t, db, "SET GLOBAL read_only = 1")
 			t.Cleanup(func() { exec(t, db, "SET GLOBAL read_only = 0") })
 
-			for _, strategy := range strategies.All() {
-				t.Run(strategy.Name, func(t *testing.T) { wantTry(t, strategy.Make(mysql.New(db)), sqllock.ErrReadOnly) })
+			for _, strategy := range catalog.All() {
+				t.Run(strategy.Name, func(t *testing.T) {
+					wantTry(t, strategy.Make(mysql.New(db)), sqllock.ErrReadOnly)
+					wantLook(t, strategy.Make(mysql.New(db)))
+				})
 			}
 		})
 	}
+}
+
+// wantLook looks at the locks where none can be acquired.
+func wantLook(t *testing.T, strategy strategies.Strategy) {
+	t.Helper()
+
+	locker := lockerOn(t, strategy)
+
+	if _, err := locker.Holders(t.Context(), sqllock.Filter{}); err != nil {
+		t.Errorf("Holders() of a read-only server = %v, want nil", err)
+	}
+
+	if status, err := locker.Inspect(t.Context(), "wanted"); err != nil || status.Held() {
+		t.Errorf("Inspect() of a read-only server = %+v, %v, want that nobody holds it", status, err)
+	}
+}
+
+// TestNotAllowed: a user who may not even look, and one who may do no more.
+func TestNotAllowed(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range []string{"postgres", "mysql", "mariadb"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			grant, db, _ := restricted(t, server)
+
+			for _, rights := range []string{"", "SELECT"} {
+				if rights != "" {
+					grant(rights)
+				}
+
+				for _, strategy := range catalog.All() {
+					t.Run(strategy.Name+"/"+rights, func(t *testing.T) {
+						wantTry(t, strategy.Make(db), sqllock.ErrNotAllowed, "sqllock doctor")
+					})
+				}
+			}
+		})
+	}
+}
+
+// TestNotAllowedTakesNothing: a user who may change rows and make none takes a lock,
+// or leaves nothing that keeps it from those who may more.
+func TestNotAllowedTakesNothing(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range []string{"postgres", "mysql", "mariadb"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			grant, db, all := restricted(t, server)
+			grant("SELECT, UPDATE")
+
+			for _, strategy := range catalog.All() {
+				t.Run(strategy.Name, func(t *testing.T) { takesNothing(t, strategy.Make(db), strategy.Make(all)) })
+			}
+		})
+	}
+}
+
+// takesNothing tries a lock and closes, and then has another take it.
+func takesNothing(t *testing.T, restricted, other strategies.Strategy) {
+	t.Helper()
+
+	name := uniqueName()
+
+	// Now the name has its rows.
+	owner := lockerOn(t, other)
+	for range 2 {
+		lock, err := owner.TryAcquire(t.Context(), name)
+		if err != nil {
+			t.Fatalf("TryAcquire() = %v, want nil: nobody has it", err)
+		}
+
+		if err := lock.Release(t.Context()); err != nil {
+			t.Fatalf("Release() = %v", err)
+		}
+
+		locker, err := sqllock.New(restricted)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if _, err := locker.TryAcquire(t.Context(), name); err != nil && !errors.Is(err, sqllock.ErrNotAllowed) {
+			t.Errorf("TryAcquire() of one who may make no rows = %v, want nil or ErrNotAllowed", err)
+		}
+
+		if err := locker.Close(t.Context()); err != nil {
+			t.Errorf("Close() = %v, want nil", err)
+		}
+	}
+}
+
+// restricted returns a database as a user sees it who may nothing but connect, what
+// gives that user rights on all tables, and the database as its owner sees it.
+func restricted(t *testing.T, server string) (grant func(rights string), db, all databases.DB) {
+	t.Helper()
+
+	user := uniqueName()
+
+	if server == "postgres" {
+		config := postgresDatabase(t, postgresConfig(t))
+		owner := stdPool(t, config)
+		exec(t, owner, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'restricted'", user))
+		t.Cleanup(func() {
+			exec(t, owner, "DROP OWNED BY "+user)
+			exec(t, owner, "DROP ROLE "+user)
+		})
+
+		config = config.Copy()
+		config.User, config.Password = user, "restricted"
+
+		return func(rights string) { exec(t, owner, "GRANT "+rights+" ON ALL TABLES IN SCHEMA public TO "+user) },
+			postgres.NewStd(stdPool(t, config)), postgres.NewStd(owner)
+	}
+
+	config := mysqlDatabase(t, mysqlConfig(t, server))
+	owner := mysqlPool(t, config)
+	exec(t, owner, fmt.Sprintf("CREATE USER %s IDENTIFIED BY 'restricted'", user))
+	t.Cleanup(func() { exec(t, owner, "DROP USER "+user) })
+
+	config = config.Clone()
+	config.User, config.Passwd = user, "restricted"
+
+	return func(rights string) { exec(t, owner, "GRANT "+rights+" ON "+config.DBName+".* TO "+user) },
+		mysql.New(mysqlPool(t, config)), mysql.New(owner)
 }
 
 // TestTooManyConnections: who may have one connection at a time, and has it,
@@ -560,16 +1005,11 @@ func TestTooManyConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			for _, strategy := range strategies.All() {
+			for _, strategy := range catalog.All() {
 				wantTry(t, strategy.Make(db), sqllock.ErrTooManyConnections)
 			}
 
-			locker, err := sqllock.New(cas.New(db))
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			t.Cleanup(func() { _ = locker.Close(context.WithoutCancel(t.Context())) })
+			locker := lockerOn(t, cas.New(db))
 
 			acquired := make(chan error, 1)
 
@@ -603,7 +1043,7 @@ func TestFewConnections(t *testing.T) {
 	t.Parallel()
 
 	for _, server := range []string{"postgres", "mysql", "mariadb"} {
-		for _, strategy := range strategies.All() {
+		for _, strategy := range catalog.All() {
 			t.Run(server+"/"+strategy.Name, func(t *testing.T) {
 				t.Parallel()
 
@@ -701,19 +1141,14 @@ func TestSmallPool(t *testing.T) {
 	}
 
 	for name, pool := range pools {
-		for _, strategy := range strategies.All() {
+		for _, strategy := range catalog.All() {
 			t.Run(name+"/"+strategy.Name, func(t *testing.T) {
 				t.Parallel()
 
 				// A server that others use too may not answer for some seconds.
 				const lease = 9 * time.Second
 
-				locker, err := sqllock.New(strategy.Make(pool(t)), sqllock.WithLease(lease))
-				if err != nil {
-					t.Fatal(err)
-				}
-
-				defer func() { _ = locker.Close(context.WithoutCancel(t.Context())) }()
+				locker := lockerOn(t, strategy.Make(pool(t)), sqllock.WithLease(lease))
 
 				lock, err := locker.Acquire(t.Context(), "held")
 				if err != nil {
@@ -776,10 +1211,7 @@ func TestNoIndexOnRenewedColumns(t *testing.T) {
 	}
 
 	// Renewals stay heap-only.
-	locker, err := sqllock.New(cas.New(postgres.NewStd(db)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	locker := lockerOn(t, cas.New(postgres.NewStd(db)))
 
 	lock, err := locker.Acquire(t.Context(), "renewed")
 	if err != nil {

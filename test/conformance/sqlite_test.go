@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,7 +14,8 @@ import (
 	"github.com/sqllock/sqllock/databases/sqlite"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
-	"github.com/sqllock/sqllock/test/strategies"
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/test/catalog"
 )
 
 func TestSQLite(t *testing.T) {
@@ -21,7 +23,7 @@ func TestSQLite(t *testing.T) {
 	dsn(t, "sqlite")
 
 	for mode, plain := range map[string]bool{"default": false, "plain": true} {
-		for _, strategy := range strategies.Leased() {
+		for _, strategy := range catalog.Leased() {
 			t.Run(mode+"/"+strategy.Name, func(t *testing.T) {
 				t.Parallel()
 
@@ -39,7 +41,7 @@ func TestSQLite(t *testing.T) {
 								return begin(t, beside, isolation, sqlite.Tx, faulty)
 							},
 							Age: func(t *testing.T, name string, d time.Duration) {
-								age(t, beside, leaseTable(databases.SQLite, strategy.Name), name, d)
+								age(t, beside, "sqllock_locks", name, d)
 							},
 							RemoveRow: func(t *testing.T, name string) {
 								removeRows(t, beside, "?", name, "sqllock_locks", "sqllock_inserts")
@@ -47,26 +49,30 @@ func TestSQLite(t *testing.T) {
 							LockRow: func(t *testing.T, name string) func() {
 								return lockRows(t, beside, name, "UPDATE sqllock_locks SET token = token WHERE name = ?")
 							},
+							Rivals: func(t *testing.T) []strategies.Strategy {
+								return rivals(t, strategy.Name, func() databases.DB { return sqlite.New(sqlitePool(t, file)) })
+							},
 						}
 					},
 					GuardBlocksRenewal: true,
 					TryWithin:          tryWithin,
 					Statements:         statementNames(strategy.Name, databases.SQLite),
 					Plain:              plain,
+					Rivals:             true,
 				})
 			})
 		}
 	}
 }
 
-// TestSQLiteRefuses checks that strategies that SQLite can not carry say so.
+// TestSQLiteRefuses checks that strategies that SQLite cannot carry say so.
 func TestSQLiteRefuses(t *testing.T) {
 	t.Parallel()
 	dsn(t, "sqlite")
 
 	db := sqlite.New(sqlitePool(t, sqliteFile(t)))
 
-	for _, strategy := range strategies.ConnectionHeld() {
+	for _, strategy := range catalog.ConnectionHeld() {
 		if _, err := sqllock.New(strategy.Make(db)); err == nil {
 			t.Errorf("New(%s on SQLite) = nil, want an error", strategy.Name)
 		} else {
@@ -100,4 +106,110 @@ func sqlitePool(t *testing.T, file string) *sql.DB {
 	}
 
 	return db
+}
+
+// TestSQLiteBusyFile has another process write to the file for longer than the busy
+// timeout, which says nothing about a name: nobody has it, and a job that is skipped
+// when somebody does must not be.
+func TestSQLiteBusyFile(t *testing.T) {
+	t.Parallel()
+	dsn(t, "sqlite")
+
+	for _, strategy := range catalog.Leased() {
+		t.Run(strategy.Name, func(t *testing.T) {
+			t.Parallel()
+
+			file := sqliteFile(t)
+
+			locker := lockerOn(t, strategy.Make(sqlite.New(sqlitePool(t, file))))
+
+			writer, err := sqlitePool(t, file).BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = writer.Rollback() }()
+
+			if _, err := writer.ExecContext(t.Context(), "INSERT INTO sqllock_locks (name) VALUES ('other')"); err != nil {
+				t.Fatal(err)
+			}
+
+			_, err = locker.TryAcquire(t.Context(), "a")
+			if !errors.Is(err, sqllock.ErrUnreachable) || errors.Is(err, sqllock.ErrNotAcquired) {
+				t.Errorf("TryAcquire beside a writer = %v, want ErrUnreachable", err)
+			}
+
+			// Longer than the attempts of a locker that never reached its database.
+			time.AfterFunc(6*time.Second, func() { _ = writer.Rollback() })
+
+			lock, err := locker.Acquire(t.Context(), "b", sqllock.WithMaxWait(time.Minute))
+			if err != nil {
+				t.Fatalf("Acquire until a writer ends = %v", err)
+			}
+
+			if err := lock.Release(t.Context()); err != nil {
+				t.Errorf("Release = %v", err)
+			}
+		})
+	}
+}
+
+// TestSQLiteConnectBusy has another process lock a file that has no WAL yet, so that
+// the driver's own PRAGMA at connect is refused.
+func TestSQLiteConnectBusy(t *testing.T) {
+	t.Parallel()
+	dsn(t, "sqlite")
+
+	for _, strategy := range catalog.Leased() {
+		t.Run(strategy.Name, func(t *testing.T) {
+			t.Parallel()
+
+			file := filepath.Join(t.TempDir(), "locks.db")
+
+			// A new connection for each lock.
+			open := func(parameters string) *sql.DB {
+				db, err := sql.Open("sqlite", "file:"+file+parameters)
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				db.SetMaxIdleConns(-1)
+				t.Cleanup(func() { _ = db.Close() })
+
+				return db
+			}
+
+			writers := open("?_pragma=busy_timeout(1000)")
+			migrate(t, writers, databases.SQLite)
+
+			writer, err := writers.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			defer func() { _ = writer.Close() }()
+
+			if _, err := writer.ExecContext(t.Context(), "BEGIN EXCLUSIVE"); err != nil {
+				t.Fatal(err)
+			}
+
+			locker := lockerOn(t, strategy.Make(sqlite.New(open("?_pragma=busy_timeout(100)&_pragma=journal_mode(WAL)"))))
+
+			_, err = locker.TryAcquire(t.Context(), "a")
+			if !errors.Is(err, sqllock.ErrUnreachable) || errors.Is(err, sqllock.ErrNotAcquired) {
+				t.Errorf("TryAcquire() beside a writer = %v, want ErrUnreachable", err)
+			}
+
+			// Longer than the attempts of a locker that never reached its database.
+			time.AfterFunc(6*time.Second, func() { _, _ = writer.ExecContext(context.WithoutCancel(t.Context()), "ROLLBACK") })
+
+			lock, err := locker.Acquire(t.Context(), "b", sqllock.WithMaxWait(time.Minute))
+			if err != nil {
+				t.Fatalf("Acquire() until a writer ends = %v", err)
+			}
+
+			if err := lock.Release(t.Context()); err != nil {
+				t.Errorf("Release() = %v", err)
+			}
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	osexec "os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sqllock/sqllock/test/servers"
@@ -44,7 +45,42 @@ func TestDoctor(t *testing.T) {
 			if got := examine(t, program, pair.StandbyDSN())["writable"]; got != "error" {
 				t.Errorf("doctor of the standby says of writing: %q, want an error", got)
 			}
+
+			lookAtStandby(t, program, pair)
 		})
+	}
+}
+
+// lookAtStandby lists locks where none can be acquired.
+func lookAtStandby(t *testing.T, program string, pair cluster) {
+	t.Helper()
+
+	command := func(dsn string, args ...string) (said string, code int) {
+		c := osexec.CommandContext(t.Context(), program, args...)
+		c.Env = append(c.Environ(), "DATABASE_URL="+dsn)
+		out, _ := c.CombinedOutput()
+
+		return string(out), c.ProcessState.ExitCode()
+	}
+
+	for _, args := range [][]string{{"migrate", "up"}, {"run", "--name", "n", "--min-hold", "1h", "--", "true"}} {
+		if said, code := command(pair.PrimaryDSN(), args...); code != 0 {
+			t.Fatalf("sqllock %s at the primary exited with %d: %s", strings.Join(args, " "), code, said)
+		}
+	}
+
+	do(t, "catch up", pair.CaughtUp)
+
+	if said, code := command(pair.StandbyDSN(), "ls"); code != 0 {
+		t.Errorf("sqllock ls at the standby exited with %d: %s", code, said)
+	}
+
+	if said, code := command(pair.StandbyDSN(), "show", "n"); code != 1 || !strings.Contains(said, "minimum hold") {
+		t.Errorf("sqllock show n at the standby exited with %d: %s", code, said)
+	}
+
+	if said, code := command(pair.StandbyDSN(), "run", "--name", "m", "--", "true"); code != 69 || !strings.Contains(said, "standby") {
+		t.Errorf("sqllock run at the standby exited with %d: %s", code, said)
 	}
 }
 

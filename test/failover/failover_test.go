@@ -24,17 +24,17 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/test/catalog"
 	"github.com/sqllock/sqllock/test/schema"
 	"github.com/sqllock/sqllock/test/servers"
-	"github.com/sqllock/sqllock/test/strategies"
 )
 
-type strategy = strategies.Strategy
+type strategy = catalog.Strategy
 
 var (
-	leased         = strategies.Leased()
-	connectionHeld = strategies.ConnectionHeld()
-	all            = strategies.All()
+	leased         = catalog.Leased()
+	connectionHeld = catalog.ConnectionHeld()
+	all            = catalog.All()
 )
 
 const (
@@ -245,7 +245,7 @@ func newLocker(t *testing.T, s strategy, db databases.DB, options ...sqllock.Opt
 	}
 
 	t.Cleanup(func() {
-		// What was lost in the fail-over can not be given back, and is not waited for.
+		// What was lost in the fail-over cannot be given back, and is not waited for.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 

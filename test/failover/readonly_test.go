@@ -210,15 +210,16 @@ func acquireAgain(t *testing.T, h holder, name string) (lock *sqllock.Lock, refu
 	}
 }
 
-// wantReadOnly makes an acquisition that may wait, and must not.
+// wantReadOnly makes a try. One that waits goes on waiting, if its locker reached the
+// primary before.
 func wantReadOnly(t *testing.T, h holder, name string) {
 	t.Helper()
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 
-	lock, err := h.Acquire(ctx, name)
+	lock, err := h.TryAcquire(ctx, name)
 	if !errors.Is(err, sqllock.ErrReadOnly) {
-		t.Errorf("Acquire(%q) = %v, %v, want ErrReadOnly", name, lock, err)
+		t.Errorf("TryAcquire(%q) = %v, %v, want ErrReadOnly", name, lock, err)
 	}
 }

@@ -112,9 +112,9 @@ func beginLeased(t *testing.T, s strategy, dsn string, db *sql.DB) (after func(*
 		wantLost(t, "Guard() of the holder before", first.guard(t, overtaken))
 
 		// The one that is not renewed any more, by the database's clock.
-		ends, _ := times(t, db, s, abandoned.Name())
+		ends, _ := times(t, db, abandoned.Name())
 		next := mustAcquire(t, rival, abandoned.Name())
-		_, granted := times(t, db, s, abandoned.Name())
+		_, granted := times(t, db, abandoned.Name())
 
 		if granted.Before(ends) {
 			t.Errorf("%q was granted again %s before its lease ended", abandoned.Name(), ends.Sub(granted))
@@ -132,16 +132,10 @@ func beginLeased(t *testing.T, s strategy, dsn string, db *sql.DB) (after func(*
 
 // times tells when a name's lease ends and when it was granted, by the database's
 // clock.
-func times(t *testing.T, db *sql.DB, s strategy, name string) (ends, granted time.Time) {
+func times(t *testing.T, db *sql.DB, name string) (ends, granted time.Time) {
 	t.Helper()
 
-	table := "sqllock_locks"
-	if s.Name == "insert" {
-		table = "sqllock_inserts"
-	}
-
-	err := db.QueryRowContext(t.Context(), "SELECT e.expires_at, l.acquired_at FROM "+table+
-		" e JOIN sqllock_locks l ON l.name = e.name WHERE l.name = $1", name).Scan(&ends, &granted)
+	err := db.QueryRowContext(t.Context(), "SELECT expires_at, acquired_at FROM sqllock_locks WHERE name = $1", name).Scan(&ends, &granted)
 	if err != nil {
 		t.Fatalf("times of %q: %v", name, err)
 	}

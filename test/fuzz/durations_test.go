@@ -191,7 +191,7 @@ func (db *toldDB) micros(name string) time.Duration {
 }
 
 func (db *toldDB) Exec(_ context.Context, s databases.Statement, v databases.Values) (databases.Result, error) {
-	if s.Name == "record.renew" {
+	if s.Name == "grant.renew" {
 		db.note(v)
 	}
 
@@ -200,15 +200,15 @@ func (db *toldDB) Exec(_ context.Context, s databases.Statement, v databases.Val
 
 func (db *toldDB) Query(_ context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error) error {
 	switch {
-	case s.Name == "record.acquire" && !db.held:
+	case s.Name == "cas.acquire" && !db.held:
 		db.note(v)
 
 		return each(func(dest ...any) error { *dest[0].(*int64) = 7; return nil })
-	case s.Name == "record.acquire":
+	case s.Name == "cas.acquire":
 		db.attempts++
-	case s.Name == "record.release":
+	case s.Name == "grant.release":
 		return each(func(dest ...any) error { *dest[0].(*bool) = false; return nil })
-	case s.Name == "record.state":
+	case s.Name == "grant.state":
 		// Held by another, for a year.
 		return each(func(dest ...any) error {
 			*dest[0].(*string), *dest[1].(*int64), *dest[3].(*int64) = "another", 6, (366 * 24 * time.Hour).Microseconds()

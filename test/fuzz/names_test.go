@@ -16,6 +16,7 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/sqlite"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/strategies/insert"
 	"github.com/sqllock/sqllock/test/schema"
@@ -51,7 +52,7 @@ func FuzzNames(f *testing.F) {
 
 	var lockers []*sqllock.Locker
 
-	for _, strategy := range []sqllock.Strategy{cas.New(sqlite.New(db)), insert.New(sqlite.New(db))} {
+	for _, strategy := range []strategies.Strategy{cas.New(sqlite.New(db)), insert.New(sqlite.New(db))} {
 		locker, err := sqllock.New(strategy)
 		if err != nil {
 			f.Fatal(err)
@@ -109,8 +110,8 @@ func twoNames(t *testing.T, locker *sqllock.Locker, a, b string) {
 				t.Errorf("Release of %q: %v", name, err)
 			}
 
-			if _, err := locker.Inspect(t.Context(), name); !errors.Is(err, sqllock.ErrNotHeld) {
-				t.Errorf("Inspect(%q) after the release = %v, want ErrNotHeld", name, err)
+			if status, err := locker.Inspect(t.Context(), name); err != nil || status.Held() {
+				t.Errorf("Inspect(%q) after the release = %+v, %v, want that nobody holds it", name, status, err)
 			}
 		}()
 

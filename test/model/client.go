@@ -49,7 +49,7 @@ func (p Protocol) believes(s *state, i int8) bool {
 func (p Protocol) client(s state, i int8, emit emit) {
 	c := &s.clients[i]
 
-	// What it sent, it can not take back: a transaction that passed the guard may
+	// What it sent, it cannot take back: a transaction that passed the guard may
 	// be committed while the client is paused, or after it crashed.
 	p.transaction(s, i, emit)
 	p.serve(s, i, emit)
@@ -210,7 +210,7 @@ func (s *state) leave(p Protocol, i int8) {
 
 // newOwner makes an owner for an acquisition.
 //
-// Mirrors sqllock/locker.go newOwner.
+// Mirrors sqllock/acquisition.go newOwner.
 func (p Protocol) newOwner(s *state, i int8) {
 	c := &s.clients[i]
 	c.handle.owner = 10*i + c.owners + 1
@@ -229,7 +229,7 @@ func (p Protocol) request(s *state, i int8) statement {
 
 // giveUp ends an acquisition. What an attempt may have left is given back.
 //
-// Mirrors sqllock/locker.go acquisition.run, sqllock/locker.go Locker.settleLocked.
+// Mirrors sqllock/acquisition.go acquisition.run, sqllock/locker.go Locker.settleLocked.
 func (p Protocol) giveUp(s state, i int8, emit emit) {
 	c := &s.clients[i]
 	if c.doubt {
@@ -365,6 +365,11 @@ func (p Protocol) take(s state, i int8, c call, why step, emit emit) {
 		// It is repeated.
 		s.clients[i].call = call{statement: c.statement, start: c.start}
 	case c.kind == release:
+		// An attempt without an answer may arrive only now.
+		if own := &s.clients[i]; own.doubt {
+			s.delay(p, statement{kind: release, owner: own.handle.owner, by: i})
+		}
+
 		s.leave(p, i)
 	}
 
@@ -372,10 +377,12 @@ func (p Protocol) take(s state, i int8, c call, why step, emit emit) {
 }
 
 // acquired is the end of an attempt. After one without an answer the same owner
-// asks again; after one that goes on somewhere another owner does.
+// asks again; after one that goes on somewhere another owner does. The doubt lasts
+// until the release of what the same owner was granted.
 //
-// Mirrors sqllock/locker.go acquisition.attempt,
-// sqllock/locker.go acquisition.contend.
+// Mirrors sqllock/acquisition.go acquisition.attempt,
+// sqllock/acquisition.go acquisition.failed,
+// sqllock/acquisition.go acquisition.granted.
 func (p Protocol) acquired(s *state, i int8, c call) {
 	own := &s.clients[i]
 	late := s.clock(i)-c.start >= c.lease-drift
@@ -385,7 +392,7 @@ func (p Protocol) acquired(s *state, i int8, c call) {
 		s.delay(p, statement{kind: release, owner: c.owner, by: i})
 		s.leave(p, i)
 	case c.answer == done:
-		own.phase, own.doubt = held, false
+		own.phase = held
 		own.handle = handle{owner: c.owner, token: c.token, until: p.trust(s, i, c)}
 	case c.answer == unknown:
 		own.doubt = true

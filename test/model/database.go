@@ -25,13 +25,13 @@ func (p Protocol) run(s *state, st statement) (ok bool, token int8, broken strin
 	return ok, 0, broken
 }
 
-// acquire grants the name if its lease ran out, unless a guard pins the row. An
+// acquire grants the name if its lease expired, unless a guard pins the row. An
 // owner that asks again, because an answer was lost, has its lease renewed and
 // keeps its token. The token is no less than the clock, so that it grows even if
 // the row was removed.
 //
-// Mirrors strategies/internal/record/sql.go record.acquire,
-// strategies/internal/record/store.go Store.Acquire,
+// Mirrors strategies/cas/sql.go cas.acquire,
+// strategies/internal/grants/acquire.go Store.Acquire,
 // strategies/insert/sql.go insert.acquire.
 func (p Protocol) acquire(s *state, st statement) (ok bool, token int8, broken string) {
 	r, again := s.row, s.row.owner == st.owner
@@ -86,12 +86,11 @@ func (p Protocol) grant(s *state, st statement, token int8) (broken string) {
 }
 
 // renew extends its owner's lease, and never shortens it. It does not ask
-// whether the lease ran out: as long as the row is the owner's nobody else had
+// whether the lease expired: as long as the row is the owner's nobody else had
 // the name.
 //
-// Mirrors strategies/internal/record/sql.go record.renew,
-// strategies/internal/record/grant.go Grant.RenewOn,
-// strategies/insert/sql.go insert.renew.
+// Mirrors strategies/internal/grants/postgres.go grant.renew,
+// strategies/internal/grants/grant.go Grant.RenewOn.
 func (p Protocol) renew(s *state, st statement) bool {
 	if s.row.owner != st.owner && (p.Fault != RenewalWithoutOwner || s.row.owner == 0) {
 		return false
@@ -107,10 +106,9 @@ func (p Protocol) renew(s *state, st statement) bool {
 // release frees the name if it is its owner's. A guard does not keep it from
 // that: it stops the next acquisition.
 //
-// Mirrors strategies/internal/record/sql.go record.release,
-// strategies/internal/record/grant.go Grant.ReleaseOn,
-// strategies/internal/record/admin.go Admin.Settle,
-// strategies/insert/sql.go insert.release.
+// Mirrors strategies/internal/grants/postgres.go grant.release,
+// strategies/internal/grants/grant.go Grant.ReleaseOn,
+// strategies/internal/grants/admin.go Store.Settle.
 func (p Protocol) release(s *state, st statement) bool {
 	if s.row.owner != st.owner && p.Fault != ReleaseWithoutOwner {
 		return false
@@ -124,8 +122,8 @@ func (p Protocol) release(s *state, st statement) bool {
 // guard checks in the client's transaction that its grant is the latest, and
 // pins the row until the transaction ends.
 //
-// Mirrors strategies/internal/record/sql.go record.guard,
-// strategies/internal/record/grant.go Grant.Guard.
+// Mirrors strategies/internal/grants/postgres.go grant.guard,
+// strategies/internal/grants/guard.go Grant.Guard.
 func (p Protocol) guard(s *state, st statement) bool {
 	latest := s.row.owner == st.owner && s.row.token == st.token
 
@@ -203,13 +201,13 @@ func (p Protocol) tick(s state, emit emit) {
 	}
 }
 
-// reap ends a grant that ran out, in two statements, and removes the row of an
+// reap ends a grant that expired, in two statements, and removes the row of an
 // idle name. Both leave alone what a guard pins.
 //
-// Mirrors strategies/internal/record/admin.go Admin.Reap,
-// strategies/internal/record/sql.go record.expired,
-// strategies/internal/record/sql.go record.end,
-// strategies/internal/record/sql.go record.remove.
+// Mirrors strategies/internal/grants/admin.go Store.Reap,
+// strategies/internal/grants/postgres.go grant.expired,
+// strategies/internal/grants/postgres.go grant.end,
+// strategies/internal/grants/postgres.go grant.remove.
 func (p Protocol) reap(s state, emit emit) {
 	if !p.Scope.Reaps {
 		return

@@ -199,16 +199,19 @@ func (f *folders) await(
 
 	dsn = e.dsn(net.JoinHostPort(loopback, port), f.password)
 
-	version, err = e.waitReady(ctx, dsn, func() error {
-		select {
-		case <-process.Done():
-			return fmt.Errorf("the server ended: %s", logEnd(folder))
-		default:
-			return nil
-		}
-	})
+	version, err = e.waitReady(ctx, dsn, func() error { return endOf(process, folder) })
 
 	return version, dsn, err
+}
+
+// endOf says why a server has ended; nil while it runs.
+func endOf(process *child.Process, folder string) error {
+	select {
+	case <-process.Done():
+		return fmt.Errorf("the server ended: %s", logEnd(folder))
+	default:
+		return nil
+	}
 }
 
 // startIn starts cmd in folder, with its output appended to the folder's log.
@@ -277,7 +280,7 @@ func removeFolder(folder string) error {
 }
 
 // removeLeftOverFolders removes the folders of runs that were killed, and ends the servers in them. Best
-// effort: what can not be removed now stays for the next run.
+// effort: what cannot be removed now stays for the next run.
 func removeLeftOverFolders() {
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
 	if err != nil {

@@ -135,7 +135,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// removeLeftOverContainers is best effort: what it can not remove now, the next run will.
+// removeLeftOverContainers is best effort: what it cannot remove now, the next run will.
 func removeLeftOverContainers(ctx context.Context, docker *testcontainers.DockerClient) {
 	found, err := docker.ContainerList(ctx, client.ContainerListOptions{
 		All:     true,

@@ -41,6 +41,46 @@ func StartWith(ctx context.Context, names []string, log io.Writer, fakes ...Fake
 	return start(ctx, names, log, ways)
 }
 
+// StartOnThisMachine is StartOwn with the programs of this machine and nothing else.
+func StartOnThisMachine(ctx context.Context, names []string, log io.Writer) (*Set, error) {
+	maker, err := identify(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+
+	const password = "of-a-test"
+
+	set, err := start(ctx, names, log, []way{{"binary", newFolders(maker, password).get}})
+	if err == nil {
+		set.password = password
+	}
+
+	return set, err
+}
+
+// Installed says whether the programs of a database's server are on this machine.
+func Installed(ctx context.Context, name string) bool {
+	_, err := engines()[name].locate(ctx)
+
+	return err == nil
+}
+
+// FakePower starts a server as the functions say.
+type FakePower struct {
+	power // nothing else is asked of it
+
+	Start func() (string, error)
+	Ended func() error
+}
+
+func (f FakePower) start(context.Context) (string, error) { return f.Start() }
+func (f FakePower) ended(context.Context) error           { return f.Ended() }
+
+// StartAgain is how a server is started that was crashed.
+func StartAgain(ctx context.Context, p FakePower, ready func(string) error) error {
+	return startAgain(ctx, p, ready)
+}
+
 // NormalizeMySQL is what is done to a DSN from the environment.
 func NormalizeMySQL(dsn string) (string, error) { return normalizeMySQL(dsn) }
 

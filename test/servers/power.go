@@ -19,6 +19,8 @@ type power interface {
 	crash(ctx context.Context) error
 	// start starts it again after a crash, with the data it had, and returns where it listens.
 	start(ctx context.Context) (address string, err error)
+	// ended says why the server that was started is gone again; nil while it runs.
+	ended(ctx context.Context) error
 	// near is where the server is reached without detours; empty if that is where the DSN says.
 	near(ctx context.Context) string
 	// freeze stops all of its processes where they are, and thaw lets them go on.
@@ -35,18 +37,21 @@ func (s *Set) Crash(ctx context.Context, name string) error {
 // in. Its address, and so its DSN, may be another than before.
 func (s *Set) Restart(ctx context.Context, name string) error {
 	return s.act(name, func(p power) error {
-		address, err := p.start(ctx)
-		if err != nil {
-			return err
-		}
-
 		e := engines()[name]
-		dsn := e.dsn(address, s.password)
 
-		ctx, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
+		var dsn string
 
-		if _, err := e.waitReady(ctx, dsn, func() error { return nil }); err != nil {
+		err := startAgain(ctx, p, func(address string) error {
+			dsn = e.dsn(address, s.password)
+
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+
+			_, err := e.waitReady(ctx, dsn, func() error { return p.ended(ctx) })
+
+			return err
+		})
+		if err != nil {
 			return err
 		}
 
@@ -58,6 +63,29 @@ func (s *Set) Restart(ctx context.Context, name string) error {
 
 		return nil
 	})
+}
+
+// startAgain tries a few times where the server does not come up at all: somebody else may have its port, and the
+// next try gets another one.
+func startAgain(ctx context.Context, p power, ready func(address string) error) error {
+	const tries = 5
+
+	for try := 1; ; try++ {
+		address, err := p.start(ctx)
+		if err == nil {
+			if err = ready(address); err == nil {
+				return nil
+			}
+
+			if p.ended(ctx) == nil {
+				return err
+			}
+		}
+
+		if try == tries || !pause(ctx, 200*time.Millisecond) {
+			return err
+		}
+	}
 }
 
 // Near returns the address at which this machine reaches a server of ours without detours: that of its
@@ -84,7 +112,7 @@ func (s *Set) Thaw(ctx context.Context, name string) error {
 func (s *Set) act(name string, f func(power) error) error {
 	found, ok := s.servers[name]
 	if !ok || found.power == nil {
-		return fmt.Errorf("%s: its server was not started here, and can not be crashed or frozen", name)
+		return fmt.Errorf("%s: its server was not started here, and cannot be crashed or frozen", name)
 	}
 
 	if err := f(found.power); err != nil {
@@ -128,6 +156,19 @@ func (c containerPower) start(ctx context.Context) (string, error) {
 	}
 
 	return publishedAddress(ctx, c.docker, c.id, c.port)
+}
+
+func (c containerPower) ended(ctx context.Context) error {
+	state, err := c.docker.client.ContainerInspect(ctx, c.id, client.ContainerInspectOptions{})
+	if err != nil {
+		return nil //nolint:nilerr // an engine that does not answer says nothing of the server
+	}
+
+	if state.Container.State.Running {
+		return nil
+	}
+
+	return fmt.Errorf("the container ended with code %d", state.Container.State.ExitCode)
 }
 
 // near is past the engine's proxy of published ports, which takes as much of a processor as a small server.

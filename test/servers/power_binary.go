@@ -14,6 +14,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/sqllock/sqllock/test/servers/child"
+	"github.com/sqllock/sqllock/test/servers/freeport"
 )
 
 // binaryPower is power over a server that is a process of this machine.
@@ -62,9 +63,19 @@ func (p *binaryPower) crash(ctx context.Context) error {
 	}
 }
 
-func (p *binaryPower) start(context.Context) (string, error) {
+func (p *binaryPower) start(ctx context.Context) (string, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+
+	// Another program may have taken it while the server was down.
+	if !freeport.Free(ctx, p.port) {
+		port, err := freeport.Find(ctx)
+		if err != nil {
+			return "", err
+		}
+
+		p.port = port
+	}
 
 	// What a server that was killed leaves, and would take for another one's.
 	_ = os.Remove(filepath.Join(p.folder, "pid"))
@@ -77,6 +88,13 @@ func (p *binaryPower) start(context.Context) (string, error) {
 	p.process = started
 
 	return net.JoinHostPort(loopback, p.port), nil
+}
+
+func (p *binaryPower) ended(context.Context) error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+
+	return endOf(p.process, p.folder)
 }
 
 func (*binaryPower) near(context.Context) string { return "" }

@@ -10,7 +10,7 @@
 //  3. binary: server programs found on this machine, run in a temporary folder;
 //  4. apt: those programs from the distribution's packages, if we are root on Debian or one of its kin.
 //
-// What does not work is remembered, and the next way is tried. A database that can not be had in any of
+// What does not work is remembered, and the next way is tried. A database that cannot be had in any of
 // them is an error, not a skipped test: SQLLOCK_TEST_DATABASES says which databases a run leaves out.
 //
 // # What is left behind
@@ -89,7 +89,7 @@ type absentError string
 func (e absentError) Error() string { return string(e) }
 
 // Start brings up the servers of the named databases, all at the same time, and returns when each lets
-// clients in. It writes a line per database to log. When one can not be had, the others are taken down
+// clients in. It writes a line per database to log. When one cannot be had, the others are taken down
 // again and the error has a line for each that is missing, which says how to provide it. When ctx ends,
 // Start gives up; it may take some seconds more to leave nothing behind.
 func Start(ctx context.Context, names []string, log io.Writer) (*Set, error) {

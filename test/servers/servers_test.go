@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -323,5 +324,106 @@ func TestPower(t *testing.T) {
 
 	if err := set.Crash(t.Context(), "sqlite"); err == nil {
 		t.Error("Crash(sqlite) = nil, want an error: there is no server")
+	}
+}
+
+// TestRestartWithoutItsPort takes the port of a server while that is down.
+func TestRestartWithoutItsPort(t *testing.T) {
+	t.Parallel()
+
+	for name, driver := range map[string]string{"postgres": "pgx", "mysql": "mysql", "mariadb": "mysql"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			if !servers.Installed(t.Context(), name) {
+				t.Skip("its programs are not on this machine; a container's port is its engine's affair")
+			}
+
+			set, err := servers.StartOnThisMachine(t.Context(), []string{name}, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			t.Cleanup(func() {
+				if err := set.Close(); err != nil {
+					t.Errorf("Close() = %v, want nil", err)
+				}
+			})
+
+			before := set.DSN(name)
+
+			if err := set.Crash(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+
+			// The number after the last colon: .../postgres?sslmode=disable, ...)/sqllock.
+			port, _, _ := strings.Cut(before[strings.LastIndexByte(before, ':')+1:], "/")
+			taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:"+strings.TrimSuffix(port, ")"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer taken.Close()
+
+			if err := set.Restart(t.Context(), name); err != nil {
+				t.Fatalf("Restart() = %v, want nil on another port", err)
+			}
+
+			db, err := sql.Open(driver, set.DSN(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+
+			if err := db.PingContext(t.Context()); err != nil {
+				t.Errorf("Ping at %s after the restart = %v, want nil; it was at %s", set.DSN(name), err, before)
+			}
+		})
+	}
+}
+
+// TestRestartTriesAgain checks what is tried again: a start that fails, and a server that ends before it lets
+// clients in, but not one that lets nobody in.
+func TestRestartTriesAgain(t *testing.T) {
+	t.Parallel()
+
+	taken := errors.New("bind: address already in use")
+
+	for name, c := range map[string]struct {
+		starts  []error // what each start says
+		readies []error
+		ended   error
+		want    error
+		tries   int
+	}{
+		"no fault":          {starts: []error{nil}, readies: []error{nil}, tries: 1},
+		"a start fails":     {starts: []error{taken, taken, nil}, readies: []error{nil}, tries: 3},
+		"the server ends":   {starts: []error{nil, nil}, readies: []error{taken, nil}, ended: taken, tries: 2},
+		"no start succeeds": {starts: []error{taken, taken, taken, taken, taken}, want: taken, tries: 5},
+		"it lets nobody in": {starts: []error{nil}, readies: []error{taken}, want: taken, tries: 1},
+		"it ends every time": {
+			starts: make([]error, 5), readies: []error{taken, taken, taken, taken, taken}, ended: taken, want: taken, tries: 5,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var started, asked int
+
+			err := servers.StartAgain(t.Context(), servers.FakePower{
+				Start: func() (string, error) {
+					started++
+
+					return "address", c.starts[started-1]
+				},
+				Ended: func() error { return c.ended },
+			}, func(string) error {
+				asked++
+
+				return c.readies[asked-1]
+			})
+			if !errors.Is(err, c.want) || started != c.tries {
+				t.Errorf("starting again = %v after %d tries, want %v after %d", err, started, c.want, c.tries)
+			}
+		})
 	}
 }

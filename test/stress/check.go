@@ -89,6 +89,7 @@ const (
 	checkTold    = "loss told"
 	checkFree    = "free in time"
 	checkLeft    = "left behind"
+	checkClosed  = "left after Close"
 )
 
 // check judges a history. Pictures of names that are not linearizable go into the folder.
@@ -99,6 +100,8 @@ func check(h *history, folder string) ([]violation, tally) {
 	for _, d := range h.disturbances {
 		counted.Faults[d.Fault]++
 	}
+
+	violations = append(violations, h.checkClosed()...)
 
 	for _, name := range h.Names {
 		grants := h.grantsOf(name)
@@ -278,6 +281,16 @@ func (h *history) checkOutside(name string, grants []*grant) (found []violation)
 				found = append(found, violation{checkOutside, name, fmt.Sprintf("%s was refused, and held", g)})
 			}
 		}
+	}
+
+	return found
+}
+
+// checkClosed: after Close returned nil the database has nothing of that locker.
+func (h *history) checkClosed() (found []violation) {
+	for _, left := range h.leftovers {
+		found = append(found, violation{checkClosed, left.name, fmt.Sprintf(
+			"worker %d.%d holds it, whose locker was closed without an error", left.process, left.life)})
 	}
 
 	return found

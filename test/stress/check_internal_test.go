@@ -75,6 +75,9 @@ func TestCheckFinds(t *testing.T) {
 		"a lock that says it is held after its successor's grant": {
 			func(h *history) { h.grants[0].told = append(h.grants[0].told, ms(1011)) }, []string{checkTold},
 		},
+		"a name that is held after Close": {
+			func(h *history) { h.leftovers = []leftover{{"last 1.0", 1, 0}} }, []string{checkClosed},
+		},
 		"a write that was lost": {
 			func(h *history) { h.writes["a"][1].value = 1 }, []string{checkGuard},
 		},

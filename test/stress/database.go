@@ -9,6 +9,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"time"
 
@@ -203,19 +205,25 @@ var tables = []string{
 	`CREATE TABLE stress_writes (name VARCHAR(255) NOT NULL, value BIGINT NOT NULL, token BIGINT NOT NULL, writer VARCHAR(64) NOT NULL)`,
 }
 
-// createDatabase makes the pair's database with sqllock's tables and the application's.
+// createDatabase makes the pair's database with sqllock's tables and the application's. What an earlier try left is
+// removed before.
 func createDatabase(ctx context.Context, p place, names []string) (err error) {
 	if p.Database != "" {
 		server := p
 		server.Database = ""
 
 		if err := inPool(server, func(db *sql.DB) error {
-			_, err := db.ExecContext(ctx, "CREATE DATABASE "+p.Database)
+			_, err := db.ExecContext(ctx, "DROP DATABASE IF EXISTS "+p.Database)
+			if err == nil {
+				_, err = db.ExecContext(ctx, "CREATE DATABASE "+p.Database)
+			}
 
 			return err
 		}); err != nil {
 			return err
 		}
+	} else if err := os.Remove(p.DSN); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 
 	return inPool(p, func(db *sql.DB) error {
@@ -323,7 +331,7 @@ AND backend_type = 'client backend'`,
 
 // held counts the rows that say that somebody holds a lock.
 func (p place) held(ctx context.Context, db *sql.DB) (count int, err error) {
-	owners := "SELECT count(*) FROM sqllock_locks WHERE owner <> '' AND strategy <> 'insert'"
+	owners := "SELECT count(*) FROM sqllock_locks WHERE owner <> ''"
 	if p.dialect() == databases.MySQL {
 		owners = "SELECT count(*) FROM sqllock_leases WHERE owner <> ''"
 	}

@@ -121,7 +121,7 @@ func (r *round) crash(ctx context.Context, down time.Duration) error {
 	}
 
 	// Its address may be another server's until it is back.
-	if err := r.redirect(nowhere); err != nil {
+	if err := r.redirect(whole, nowhere); err != nil {
 		return err
 	}
 
@@ -131,17 +131,17 @@ func (r *round) crash(ctx context.Context, down time.Duration) error {
 		return err
 	}
 
-	return r.redirect(r.host.address(whole))
+	return r.redirect(whole, r.host.address(whole))
 }
 
 // nowhere is an address where nobody listens.
 const nowhere = "127.0.0.1:1"
 
-func (r *round) redirect(address string) error {
+func (r *round) redirect(ctx context.Context, address string) error {
 	var errs []error
 
 	for _, link := range r.links {
-		errs = append(errs, link.redirect(address))
+		errs = append(errs, link.redirect(ctx, address))
 	}
 
 	return errors.Join(errs...)

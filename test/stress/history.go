@@ -55,6 +55,13 @@ type refusal struct {
 	process, life int
 }
 
+// leftover is what the database said that a worker holds after that had closed its locker, and been told that all is
+// well.
+type leftover struct {
+	name          string
+	process, life int
+}
+
 // history is what is known of a round.
 type history struct {
 	Settings
@@ -62,10 +69,12 @@ type history struct {
 	grants       []*grant
 	guards       []*guarded
 	refusals     []refusal
+	leftovers    []leftover
 	disturbances []disturbance
 	writes       map[string][]write    // by name, what is in the database
 	outside      map[string][]accepted // by name, what the register accepted
 	notes        []violation           // what is wrong by itself
+	failed       []error               // what failed and is no lock's affair
 
 	// free is how long it took after the end of the last worker until every name had been free.
 	free time.Duration
@@ -116,25 +125,33 @@ func (r *round) read(ctx context.Context) (*history, error) {
 		h.outside[name] = r.register.history(name)
 	}
 
-	return h, inPool(r.host.place(), func(db *sql.DB) error {
-		writes, err := readWrites(ctx, db)
-		if err != nil {
-			return err
-		}
+	if len(h.failed) > 0 {
+		return nil, own(errors.Join(h.failed...))
+	}
 
-		committed := make(map[string]bool, len(writes))
+	var writes []write
 
-		for _, w := range writes {
-			h.writes[w.name] = append(h.writes[w.name], w)
-			committed[w.writer] = true
-		}
+	err := r.host.ask(ctx, func(db *sql.DB) (err error) {
+		writes, err = readWrites(ctx, db)
 
-		for _, g := range h.guards {
-			g.committed = committed[g.writer]
-		}
-
-		return nil
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+
+	committed := make(map[string]bool, len(writes))
+
+	for _, w := range writes {
+		h.writes[w.name] = append(h.writes[w.name], w)
+		committed[w.writer] = true
+	}
+
+	for _, g := range h.guards {
+		g.committed = committed[g.writer]
+	}
+
+	return h, nil
 }
 
 // grantKey tells grants apart: several that are handed on in one process have one owner.
@@ -150,6 +167,10 @@ func (h *history) addRecords(process, life int, records []record) {
 	guards := make(map[int64]*guarded)
 
 	for _, r := range records {
+		if r.Failed != "" {
+			h.failed = append(h.failed, fmt.Errorf("worker %d.%d: %s", process, life, r.Failed))
+		}
+
 		if r.Note != "" {
 			h.notes = append(h.notes, violation{Check: checkLeft, Text: r.Note})
 		}
@@ -207,6 +228,8 @@ func (h *history) addReturn(
 		g.released = r.Time
 	case r.Op == opWrite && guards[r.ID] != nil && r.Outcome == outcomeOK:
 		guards[r.ID].ret, guards[r.ID].acknowledged = r.Time, true
+	case r.Op == opLeft:
+		h.leftovers = append(h.leftovers, leftover{r.Name, process, life})
 	case r.Op == opOutside && r.Outcome == outcomeNo && r.Held:
 		h.refusals = append(h.refusals, refusal{name: r.Name, token: r.Token, held: r.Until, process: process, life: life})
 	}

@@ -41,11 +41,12 @@ func newHost(
 		h.database = filepath.Join(folder, "locks.db")
 	}
 
-	if err := createDatabase(ctx, h.place(), names); err != nil {
+	err := patiently(ctx, func() error { return createDatabase(ctx, h.place(), names) })
+	if err != nil {
 		return nil, fmt.Errorf("make a database for %s: %w", pair, err)
 	}
 
-	return h, inPool(h.place(), func(db *sql.DB) (err error) {
+	return h, h.ask(ctx, func(db *sql.DB) (err error) {
 		h.isolationVariable, err = h.place().isolationVariable(ctx, db)
 
 		return err
@@ -84,7 +85,7 @@ func (h *host) address(ctx context.Context) string {
 
 // reset takes the application's data back to the beginning, for the next round.
 func (h *host) reset(ctx context.Context) error {
-	return inPool(h.place(), func(db *sql.DB) error {
+	return h.ask(ctx, func(db *sql.DB) error {
 		for _, query := range []string{"DELETE FROM stress_writes", "UPDATE stress_register SET value = 0"} {
 			if _, err := db.ExecContext(ctx, query); err != nil {
 				return err
@@ -93,6 +94,11 @@ func (h *host) reset(ctx context.Context) error {
 
 		return nil
 	})
+}
+
+// ask uses the database beside the locks, and again if that failed.
+func (h *host) ask(ctx context.Context, f func(*sql.DB) error) error {
+	return patiently(ctx, func() error { return inPool(h.place(), f) })
 }
 
 // drop removes the database. The server goes with the run, so that only a file would stay.

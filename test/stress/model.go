@@ -127,7 +127,7 @@ func (h *history) operations(name string, grants []*grant) []porcupine.Operation
 		case g.released > 0 && end == g.freeing:
 			add(g.process, lockInput{"release", g.key(), rank, g.token}, g.freeing, g.released)
 		case i+1 < len(grants):
-			// It has expired by the time that the next one was granted. The checker says if it can not have.
+			// It has expired by the time that the next one was granted. The checker says if it cannot have.
 			add(g.process, lockInput{"expire", g.key(), rank, g.token}, end, grants[i+1].ret)
 		}
 	}

@@ -13,31 +13,39 @@ import (
 
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
+
+	"github.com/sqllock/sqllock/test/servers/freeport"
 )
 
 // link is the network between one worker and the server.
 type link struct{ proxy *toxiproxy.Proxy }
 
-func openLink(upstream string) (*link, error) {
+func openLink(ctx context.Context, upstream string) (*link, error) {
 	// One of the toxics writes to the global logger.
 	zerolog.SetGlobalLevel(zerolog.Disabled)
 
 	logger := zerolog.Nop()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), logger)
-	proxy := toxiproxy.NewProxy(server, "link", "127.0.0.1:0", upstream)
 
-	if err := proxy.Start(); err != nil {
+	// Not a port that the system chooses: while the link is redirected somebody else could have it.
+	port, err := freeport.Find(ctx)
+	if err != nil {
 		return nil, err
 	}
 
-	return &link{proxy}, nil
+	opened := &link{toxiproxy.NewProxy(server, "link", "127.0.0.1:"+port, upstream)}
+
+	return opened, patiently(ctx, opened.proxy.Start)
 }
 
 func (l *link) address() string { return l.proxy.Listen }
 
-// redirect makes new connections go to where the server is now.
-func (l *link) redirect(upstream string) error {
-	return l.proxy.Update(&toxiproxy.Proxy{Listen: l.proxy.Listen, Upstream: upstream, Enabled: true})
+// redirect makes new connections go to where the server is now. The proxy gives up its port for a moment and takes it
+// again, and somebody else may be faster.
+func (l *link) redirect(ctx context.Context, upstream string) error {
+	return patiently(ctx, func() error {
+		return l.proxy.Update(&toxiproxy.Proxy{Listen: l.proxy.Listen, Upstream: upstream, Enabled: true})
+	})
 }
 
 func (l *link) close() { l.proxy.Stop() }

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/sqllock"
-	"github.com/sqllock/sqllock/test/strategies"
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/test/catalog"
 )
 
 // Pair is a strategy on a database: "postgres/cas".
@@ -26,9 +26,9 @@ func Pairs(engines []string) []Pair {
 	var pairs []Pair
 
 	for _, engine := range engines {
-		carried := strategies.All()
+		carried := catalog.All()
 		if engine == "sqlite" {
-			carried = strategies.Leased()
+			carried = catalog.Leased()
 		}
 
 		for _, strategy := range carried {
@@ -69,8 +69,8 @@ func ParsePairs(text string, engines []string) ([]Pair, error) {
 }
 
 // strategy makes the pair's strategy.
-func (p Pair) strategy(db databases.DB) sqllock.Strategy {
-	for _, s := range strategies.All() {
+func (p Pair) strategy(db databases.DB) strategies.Strategy {
+	for _, s := range catalog.All() {
 		if s.Name == p.Strategy {
 			return s.Make(db)
 		}

@@ -39,6 +39,10 @@ const (
 	opOutside operation = "outside"
 	// opAsk is Check or Extend.
 	opAsk operation = "ask"
+	// opClose is the end of a worker's locker.
+	opClose operation = "close"
+	// opLeft is something that was in the database after that, and should not have been.
+	opLeft operation = "left"
 	// opTold is the question to the lock itself: are you held, and for how long.
 	opTold operation = "told"
 )
@@ -83,6 +87,8 @@ type record struct {
 	Err   string `json:"err,omitempty"`
 	// Note is what is wrong by itself, whatever the others recorded.
 	Note string `json:"note,omitempty"`
+	// Failed is what went wrong with the run, and not with the locks.
+	Failed string `json:"failed,omitempty"`
 }
 
 // logbookSize is more than a worker writes in a round.

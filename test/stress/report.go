@@ -9,18 +9,56 @@ import (
 	"time"
 )
 
-// Report prints what became of the pairs, and says whether all are well.
-func Report(out io.Writer, outcomes []Outcome, lease time.Duration) bool {
+// Verdict is what a report comes to. Of several the largest counts.
+type Verdict int
+
+// The verdicts.
+const (
+	// Well: nothing was wrong, and all was run.
+	Well Verdict = iota
+	// NotRun: some of it could not be run, which says nothing of the locks.
+	NotRun
+	// Wrong: a promise was broken, or a known-bad variant was not caught.
+	Wrong
+)
+
+func (v Verdict) String() string {
+	return [...]string{"ok", "-", "WRONG"}[v]
+}
+
+// verdict judges a pair.
+func (o Outcome) verdict() Verdict {
+	switch {
+	case len(o.Violations) > 0:
+		return Wrong
+	case o.Err != nil:
+		return NotRun
+	default:
+		return Well
+	}
+}
+
+// verdict judges what became of a variant.
+func (c Caught) verdict() Verdict {
+	switch {
+	case c.Err != nil:
+		return NotRun
+	case len(c.By) == 0:
+		return Wrong
+	default:
+		return Well
+	}
+}
+
+// Report prints what became of the pairs, and returns the verdict on all of them.
+func Report(out io.Writer, outcomes []Outcome, lease time.Duration) Verdict {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(table, "\npair\tchecked\tgrants\tfaults\ttaken\tunknown\tdeath\tfree\t\t\n")
 
-	well := true
+	worst := Well
 
 	for _, o := range outcomes {
-		verdict := "ok"
-		if o.Err != nil || len(o.Violations) > 0 {
-			verdict, well = "WRONG", false
-		}
+		worst = max(worst, o.verdict())
 
 		death := "-"
 		if o.Tally.Deaths > 0 {
@@ -28,7 +66,7 @@ func Report(out io.Writer, outcomes []Outcome, lease time.Duration) bool {
 		}
 
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%.2f\t%s\t\n", o.Pair, o.Tally.checked(), o.Tally.Grants, o.Tally.struck(),
-			o.Tally.Takeovers, o.Tally.Unknown, death, o.Tally.Free.Seconds()/lease.Seconds(), verdict)
+			o.Tally.Takeovers, o.Tally.Unknown, death, o.Tally.Free.Seconds()/lease.Seconds(), o.verdict())
 	}
 
 	_ = table.Flush()
@@ -38,7 +76,8 @@ checked: calls and answers. taken: grants after one that was not released.
 unknown: calls whose outcome the caller did not learn. death: the longest time
 from the death of a holder, with nothing else out of order, to the next grant.
 free: the longest time from the end of the last worker until every name had been
-free. Both in leases of %s.
+free. Both in leases of %s. At the end "-" is what could not be run, or not to
+the end: it says nothing of the locks.
 `, lease)
 
 	for _, group := range byEngine(outcomes, func(o Outcome) string { return o.Pair.Engine }) {
@@ -59,7 +98,7 @@ free. Both in leases of %s.
 		}
 
 		if o.Err != nil {
-			fmt.Fprintf(out, "%s: the run failed: %v\n", o.Pair, o.Err)
+			fmt.Fprintf(out, "%s: could not run, or not to the end: %v\n", o.Pair, o.Err)
 		}
 
 		if o.Repeat != "" {
@@ -67,7 +106,7 @@ free. Both in leases of %s.
 		}
 	}
 
-	return well
+	return worst
 }
 
 // reportFaults prints how often each fault struck the pairs of a database.
@@ -98,20 +137,22 @@ func reportFaults(out io.Writer, outcomes []Outcome) {
 	_ = table.Flush()
 }
 
-// ReportVariants prints what became of the known-bad variants, and says whether all were caught.
-func ReportVariants(out io.Writer, found []Caught) bool {
+// ReportVariants prints what became of the known-bad variants, and returns the verdict on all of them.
+func ReportVariants(out io.Writer, found []Caught) Verdict {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "known-bad variant\ton\tcaught by\n")
 
-	caught := 0
+	caught, worst := 0, Well
 
 	for _, c := range found {
 		by := "NOT CAUGHT"
+		worst = max(worst, c.verdict())
 
-		switch {
-		case c.Err != nil:
-			by = "the run failed: " + c.Err.Error()
-		case len(c.By) > 0:
+		switch c.verdict() {
+		case Wrong:
+		case NotRun:
+			by = "could not run: " + c.Err.Error()
+		case Well:
 			caught++
 			by = c.By[0]
 
@@ -127,5 +168,5 @@ func ReportVariants(out io.Writer, found []Caught) bool {
 
 	fmt.Fprintf(out, "%d of %d known-bad variants were caught\n", caught, len(found))
 
-	return caught == len(found)
+	return worst
 }

@@ -3,6 +3,8 @@
 package stress
 
 import (
+	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -37,8 +39,15 @@ func TestReportsFitATerminal(t *testing.T) {
 
 	var out strings.Builder
 
-	if !Report(&out, outcomes, time.Second) || !ReportVariants(&out, caught) {
-		t.Error("a report of what is well says that it is not")
+	if r, v := Report(&out, outcomes, time.Second), ReportVariants(&out, caught); r != Well || v != Well {
+		t.Errorf("the reports of what is well say %s and %s", r, v)
+	}
+
+	outcomes[4].Err = own(errors.New("bind: address already in use"))
+	caught[4].Err = own(errors.New("timeout"))
+
+	if r, v := Report(io.Discard, outcomes, time.Second), ReportVariants(io.Discard, caught); r != NotRun || v != NotRun {
+		t.Errorf("the reports of what could not be run say %s and %s", r, v)
 	}
 
 	for line := range strings.Lines(out.String()) {
@@ -50,7 +59,7 @@ func TestReportsFitATerminal(t *testing.T) {
 	outcomes[3].Violations = []violation{{Check: checkGuard, Name: "a", Text: "a write was lost"}}
 	caught[3].By = nil
 
-	if Report(&out, outcomes, time.Second) || ReportVariants(&out, caught) {
-		t.Error("a report of what is not well says that it is")
+	if r, v := Report(&out, outcomes, time.Second), ReportVariants(&out, caught); r != Wrong || v != Wrong {
+		t.Errorf("the reports of what is wrong say %s and %s", r, v)
 	}
 }

@@ -117,14 +117,14 @@ func (r *round) run(ctx context.Context) (result, error) {
 	judged := result{seed: r.seed, plan: r.plan}
 
 	if err := r.begin(ctx); err != nil {
-		return judged, errors.Join(err, r.end())
+		return judged, own(errors.Join(err, r.end()))
 	}
 
 	r.strike(ctx)
 
 	stopped := r.end()
 	if len(r.failures) > 0 {
-		return judged, errors.Join(r.failures...)
+		return judged, own(errors.Join(r.failures...))
 	}
 
 	if err := ctx.Err(); err != nil {
@@ -170,7 +170,7 @@ func (r *round) begin(ctx context.Context) (err error) {
 
 	for i := range r.Processes {
 		if r.Pair.hasNetwork() {
-			link, err := openLink(r.host.address(ctx))
+			link, err := openLink(ctx, r.host.address(ctx))
 			if err != nil {
 				return err
 			}
@@ -311,13 +311,19 @@ func (r *round) after(ctx context.Context, history *history) error {
 	// All at the same time: names that differ are different locks.
 	var acquiring sync.WaitGroup
 
-	locks := make([]*sqllock.Lock, len(r.Names))
+	locks, failed := make([]*sqllock.Lock, len(r.Names)), make([]error, len(r.Names))
 
 	for i, name := range r.Names {
 		acquiring.Go(func() {
 			call := now()
 
 			lock, err := locker.Acquire(ctx, name)
+			if err != nil && !errors.Is(err, sqllock.ErrNotAcquired) {
+				failed[i] = err
+
+				return
+			}
+
 			if err != nil {
 				history.note(checkFree, fmt.Sprintf("%q was not free %s after the last worker had ended: %v",
 					name, time.Duration(now()-began).Round(time.Millisecond), err))
@@ -339,22 +345,28 @@ func (r *round) after(ctx context.Context, history *history) error {
 			history.free.Round(time.Millisecond)))
 	}
 
+	if err := errors.Join(failed...); err != nil {
+		return own(err)
+	}
+
 	for _, lock := range locks {
-		if lock != nil {
-			err = errors.Join(err, lock.Release(ctx))
+		if lock == nil {
+			continue
+		}
+
+		if err := lock.Release(ctx); errors.Is(err, sqllock.ErrLost) {
+			history.note(checkLeft, fmt.Sprintf("%q was taken away when nobody else was there: %v", lock.Name(), err))
+		} else if err != nil {
+			return own(err)
 		}
 	}
 
-	if err != nil {
-		return err
-	}
-
-	if _, err := locker.Reap(ctx); err != nil {
-		return err
+	if _, err := locker.Reap(ctx, time.Hour); err != nil {
+		return own(err)
 	}
 
 	if err := locker.Close(ctx); err != nil {
-		return err
+		history.note(checkLeft, "close the last locker: "+err.Error())
 	}
 
 	closed()
@@ -365,7 +377,7 @@ func (r *round) after(ctx context.Context, history *history) error {
 // nothingLeft waits until the server has no session of the workers any more, and counts the rows that say that
 // a lock is held.
 func (r *round) nothingLeft(ctx context.Context, history *history, began instant) error {
-	return inPool(r.host.place(), func(db *sql.DB) error {
+	return r.host.ask(ctx, func(db *sql.DB) error {
 		held, err := r.host.place().held(ctx, db)
 		if err != nil {
 			return err

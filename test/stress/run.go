@@ -55,7 +55,7 @@ type Outcome struct {
 	Rounds     int
 	Tally      tally
 	Violations []violation
-	Err        error // of the run itself
+	Err        error // why it could not be run, or not to the end
 	Repeat     string
 }
 
@@ -140,7 +140,7 @@ func runPair(ctx context.Context, set *servers.Set, machine *stalls, pair Pair, 
 	for round := 0; round == 0 || time.Since(began) < length && (o.Rounds == 0 || round < o.Rounds); round++ {
 		seed := o.Seed + uint64(round)
 
-		judged, err := h.run(ctx, s, seed)
+		judged, err := h.tryRound(ctx, s, seed, o.Log)
 		outcome.Rounds++
 		outcome.Tally.add(judged.tally)
 
@@ -245,7 +245,7 @@ type Caught struct {
 }
 
 // variantRounds is how many rounds a variant gets to show that it is broken.
-const variantRounds = 12
+const variantRounds = 24
 
 // RunVariants runs the known-bad variants of the pairs, until each is caught or has had its rounds.
 func RunVariants(ctx context.Context, set *servers.Set, o Options) []Caught {
@@ -289,7 +289,7 @@ func runVariant(ctx context.Context, set *servers.Set, machine *stalls, v *Varia
 		var judged result
 
 		// Odd seeds are a mix of the variant's faults.
-		judged, caught.Err = h.run(ctx, s, (o.Seed|1)+2*uint64(caught.Rounds))
+		judged, caught.Err = h.tryRound(ctx, s, (o.Seed|1)+2*uint64(caught.Rounds), o.Log)
 		caught.Rounds++
 
 		for _, violation := range judged.violations {

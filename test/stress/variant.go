@@ -12,6 +12,7 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/internal/wallclock"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // Variant is a lock that is known to be broken: the strategy of a pair with one thing changed. A run of it
@@ -36,7 +37,7 @@ type Variant struct {
 	// bind changes the values of statements.
 	bind func(databases.Values)
 	// replace is a strategy in place of the pair's, or around it.
-	replace func(w *worker, inner sqllock.Strategy) (sqllock.Strategy, error)
+	replace func(w *worker, inner strategies.Strategy) (strategies.Strategy, error)
 	// trust is a lock that believes more than it should.
 	trust func(lock *sqllock.Lock, lease time.Duration) handle
 }
@@ -80,8 +81,8 @@ func also(arg string) func(databases.Statement) databases.Statement {
 type edits = map[string]func(databases.Statement) databases.Statement
 
 const (
-	postgresExpired = `expires_at + lock_delay_us * interval '1 microsecond' <= clock_timestamp()`
-	postgresMicros  = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+	postgresExpired = `expires_at + lock_delay_us::float * interval '1 microsecond' <= pg_catalog.clock_timestamp()`
+	postgresMicros  = `(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::float)::bigint`
 	sqliteNow       = `CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000`
 )
 
@@ -91,23 +92,29 @@ func Variants() []*Variant {
 		{
 			Name: "release without its owner", By: []string{checkWindows, checkLinear},
 			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultPause},
-			edit: edits{"record.release": instead(`owner = $2`, `$2 <> ''`)},
+			edit: edits{
+				"grant.release":    instead(`owner = $2`, `$2 <> ''`),
+				"grant.release-tx": instead(`owner = $2`, `$2 <> ''`),
+			},
 		},
 		{
 			Name: "expiry by the client's clock", By: []string{checkWindows, checkLinear},
 			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultClock},
-			edit: edits{"record.acquire": both(instead(`<= clock_timestamp() OR`, `<= to_timestamp($13) OR`), also("client_clock"))},
+			edit: edits{"cas.acquire": both(instead(`<= pg_catalog.clock_timestamp() OR`, `<= to_timestamp($13) OR`), also("client_clock"))},
 			bind: func(v databases.Values) { v["client_clock"] = wallclock.Of(time.Now()).Seconds() },
 		},
 		{
 			Name: "check, then set", By: []string{checkWindows, checkLinear},
 			Pair: Pair{"postgres", "cas"}, tune: fewNames,
-			edit: edits{"record.acquire": without(`FOR UPDATE SKIP LOCKED`)},
+			edit: edits{"cas.acquire": without(`FOR UPDATE SKIP LOCKED`)},
 		},
 		{
 			Name: "release without its owner", By: []string{checkWindows, checkLinear},
 			Pair: Pair{"mysql", "cas"}, Faults: []Fault{FaultPause},
-			edit: edits{"record.release": instead(`owner = ?`, `? <> ''`)},
+			edit: edits{
+				"grant.release":    instead(`owner = UNHEX(?)`, `UNHEX(?) <> ''`),
+				"grant.release-tx": instead(`owner = UNHEX(?)`, `UNHEX(?) <> ''`),
+			},
 		},
 		{
 			Name: "token drawn before the check", By: []string{checkTokens, checkWindows, checkGuard, checkLinear},
@@ -136,14 +143,15 @@ func Variants() []*Variant {
 			Name: "token of a row that is deleted", By: []string{checkTokens},
 			Pair: Pair{"sqlite", "cas"},
 			edit: edits{
-				"record.release": instead(`UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0`, `DELETE FROM sqllock_locks`),
-				"record.acquire": instead(`VALUES (?1, `+sqliteNow, `VALUES (?1, 1`),
+				"grant.release":    instead(`UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0`, `DELETE FROM sqllock_locks`),
+				"grant.release-tx": instead(`UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0`, `DELETE FROM sqllock_locks`),
+				"cas.acquire":      instead(`VALUES (?1, `+sqliteNow, `VALUES (?1, 1`),
 			},
 		},
 		{
 			Name: "renewal without its owner", By: []string{checkTold},
 			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultForce}, Profile: idle,
-			edit: edits{"record.renew": instead(`owner = $2`, `$2 <> ''`)},
+			edit: edits{"grant.renew": instead(`owner = $2`, `$2 <> ''`)},
 		},
 		{
 			Name: "unknown renewal counted as renewed", By: []string{checkWindows, checkLinear},
@@ -164,12 +172,12 @@ func Variants() []*Variant {
 		{
 			Name: "guard without a row lock", By: []string{checkGuard},
 			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultPause}, Profile: profile{SlowGuard: 0.7},
-			edit: edits{"record.guard": without(`FOR KEY SHARE`)},
+			edit: edits{"grant.guard": without(`FOR KEY SHARE`)},
 		},
 		{
 			Name: "guard without a row lock", By: []string{checkGuard},
 			Pair: Pair{"mariadb", "cas"}, Faults: []Fault{FaultPause}, Profile: profile{SlowGuard: 0.7},
-			edit: edits{"record.guard": without(`LOCK IN SHARE MODE`)},
+			edit: edits{"grant.guard": without(`LOCK IN SHARE MODE`)},
 		},
 		{
 			Name: "guard by the trust window alone", By: []string{checkGuard},
@@ -200,8 +208,8 @@ func Variants() []*Variant {
 			Name: "reaper goes by the age of the grant", By: []string{checkWindows, checkLinear},
 			Pair: Pair{"postgres", "cas"}, Profile: idle,
 			edit: edits{
-				"record.expired": instead(postgresExpired, `acquired_at <= clock_timestamp() - interval '0.3 s'`),
-				"record.end": both(
+				"grant.expired": instead(postgresExpired, `acquired_at <= clock_timestamp() - interval '0.3 s'`),
+				"grant.end": both(
 					instead(postgresExpired, `acquired_at <= clock_timestamp() - interval '0.3 s'`),
 					// Left to itself the row keeps the lease's end, and so the name taken: one fault alone does no harm.
 					instead(`SET owner = ''`, `SET owner = '', expires_at = 'epoch'`),
@@ -212,7 +220,11 @@ func Variants() []*Variant {
 			Name: "batch that grants one row twice", By: []string{checkWindows, checkLinear},
 			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultLatency}, together: true,
 			tune: func(s *Settings) { s.Goroutines = 16 },
-			edit: edits{"record.acquire-all": without(`FOR UPDATE OF l SKIP LOCKED`)},
+			edit: edits{"cas.acquire-all": without(`FOR UPDATE OF l SKIP LOCKED`)},
+		},
+		{
+			Name: "cancelled calls are not settled", By: []string{checkClosed},
+			Pair: Pair{"mariadb", "insert"}, replace: newUnsettled,
 		},
 		{
 			Name: "handed on under one token", By: []string{checkTokens, checkLinear},
@@ -244,7 +256,7 @@ func findVariant(id string) (*Variant, error) {
 }
 
 // strategy makes the worker's strategy, broken or not.
-func (v *Variant) strategy(w *worker, db databases.DB) (sqllock.Strategy, error) {
+func (v *Variant) strategy(w *worker, db databases.DB) (strategies.Strategy, error) {
 	if v == nil {
 		return w.Pair.strategy(db), nil
 	}
@@ -386,4 +398,4 @@ func (t lateTrust) Err() error {
 // unguarded looks at the clock where the database has to be asked.
 type unguarded struct{ *sqllock.Lock }
 
-func (u unguarded) Guard(context.Context, sqllock.Tx) error { return u.Err() }
+func (u unguarded) Guard(context.Context, strategies.Tx) error { return u.Err() }

@@ -6,97 +6,86 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
-	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
-
-// complete is all that our strategies can do.
-type complete interface {
-	sqllock.Strategy
-	sqllock.Settler
-	sqllock.Administrator
-	sqllock.Validator
-}
-
-// completeGrant is all that our grants can do.
-type completeGrant interface {
-	sqllock.Grant
-	sqllock.Guarder
-}
 
 // changed is a strategy whose grants are changed.
 type changed struct {
-	complete
+	strategies.Strategy
 
-	change func(ctx context.Context, r sqllock.Request, g completeGrant) (sqllock.Grant, error)
+	change func(ctx context.Context, r strategies.Request, g strategies.Grant) (strategies.Grant, error)
 }
 
 func newChanged(
-	inner sqllock.Strategy, change func(context.Context, sqllock.Request, completeGrant) (sqllock.Grant, error),
-) (sqllock.Strategy, error) {
-	whole, ok := inner.(complete)
-	if !ok {
-		return nil, fmt.Errorf("%T lacks something that the variant needs", inner)
-	}
-
-	return changed{whole, change}, nil
+	inner strategies.Strategy, change func(context.Context, strategies.Request, strategies.Grant) (strategies.Grant, error),
+) (strategies.Strategy, error) {
+	return changed{inner, change}, nil
 }
 
-func (c changed) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
-	g, err := c.complete.TryAcquire(ctx, r)
+func (c changed) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	g, err := c.Strategy.TryAcquire(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 
-	whole, ok := g.(completeGrant)
-	if !ok {
-		return nil, fmt.Errorf("%T lacks something that the variant needs", g)
+	altered, err := c.change(ctx, r, g)
+	if err != nil {
+		return nil, errors.Join(err, g.Release(context.WithoutCancel(ctx)))
 	}
 
-	return c.change(ctx, r, whole)
+	return altered, nil
 }
 
 // renewing changes what the core hears of a renewal.
-func renewing(hear func(error) error) func(*worker, sqllock.Strategy) (sqllock.Strategy, error) {
-	return func(_ *worker, inner sqllock.Strategy) (sqllock.Strategy, error) {
-		return newChanged(inner, func(_ context.Context, _ sqllock.Request, g completeGrant) (sqllock.Grant, error) {
+func renewing(hear func(error) error) func(*worker, strategies.Strategy) (strategies.Strategy, error) {
+	return func(_ *worker, inner strategies.Strategy) (strategies.Strategy, error) {
+		return newChanged(inner, func(_ context.Context, _ strategies.Request, g strategies.Grant) (strategies.Grant, error) {
 			return misheard{g, hear}, nil
 		})
 	}
 }
 
 type misheard struct {
-	completeGrant
+	strategies.Grant
 
 	hear func(error) error
 }
 
 func (m misheard) Renew(ctx context.Context, lease time.Duration) error {
-	return m.hear(m.completeGrant.Renew(ctx, lease))
+	return m.hear(m.Grant.Renew(ctx, lease))
 }
 
+// newUnsettled says of attempts whose answer was not awaited that they left nothing, and does not look.
+func newUnsettled(_ *worker, inner strategies.Strategy) (strategies.Strategy, error) {
+	return unsettled{inner}, nil
+}
+
+type unsettled struct{ strategies.Strategy }
+
+func (unsettled) Settle(context.Context, strategies.Request) error { return nil }
+
 // newSameToken hands locks on as if they were the same.
-func newSameToken(_ *worker, inner sqllock.Strategy) (sqllock.Strategy, error) {
-	return newChanged(inner, func(_ context.Context, _ sqllock.Request, g completeGrant) (sqllock.Grant, error) {
+func newSameToken(_ *worker, inner strategies.Strategy) (strategies.Strategy, error) {
+	return newChanged(inner, func(_ context.Context, _ strategies.Request, g strategies.Grant) (strategies.Grant, error) {
 		return sameToken{g, g.Token()}, nil
 	})
 }
 
 type sameToken struct {
-	completeGrant
+	strategies.Grant
 
 	token int64
 }
 
 func (s sameToken) Token() int64 { return s.token }
 
-func (s sameToken) Next() sqllock.Grant {
-	reserver, _ := s.completeGrant.(sqllock.Reserver)
+func (s sameToken) Next() strategies.Grant {
+	reserver, _ := s.Grant.(strategies.Reserver)
 
-	if next, ok := reserver.Next().(completeGrant); ok {
+	if next := reserver.Next(); next != nil {
 		return sameToken{next, s.token}
 	}
 
@@ -105,24 +94,24 @@ func (s sameToken) Next() sqllock.Grant {
 
 // newUnreserved hands locks on with tokens that the row does not know of, and may
 // give again: those of the next half second, where tokens follow the clock.
-func newUnreserved(_ *worker, inner sqllock.Strategy) (sqllock.Strategy, error) {
-	return newChanged(inner, func(_ context.Context, _ sqllock.Request, g completeGrant) (sqllock.Grant, error) {
+func newUnreserved(_ *worker, inner strategies.Strategy) (strategies.Strategy, error) {
+	return newChanged(inner, func(_ context.Context, _ strategies.Request, g strategies.Grant) (strategies.Grant, error) {
 		return unreserved{g, 0}, nil
 	})
 }
 
 type unreserved struct {
-	completeGrant
+	strategies.Grant
 
 	ahead int64
 }
 
-func (u unreserved) Token() int64 { return u.completeGrant.Token() + u.ahead }
+func (u unreserved) Token() int64 { return u.Grant.Token() + u.ahead }
 
-func (u unreserved) Next() sqllock.Grant {
-	reserver, _ := u.completeGrant.(sqllock.Reserver)
+func (u unreserved) Next() strategies.Grant {
+	reserver, _ := u.Grant.(strategies.Reserver)
 
-	if next, ok := reserver.Next().(completeGrant); ok {
+	if next := reserver.Next(); next != nil {
 		return unreserved{next, u.ahead + time.Second.Microseconds()/2}
 	}
 
@@ -136,19 +125,19 @@ const countUp = `INSERT INTO stress_tokens AS t VALUES ($1, 1) ON CONFLICT (name
 
 // newHeldToken draws tokens in a transaction that stays open while the lock is held, as one is tempted to do
 // where the lock is such a transaction: what ends it without a COMMIT takes the token back.
-func newHeldToken(w *worker, inner sqllock.Strategy) (sqllock.Strategy, error) {
+func newHeldToken(w *worker, inner strategies.Strategy) (strategies.Strategy, error) {
 	if _, err := w.data.ExecContext(context.Background(), counters); err != nil && !duplicate(err) {
 		return nil, err
 	}
 
-	return newChanged(inner, func(ctx context.Context, r sqllock.Request, g completeGrant) (sqllock.Grant, error) {
+	return newChanged(inner, func(ctx context.Context, r strategies.Request, g strategies.Grant) (strategies.Grant, error) {
 		// Beyond the attempt, whose context ends with it.
 		tx, err := w.data.BeginTx(context.WithoutCancel(ctx), nil)
 		if err != nil {
 			return nil, err
 		}
 
-		held := &heldToken{completeGrant: g, tx: tx}
+		held := &heldToken{Grant: g, tx: tx}
 		if err := tx.QueryRowContext(ctx, countUp, r.Name).Scan(&held.token); err != nil {
 			return nil, errors.Join(err, tx.Rollback())
 		}
@@ -165,7 +154,7 @@ func duplicate(err error) bool {
 }
 
 type heldToken struct {
-	completeGrant
+	strategies.Grant
 
 	tx    *sql.Tx
 	token int64
@@ -177,25 +166,29 @@ func (h *heldToken) Token() int64 { return h.token }
 func (h *heldToken) Release(ctx context.Context) error {
 	h.once.Do(func() { _ = h.tx.Commit() })
 
-	return h.completeGrant.Release(ctx)
+	return h.Grant.Release(ctx)
 }
 
 // pooledAdvisory takes and frees session-level advisory locks on whatever connection the pool has at hand.
-type pooledAdvisory struct{ db *sql.DB }
+type pooledAdvisory struct {
+	strategies.Strategy
 
-func newPooledAdvisory(w *worker, _ sqllock.Strategy) (sqllock.Strategy, error) {
+	db *sql.DB
+}
+
+func newPooledAdvisory(w *worker, inner strategies.Strategy) (strategies.Strategy, error) {
 	if _, err := w.data.ExecContext(context.Background(), counters); err != nil && !duplicate(err) {
 		return nil, err
 	}
 
-	return pooledAdvisory{w.data}, nil
+	return pooledAdvisory{inner, w.data}, nil
 }
 
-func (pooledAdvisory) Features() sqllock.Features {
-	return sqllock.Features{Strategy: "advisory", Database: "postgres", ConnectionHeld: true}
+func (pooledAdvisory) Features() strategies.Features {
+	return strategies.Features{Strategy: "advisory", Database: "postgres", ConnectionHeld: true}
 }
 
-func (p pooledAdvisory) TryAcquire(ctx context.Context, r sqllock.Request) (sqllock.Grant, error) {
+func (p pooledAdvisory) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	var locked bool
 
 	err := p.db.QueryRowContext(ctx, "SELECT pg_try_advisory_lock(hashtextextended($1, 0))", r.Name).Scan(&locked)
@@ -204,22 +197,23 @@ func (p pooledAdvisory) TryAcquire(ctx context.Context, r sqllock.Request) (sqll
 	case err != nil:
 		return nil, err
 	case !locked:
-		return nil, &sqllock.HeldError{Name: r.Name}
+		return nil, &strategies.HeldError{Name: r.Name}
 	}
 
-	g := pooledGrant{p, r.Name, 0}
+	g := pooledGrant{db: p.db, name: r.Name}
 
 	return g.drawn(ctx)
 }
 
 type pooledGrant struct {
-	pooledAdvisory
+	strategies.Grant // none
 
+	db    *sql.DB
 	name  string
 	token int64
 }
 
-func (g pooledGrant) drawn(ctx context.Context) (sqllock.Grant, error) {
+func (g pooledGrant) drawn(ctx context.Context) (strategies.Grant, error) {
 	err := g.db.QueryRowContext(ctx, countUp, g.name).Scan(&g.token)
 
 	return g, err
@@ -228,6 +222,8 @@ func (g pooledGrant) drawn(ctx context.Context) (sqllock.Grant, error) {
 func (g pooledGrant) Token() int64                               { return g.token }
 func (g pooledGrant) Renew(context.Context, time.Duration) error { return nil }
 func (g pooledGrant) Check(context.Context) error                { return nil }
+
+func (g pooledGrant) Guard(context.Context, strategies.Tx) error { return strategies.ErrUnsupported }
 
 func (g pooledGrant) Release(ctx context.Context) error {
 	_, err := g.db.ExecContext(ctx, "SELECT pg_advisory_unlock(hashtextextended($1, 0))", g.name)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sqllock/sqllock/internal/wallclock"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // workerVariable holds the settings of a worker process; where it is set, the program is one.
@@ -99,11 +100,12 @@ func RunWorker() {
 type worker struct {
 	workerSettings
 
-	log     *logbook
-	locker  *sqllock.Locker
-	data    *sql.DB // the application's own pool
-	variant *Variant
-	ids     atomic.Int64
+	log      *logbook
+	locker   *sqllock.Locker
+	outsider *sqllock.Locker // its locks are in no transaction, so that it hands them on
+	data     *sql.DB         // the application's own pool
+	variant  *Variant
+	ids      atomic.Int64
 }
 
 func work(s workerSettings) error {
@@ -131,7 +133,7 @@ func work(s workerSettings) error {
 
 	var working sync.WaitGroup
 
-	working.Go(func() { _ = w.locker.RunReaper(ctx) })
+	working.Go(func() { _ = w.locker.RunReaper(ctx, w.Lease/5, time.Hour) })
 
 	for g := range s.Goroutines {
 		working.Go(func() { w.loop(ctx, rand.New(rand.NewPCG(s.Seed, uint64(s.Process<<32|s.Life<<16|g)))) })
@@ -139,12 +141,7 @@ func work(s workerSettings) error {
 
 	working.Wait()
 
-	closing, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer done()
-
-	if err := w.locker.Close(closing); err != nil {
-		w.log.write(record{Time: now(), Note: "close the locker: " + err.Error()})
-	}
+	w.shutDown(context.WithoutCancel(ctx))
 
 	closePools()
 
@@ -200,7 +197,7 @@ func (w *worker) open(ctx context.Context) (closePools func(), err error) {
 
 	options := []sqllock.Option{
 		sqllock.WithLease(w.Lease), sqllock.WithPoll(5*time.Millisecond, 100*time.Millisecond),
-		sqllock.WithReaper(w.Lease/5, time.Hour), sqllock.WithLabel(fmt.Sprintf("worker %d.%d", w.Process, w.Life)),
+		sqllock.WithLabel(w.label()),
 	}
 	options = append(options, variant.options(w.Plain)...)
 
@@ -208,9 +205,10 @@ func (w *worker) open(ctx context.Context) (closePools func(), err error) {
 		options = append(options, sqllock.WithoutRenewal())
 	}
 
-	w.locker, err = sqllock.New(strategy, options...)
-	if err != nil {
-		return nil, err
+	for _, locker := range []**sqllock.Locker{&w.locker, &w.outsider} {
+		if *locker, err = sqllock.New(strategy, options...); err != nil {
+			return nil, err
+		}
 	}
 
 	return func() {
@@ -220,18 +218,24 @@ func (w *worker) open(ctx context.Context) (closePools func(), err error) {
 	}, nil
 }
 
+// label is how the database shows the holder.
+func (w *worker) label() string { return fmt.Sprintf("worker %d.%d", w.Process, w.Life) }
+
 // loop goes round until ctx ends.
 func (w *worker) loop(ctx context.Context, random *rand.Rand) {
 	outside, err := dialRegister(context.WithoutCancel(ctx), w.Register)
 	if err != nil {
-		w.log.write(record{Time: now(), Note: "the register does not answer: " + err.Error()})
+		w.log.write(record{Time: now(), Failed: "the register does not answer: " + err.Error()})
 
 		return
 	}
 	defer outside.conn.Close()
 
 	for ctx.Err() == nil {
-		u := user{worker: w, random: random, outside: outside}
+		u := user{worker: w, locker: w.locker, random: random, outside: outside}
+		if u.chance(0.5) {
+			u.locker = w.outsider
+		}
 
 		got := u.acquire(ctx, w.Names[random.IntN(len(w.Names))])
 		if got != outcomeOK {
@@ -264,6 +268,7 @@ func sleep(ctx context.Context, d time.Duration) {
 type user struct {
 	*worker
 
+	locker  *sqllock.Locker // the worker's first, or its outsider
 	random  *rand.Rand
 	outside *registerClient
 	name    string
@@ -280,8 +285,8 @@ type handle interface {
 	Remaining() time.Duration
 	Check(ctx context.Context) error
 	Extend(ctx context.Context, d time.Duration) error
-	Guard(ctx context.Context, tx sqllock.Tx) error
-	ReleaseTx(ctx context.Context, tx sqllock.Tx) error
+	Guard(ctx context.Context, tx strategies.Tx) error
+	ReleaseTx(ctx context.Context, tx strategies.Tx) error
 	Release(ctx context.Context) error
 }
 
@@ -393,6 +398,9 @@ func (u *user) told() bool {
 	return true
 }
 
+// guards says whether the lock may be used in transactions.
+func (u *user) guards() bool { return u.locker != u.outsider }
+
 // use works under the lock.
 func (u *user) use(ctx context.Context) {
 	steps := u.random.IntN(80)
@@ -411,7 +419,7 @@ func (u *user) use(ctx context.Context) {
 		switch {
 		case idle, step > 8 && u.chance(0.9):
 			sleep(u.lock.Context(), 4*time.Millisecond)
-		case u.chance(0.2):
+		case u.chance(0.2) && u.guards():
 			u.write(ctx, false)
 		case u.chance(0.7):
 			u.writeOutside()
@@ -425,7 +433,7 @@ func (u *user) use(ctx context.Context) {
 
 // write is the guarded read-modify-write. With free it also releases the lock, as part of the transaction.
 //
-// When a COMMIT had no answer the work can not go on: that transaction may still be committed, and the guard keeps
+// When a COMMIT had no answer the work cannot go on: that transaction may still be committed, and the guard keeps
 // others out until then, but not its own holder.
 func (u *user) write(ctx context.Context, free bool) {
 	r := u.call(opWrite)
@@ -521,7 +529,7 @@ func (u *user) writeOutside() {
 
 	switch {
 	case err != nil:
-		r.Note = "the register does not answer: " + err.Error()
+		r.Failed = "the register does not answer: " + err.Error()
 		u.done(r, outcomeUnknown, err)
 	case ok:
 		u.done(r, outcomeOK, nil)
@@ -561,7 +569,8 @@ func (u *user) ask(ctx context.Context) {
 
 // release frees the lock, some of the time in a transaction first.
 func (u *user) release(ctx context.Context) {
-	if u.locker.Features().ReleaseTx && !u.doubt && u.chance(u.Profile.ReleaseTx) && u.told() {
+	// A lock of a session cannot end with a transaction.
+	if u.guards() && !u.locker.Features().ConnectionHeld && !u.doubt && u.chance(u.Profile.ReleaseTx) && u.told() {
 		u.write(ctx, true)
 	}
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/advisory"
 	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/strategies/forupdate"
@@ -28,14 +29,14 @@ const (
 // variant is a strategy and the options of its locker.
 type variant struct {
 	name     string
-	strategy func(databases.DB) sqllock.Strategy
+	strategy func(databases.DB) strategies.Strategy
 	options  []sqllock.Option
 	servers  []string
 }
 
 func variants() []variant {
 	var (
-		casOn   = func(db databases.DB) sqllock.Strategy { return cas.New(db) }
+		casOn   = func(db databases.DB) strategies.Strategy { return cas.New(db) }
 		servers = []string{"postgres", "mysql", "mariadb"}
 		all     = []string{"postgres", "mysql", "mariadb", "sqlite"}
 	)
@@ -45,9 +46,9 @@ func variants() []variant {
 		{CASUnbatched, casOn, []sqllock.Option{sqllock.WithoutBatching()}, servers},
 		{CASNoHandOff, casOn, []sqllock.Option{sqllock.WithoutHandOff()}, servers},
 		{"sqllock cas, durable release", casOn, []sqllock.Option{sqllock.WithDurableRelease()}, servers[:1]},
-		{"sqllock insert", func(db databases.DB) sqllock.Strategy { return insert.New(db) }, nil, all},
-		{"sqllock forupdate", func(db databases.DB) sqllock.Strategy { return forupdate.New(db) }, nil, servers},
-		{"sqllock advisory", func(db databases.DB) sqllock.Strategy { return advisory.New(db) }, nil, servers},
+		{"sqllock insert", func(db databases.DB) strategies.Strategy { return insert.New(db) }, nil, all},
+		{"sqllock forupdate", func(db databases.DB) strategies.Strategy { return forupdate.New(db) }, nil, servers},
+		{"sqllock advisory", func(db databases.DB) strategies.Strategy { return advisory.New(db) }, nil, servers},
 	}
 }
 
@@ -89,7 +90,7 @@ type statementsOnly struct {
 }
 
 func (s *statementsOnly) Acquire(ctx context.Context, _ int, name string) (Release, error) {
-	grant, err := s.strategy.TryAcquire(ctx, sqllock.Request{Name: name, Owner: rand.Text(), Lease: s.lease})
+	grant, err := s.strategy.TryAcquire(ctx, strategies.Request{Name: name, Owner: rand.Text(), Lease: s.lease})
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 func zooKeeper() []Contestant {
 	return []Contestant{{
 		Server: "zookeeper", Name: "go-zookeeper/zk Lock", Group: Peer,
-		Note: "one connection; a wait can not be given up",
+		Note: "one connection; a wait cannot be given up",
 		Open: func(ctx context.Context, c Config) (Locker, error) {
 			conn, events, err := zk.Connect([]string{c.Address.DSN}, c.Lease, zk.WithLogger(silent{}))
 			if err != nil {

@@ -108,7 +108,7 @@ func All() []Scenario {
 			},
 			Plots: []int{1},
 			Takes: func(c contest.Contestant) bool {
-				// The others do not tell what they are sent, or can not give up.
+				// The others do not tell what they are sent, or cannot give up.
 				return c.Group == contest.Library && c.Server != "sqlite" || c.Server == "redis"
 			},
 			Targets: slices.Concat(

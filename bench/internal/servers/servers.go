@@ -77,7 +77,7 @@ func Names() []string {
 }
 
 // Start provides the named servers. Unpacked programs are kept in the folder,
-// for the next run. A server that can not be had is in the set all the same,
+// for the next run. A server that cannot be had is in the set all the same,
 // and says why.
 func Start(ctx context.Context, names []string, folder string) *Set {
 	set := &Set{servers: make([]*Server, len(names))}

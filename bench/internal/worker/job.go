@@ -57,7 +57,7 @@ type Result struct {
 	// LongestWait is the longest time in which this process did not get the
 	// lock though it wanted it.
 	LongestWait time.Duration
-	// Statements is what the driver says, -1 if it can not tell.
+	// Statements is what the driver says, -1 if it cannot tell.
 	Statements int64
 
 	Bytes      int64

@@ -160,7 +160,7 @@ func (d *Demo) takeEnd(r report, last int) {
 	}
 }
 
-// kill kills a worker: from then on it can not do anything under the lock.
+// kill kills a worker: from then on it cannot do anything under the lock.
 func (d *Demo) kill(w *process) {
 	w.killed = true
 	w.kill()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/databases"
+	databasemysql "github.com/sqllock/sqllock/databases/mysql"
 )
 
 // TestCluster has a server answer as those of clusters were seen to.
@@ -116,7 +117,7 @@ func TestCluster(t *testing.T) {
 			}
 			defer conn.Close()
 
-			e := &exam{Plan: Plan{Strategy: c.strategy, Lease: 30 * time.Second}, conn: conn, db: &dsn.Database{Target: dsn.Target{Dialect: databases.MySQL}, SQL: db}}
+			e := &exam{Plan: Plan{Strategy: c.strategy, Lease: 30 * time.Second}, conn: conn, db: &dsn.Database{Target: dsn.Target{Dialect: databases.MySQL}, SQL: db, Locks: databasemysql.New(db)}}
 
 			findings, err := e.run(t.Context(), check{"cluster", mysqlCluster})
 			if err != nil {

@@ -1,5 +1,5 @@
-// Package doctor looks at a database and says what about it would hurt locks,
-// why, and how to mend it.
+// Package doctor looks at a database and says what about it would harm locks,
+// why, and how to fix it.
 package doctor
 
 import (
@@ -7,11 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/databases"
@@ -23,8 +19,8 @@ type Level string
 // The levels, from good to bad.
 const (
 	OK      Level = "ok"
-	Note    Level = "note"    // nothing hurts; good to know
-	Warning Level = "warning" // hurts when something else goes wrong
+	Note    Level = "note"    // harmless; good to know
+	Warning Level = "warning" // has an effect when something else goes wrong
 	Error   Level = "error"   // locks do not work, or do not exclude
 )
 
@@ -53,9 +49,11 @@ type Finding struct {
 	Check string `json:"check"`
 	// Found is what is so.
 	Found string `json:"found"`
-	// Hurts says what would happen, and Mend what to do; empty if nothing.
-	Hurts string `json:"hurts,omitempty"`
-	Mend  string `json:"mend,omitempty"`
+	// Effect says what would happen, and Fix what to do; empty if nothing.
+	Effect string `json:"effect,omitempty"`
+	Fix    string `json:"fix,omitempty"`
+	// Hindered: somebody else's transaction kept the check from looking.
+	Hindered bool `json:"-"`
 }
 
 // Plan says how the locks will be used.
@@ -93,11 +91,11 @@ type exam struct {
 const checkTime = 15 * time.Second
 
 // Examine runs all checks. The error is that of the connection; what a check
-// can not see, for the lack of a privilege, is a finding.
+// cannot see, for the lack of a privilege, is a finding.
 func Examine(ctx context.Context, db *dsn.Database, plan Plan) ([]Finding, error) {
 	conn, err := db.SQL.Conn(ctx)
 	if err != nil {
-		return nil, err
+		return shutOut(ctx, db, plan, err)
 	}
 
 	e := &exam{Plan: plan, db: db, conn: conn}
@@ -105,7 +103,7 @@ func Examine(ctx context.Context, db *dsn.Database, plan Plan) ([]Finding, error
 
 	var findings []Finding
 
-	for _, c := range append(checks(db.Target.Dialect), check{"schema", schema}, check{"tables", tables}, check{"bloat", bloat}) {
+	for _, c := range append(checks(db.Target.Dialect), check{"schema", schema}, check{"rights", rights}, check{"tables", tables}, check{"bloat", bloat}) {
 		found, err := e.run(ctx, c)
 		if err != nil {
 			return nil, err
@@ -125,7 +123,7 @@ func (e *exam) run(ctx context.Context, c check) ([]Finding, error) {
 
 	findings, err := c.look(limited, e)
 	if err != nil {
-		findings = append(findings, unseen(err)...)
+		findings = append(findings, e.unseen(err)...)
 	}
 
 	for i := range findings {
@@ -161,34 +159,36 @@ func (e *exam) reconnect(ctx context.Context, cutOff bool) error {
 }
 
 // unseen is what there is to say of a check that failed.
-func unseen(err error) []Finding {
+func (e *exam) unseen(err error) []Finding {
 	switch {
-	case forbidden(err):
+	case e.forbidden(err):
 		return found(Note, "could not be looked at: "+err.Error(), "", "run the doctor as a user that may read it")
+	case e.full(err):
+		return found(Warning, "could not be looked at for want of a connection: "+err.Error(), noConnection, moreConnections)
 	case errors.Is(err, context.DeadlineExceeded):
-		return found(Warning, fmt.Sprintf("the database did not answer within %s", checkTime),
-			"renewals may not get through either", "see what it waits for")
+		return hindered(fmt.Sprintf("the database did not answer within %s", checkTime))
+	case e.db.Locks.Classify(err) == databases.Busy:
+		return hindered("could not be looked at, for a row or a table that somebody else has locked: " + err.Error())
 	default:
 		return found(Warning, "could not be looked at: "+err.Error(), "statements about locks may fail too", "")
 	}
 }
 
-// forbidden says whether a privilege is missing.
-func forbidden(err error) bool {
-	var (
-		postgres *pgconn.PgError
-		numbered *mysql.MySQLError
-	)
+func hindered(said string) []Finding {
+	findings := found(Warning, said, "renewals may not get through either", "let the transaction end that it waits for, or end its session")
+	findings[0].Hindered = true
 
-	switch {
-	case errors.As(err, &postgres):
-		return postgres.Code == "42501"
-	case errors.As(err, &numbered):
-		// To a database, a table, a column, of a kind, to a routine.
-		return slices.Contains([]uint16{1044, 1142, 1143, 1227, 1370}, numbered.Number)
-	default:
-		return false
-	}
+	return findings
+}
+
+// forbidden says whether a privilege is missing.
+func (e *exam) forbidden(err error) bool {
+	return err != nil && e.db.Locks.Classify(err) == databases.NotAllowed
+}
+
+// full says whether the server takes no more connections of this user.
+func (e *exam) full(err error) bool {
+	return err != nil && e.db.Locks.Classify(err) == databases.Full
 }
 
 func checks(dialect databases.Dialect) []check {
@@ -213,8 +213,39 @@ func fine(format string, args ...any) []Finding {
 	return []Finding{{Level: OK, Found: fmt.Sprintf(format, args...)}}
 }
 
-func found(level Level, found, hurts, mend string) []Finding {
-	return []Finding{{Level: level, Found: found, Hurts: hurts, Mend: mend}}
+func found(level Level, found, effect, fix string) []Finding {
+	return []Finding{{Level: level, Found: dsn.Masked(found), Effect: effect, Fix: fix}}
+}
+
+// refused is what the library says of a server that it does not take; nil if it
+// takes it, or would if it took writes, for which there is a check.
+func (e *exam) refused(ctx context.Context) ([]Finding, error) {
+	conn, err := e.db.Locks.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+
+	err = e.db.Locks.Verify(ctx, conn)
+
+	switch server := (*databases.ServerError)(nil); {
+	case errors.As(err, &server):
+		said, fix := server.Found, server.Fix
+
+		if server.Err != nil {
+			said += ": " + server.Err.Error()
+		}
+
+		if fix == "" {
+			fix = "use PostgreSQL, MySQL or MariaDB"
+		}
+
+		return found(Error, said, "sqllock refuses it: no lock can be acquired", fix), nil
+	case errors.Is(err, databases.ErrReadOnly):
+		return nil, nil
+	default:
+		return nil, err
+	}
 }
 
 // clock compares the server's microseconds since 1970 with this machine's.
@@ -240,6 +271,30 @@ func clock(query string) check {
 				"and tokens may shrink over a fail-over to a server whose clock is behind",
 			"run NTP on both, and let it slew the clock"), nil
 	}}
+}
+
+const (
+	noConnection    = "renewals that need a new connection fail, and locks are lost"
+	moreConnections = "raise the limit of the server, or of the user (CONNECTION LIMIT, MAX_USER_CONNECTIONS), or make pools smaller"
+)
+
+// second looks whether there is another connection beside that of the examination:
+// a lock that has one itself needs it. nil if there is.
+func (e *exam) second(ctx context.Context) ([]Finding, error) {
+	conn, err := e.db.SQL.Conn(ctx)
+
+	switch {
+	case err == nil:
+		return nil, conn.Close()
+	case !e.full(err):
+		return nil, err
+	case e.connectionHeld():
+		return found(Error, "the server refuses a second connection: "+err.Error(),
+			"a lock of strategy "+e.Strategy+" has a connection of its own beside another for all else: none can be acquired",
+			moreConnections+", or use strategy cas"), nil
+	default:
+		return found(Warning, "the server refuses a second connection: "+err.Error(), noConnection, moreConnections), nil
+	}
 }
 
 // connections judges how many connections are left for those to come.

@@ -4,5 +4,5 @@ package doctor
 
 import "context"
 
-// fileSystem can not be told here.
+// fileSystem cannot be told here.
 func fileSystem(context.Context, *exam) ([]Finding, error) { return nil, nil }

@@ -17,6 +17,7 @@ func mysqlChecks() []check {
 		{"server", mysqlServer},
 		{"writable", mysqlWritable},
 		{"replication", mysqlReplication},
+		{"binary log", mysqlBinaryLog},
 		{"cluster", mysqlCluster},
 		{"durability", mysqlDurability},
 		{"isolation", mysqlIsolation},
@@ -59,29 +60,20 @@ func (e *exam) shown(ctx context.Context, kind, name string) (value string, err 
 }
 
 func mysqlServer(ctx context.Context, e *exam) ([]Finding, error) {
+	if refused, err := e.refused(ctx); err != nil || refused != nil {
+		return refused, err
+	}
+
 	var version string
 	if err := e.one(ctx, `SELECT VERSION()`, &version); err != nil {
 		return nil, err
 	}
 
-	kind, least := "MySQL", []int{8, 0}
 	if strings.Contains(version, "MariaDB") {
-		kind, least = "MariaDB", []int{10, 6}
+		return fine("MariaDB %s", version), nil
 	}
 
-	major, rest, _ := strings.Cut(version, ".")
-	minor, _, _ := strings.Cut(rest, ".")
-
-	// What is no number is no version that is known to be too old.
-	a, err := strconv.Atoi(major)
-	b, failed := strconv.Atoi(minor)
-
-	if err == nil && failed == nil && (a < least[0] || a == least[0] && b < least[1]) {
-		return found(Error, kind+" "+version+" is too old", "it has no SKIP LOCKED, which locks need",
-			fmt.Sprintf("use %s %d.%d or later", kind, least[0], least[1])), nil
-	}
-
-	return fine("%s %s", kind, version), nil
+	return fine("MySQL %s", version), nil
 }
 
 func mysqlWritable(ctx context.Context, e *exam) ([]Finding, error) {
@@ -94,6 +86,17 @@ func mysqlWritable(ctx context.Context, e *exam) ([]Finding, error) {
 		return nil, err
 	case readOnly || innodb:
 		return found(Error, "the server is read-only", "no lock can be acquired or renewed", "connect to the primary"), nil
+	}
+
+	// MySQL has this name, MariaDB had the other for long.
+	session, err := e.variable(ctx, "SESSION VARIABLES", "transaction_read_only", "tx_read_only")
+
+	switch {
+	case err != nil:
+		return nil, err
+	case session == "ON":
+		return found(Error, "transactions are read-only", "no lock can be acquired or renewed",
+			"leave transaction_read_only out of the URL, of init_connect and of the server's options"), nil
 	case !autocommit:
 		return found(Error, "autocommit is off", "sqllock refuses such sessions: a lock would be nobody's before a commit",
 			"leave autocommit=0 out of the DSN and of init_connect"), nil
@@ -125,6 +128,26 @@ func mysqlReplication(ctx context.Context, e *exam) ([]Finding, error) {
 	return found(Warning, fmt.Sprintf("%d replicas follow asynchronously", replicas),
 		"a fail-over can forget grants that were just made, so that two hold a lock until the first one's renewal is refused",
 		"use semi-synchronous replication, or have Guard or tokens checked"), nil
+}
+
+// mysqlBinaryLog looks how replicas are told of changes. What the clock says and
+// which rows were not locked they cannot find out from a statement
+// (https://dev.mysql.com/doc/refman/9.7/en/replication-rbr-safe-unsafe.html).
+func mysqlBinaryLog(ctx context.Context, e *exam) ([]Finding, error) {
+	on, err := e.variable(ctx, "GLOBAL VARIABLES", "log_bin")
+	if err != nil || on != "ON" {
+		return fine("there is none"), err
+	}
+
+	format, err := e.variable(ctx, "SESSION VARIABLES", "binlog_format")
+	if err != nil || format != "STATEMENT" {
+		return fine("it has rows where statements would not do (binlog_format = %s)", format), err
+	}
+
+	return found(Warning, "binlog_format is STATEMENT",
+		"replicas run the statements by their own clock and row locks, and silently get other tokens and owners: "+
+			"after a fail-over two can hold a lock, and tokens can shrink",
+		"set binlog_format = ROW, or MIXED"), nil
 }
 
 func mysqlDurability(ctx context.Context, e *exam) ([]Finding, error) {
@@ -294,6 +317,10 @@ func mysqlDriver(_ context.Context, e *exam) ([]Finding, error) {
 }
 
 func mysqlConnections(ctx context.Context, e *exam) ([]Finding, error) {
+	if refused, err := e.second(ctx); err != nil || refused != nil {
+		return refused, err
+	}
+
 	var most int
 	if err := e.one(ctx, `SELECT @@global.max_connections`, &most); err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-const backend = `SELECT pg_backend_pid()`
+const backend = `SELECT pg_catalog.pg_backend_pid()`
 
 // postgresPooler looks for a proxy that gives a server session to many clients.
 func postgresPooler(ctx context.Context, e *exam) ([]Finding, error) {
@@ -42,7 +42,7 @@ func postgresPooler(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 
 	return append(findings, found(Error, "prepared statements do not pass the proxy, and the URL asks for them",
-		"locks can not be acquired or renewed: statements fail with SQLSTATE 42P05 or 26000",
+		"programs with this URL cannot acquire or renew locks: statements fail with SQLSTATE 42P05 or 26000; this command does without them",
 		"default_query_exec_mode=exec in the URL, or max_prepared_statements in PgBouncer 1.21 or later")...), nil
 }
 
@@ -105,7 +105,7 @@ func (e *exam) statementPooler() []Finding {
 			"connect past the proxy, or use strategy cas")
 	}
 
-	return found(Warning, pools, "there are no transactions: Guard and ReleaseTx can not be used", "let it pool transactions or sessions, or connect past it")
+	return found(Warning, pools, "there are no transactions: Guard and ReleaseTx cannot be used", "let it pool transactions or sessions, or connect past it")
 }
 
 func (e *exam) transactionPooler() []Finding {

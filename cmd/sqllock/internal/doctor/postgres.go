@@ -3,12 +3,14 @@ package doctor
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
 	"github.com/sqllock/sqllock/databases"
 )
 
@@ -26,39 +28,90 @@ func postgresChecks() []check {
 	return []check{
 		{"server", postgresServer},
 		{"writable", postgresWritable},
+		{"search_path", postgresPath},
 		{"pooler", postgresPooler},
 		{"replication", postgresReplication},
 		{"durability", postgresDurability},
 		{"isolation", postgresIsolation},
 		{"timeouts", postgresTimeouts},
 		{"connections", postgresConnections},
-		clock(`SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`),
+		clock(`SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::float)::bigint`),
 	}
 }
 
 func postgresServer(ctx context.Context, e *exam) ([]Finding, error) {
-	var (
-		number  int
-		version string
-	)
+	if refused, err := e.refused(ctx); err != nil || refused != nil {
+		return refused, err
+	}
 
-	if err := e.one(ctx, `SELECT current_setting('server_version_num')::int, version()`, &number, &version); err != nil {
+	var version string
+	if err := e.one(ctx, `SELECT pg_catalog.version()`, &version); err != nil {
 		return nil, err
 	}
 
 	version, _, _ = strings.Cut(version, " on ")
 
-	if number < 130000 {
-		return found(Error, version+" is too old", "locks were never tried on it", "use PostgreSQL 13 or later"), nil
+	return fine("%s", version), nil
+}
+
+// postgresPath looks who can put functions and operators where the statements of
+// this user look for theirs. Whoever owns the database, the schema or the tables
+// can do as he likes anyway.
+func postgresPath(ctx context.Context, e *exam) ([]Finding, error) {
+	if err := migrate.CheckSchema(ctx, e.db); errors.Is(err, migrate.ErrNoSchema) {
+		return found(Error, err.Error(), "the tables seem to be missing, and every acquisition fails",
+			"ALTER ROLE ... SET search_path, or search_path in the URL; or create the schema"), nil
 	}
 
-	return fine("%s", version), nil
+	rows, err := e.conn.QueryContext(ctx, `SELECT pg_catalog.quote_ident(n.nspname::text), coalesce(pg_catalog.quote_ident(r.rolname::text), 'PUBLIC'), g.grantee = n.nspowner
+  FROM pg_catalog.pg_namespace n
+ CROSS JOIN LATERAL (SELECT n.nspowner AS grantee
+                      UNION
+                     SELECT a.grantee FROM pg_catalog.aclexplode(n.nspacl) a WHERE a.privilege_type = 'CREATE') g
+  LEFT JOIN pg_catalog.pg_roles r ON r.oid = g.grantee
+ WHERE n.nspname = ANY (pg_catalog.current_schemas(false))
+   AND NOT coalesce(r.rolsuper, false) AND coalesce(r.rolname, '') <> current_user AND coalesce(r.rolname, '') <> 'pg_database_owner'
+   AND g.grantee <> (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+   AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_class c
+                    WHERE c.oid = pg_catalog.to_regclass('sqllock_locks')::pg_catalog.oid AND c.relowner = g.grantee)
+ ORDER BY 1, 2`, e.mode()...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+
+	var findings []Finding
+
+	for rows.Next() {
+		var (
+			schema, role string
+			owns         bool
+		)
+
+		if err := rows.Scan(&schema, &role, &owns); err != nil {
+			return findings, err
+		}
+
+		said, fix := role+" may create objects in schema "+schema, "REVOKE CREATE ON SCHEMA "+schema+" FROM "+role+";"
+		if owns {
+			said, fix = role+" owns schema "+schema, "ALTER SCHEMA "+schema+" OWNER TO ..., or leave it out of the search_path"
+		}
+
+		findings = append(findings, found(Warning, said+", which is in the search_path",
+			"a function or an operator there can be called in place of PostgreSQL's own, as the user who asked", fix)...)
+	}
+
+	if err := rows.Err(); err != nil || len(findings) > 0 {
+		return findings, err
+	}
+
+	return fine("nobody else may create objects in its schemas"), nil
 }
 
 func postgresWritable(ctx context.Context, e *exam) ([]Finding, error) {
 	var standby, readOnly bool
 
-	err := e.one(ctx, `SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::bool`, &standby, &readOnly)
+	err := e.one(ctx, `SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only')::bool`, &standby, &readOnly)
 
 	switch {
 	case err != nil:
@@ -77,8 +130,8 @@ func postgresWritable(ctx context.Context, e *exam) ([]Finding, error) {
 func postgresReplication(ctx context.Context, e *exam) ([]Finding, error) {
 	var standbys, synchronous int
 
-	err := e.one(ctx, `SELECT count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))
-  FROM pg_stat_replication WHERE coalesce(application_name, '') <> 'pg_basebackup'`, &standbys, &synchronous)
+	err := e.one(ctx, `SELECT pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))
+  FROM pg_catalog.pg_stat_replication WHERE coalesce(application_name, '') <> 'pg_basebackup'`, &standbys, &synchronous)
 
 	switch {
 	case err != nil:
@@ -86,18 +139,18 @@ func postgresReplication(ctx context.Context, e *exam) ([]Finding, error) {
 	case standbys == 0:
 		return fine("no standby follows"), nil
 	case synchronous == 0:
-		return found(Warning, fmt.Sprintf("%d standbys follow, none synchronously", standbys),
+		return found(Warning, fmt.Sprintf("there are %d standbys, none of them synchronous", standbys),
 			"a fail-over can forget grants that were just made, so that two hold a lock until the first one's renewal is refused",
 			"set synchronous_standby_names for the one that will take over, or have Guard or tokens checked"), nil
 	default:
-		return fine("%d of %d standbys follow synchronously", synchronous, standbys), nil
+		return fine("%d of %d standbys are synchronous", synchronous, standbys), nil
 	}
 }
 
 func postgresDurability(ctx context.Context, e *exam) ([]Finding, error) {
 	var fsync, commit string
 
-	err := e.one(ctx, `SELECT current_setting('fsync'), current_setting('synchronous_commit')`, &fsync, &commit)
+	err := e.one(ctx, `SELECT pg_catalog.current_setting('fsync'), pg_catalog.current_setting('synchronous_commit')`, &fsync, &commit)
 
 	switch {
 	case err != nil:
@@ -116,7 +169,7 @@ func postgresDurability(ctx context.Context, e *exam) ([]Finding, error) {
 func postgresIsolation(ctx context.Context, e *exam) ([]Finding, error) {
 	var level string
 
-	if err := e.one(ctx, `SELECT current_setting('default_transaction_isolation')`, &level); err != nil {
+	if err := e.one(ctx, `SELECT pg_catalog.current_setting('default_transaction_isolation')`, &level); err != nil {
 		return nil, err
 	}
 
@@ -130,7 +183,7 @@ func postgresIsolation(ctx context.Context, e *exam) ([]Finding, error) {
 }
 
 func postgresTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
-	rows, err := e.conn.QueryContext(ctx, `SELECT name, setting::bigint FROM pg_settings
+	rows, err := e.conn.QueryContext(ctx, `SELECT name, setting::bigint FROM pg_catalog.pg_settings
  WHERE name IN ('idle_session_timeout', 'idle_in_transaction_session_timeout', 'statement_timeout', 'lock_timeout', 'transaction_timeout')
    AND setting::bigint > 0
  ORDER BY name`, e.mode()...)
@@ -201,10 +254,14 @@ func (e *exam) timeout(name string, limit time.Duration) []Finding {
 }
 
 func postgresConnections(ctx context.Context, e *exam) ([]Finding, error) {
+	if refused, err := e.second(ctx); err != nil || refused != nil {
+		return refused, err
+	}
+
 	var most, used int
 
-	err := e.one(ctx, `SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
-       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')`, &most, &used)
+	err := e.one(ctx, `SELECT pg_catalog.current_setting('max_connections')::int - pg_catalog.current_setting('superuser_reserved_connections')::int,
+       (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend')`, &most, &used)
 	if err != nil {
 		return nil, err
 	}
@@ -229,8 +286,8 @@ func bloat(ctx context.Context, e *exam) ([]Finding, error) {
 		oldest      sql.NullFloat64
 	)
 
-	err := e.one(ctx, `SELECT pg_total_relation_size('sqllock_locks'), (SELECT count(*) FROM sqllock_locks),
-       (SELECT max(extract(epoch FROM clock_timestamp() - xact_start))::float8 FROM pg_stat_activity WHERE pid <> pg_backend_pid())`,
+	err := e.one(ctx, `SELECT pg_catalog.pg_total_relation_size('sqllock_locks'::pg_catalog.regclass), (SELECT pg_catalog.count(*) FROM sqllock_locks),
+       (SELECT pg_catalog.max(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - xact_start)) FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid())`,
 		&size, &names, &oldest)
 	if err != nil {
 		return nil, err
@@ -241,7 +298,7 @@ func bloat(ctx context.Context, e *exam) ([]Finding, error) {
 	if size < bloatBytes || size/max(names, 1) < bloatEach {
 		if open > time.Hour {
 			return found(Note, fmt.Sprintf("a transaction has been open for %s", open),
-				"row versions can not be removed while it is, so that the lock tables grow", "end it (pg_stat_activity says which)"), nil
+				"row versions cannot be removed while it is, so that the lock tables grow", "end it (pg_stat_activity says which)"), nil
 		}
 
 		return fine("sqllock_locks has %d names in %d KiB", names, size>>10), nil

@@ -17,7 +17,18 @@ import (
 // schema looks which migrations were applied.
 func schema(ctx context.Context, e *exam) ([]Finding, error) {
 	statuses, err := migrate.Statuses(ctx, e.db)
-	if err != nil {
+
+	switch {
+	case e.forbidden(err):
+		// Nobody but those who migrate needs the versions.
+		if actual, err := e.columns(ctx); err == nil && len(actual["sqllock_locks"]) > 0 {
+			e.schema = true
+
+			return fine("the tables are there; this user may not read their version"), nil
+		}
+
+		return nil, err
+	case err != nil:
 		return nil, err
 	}
 
@@ -32,6 +43,10 @@ func schema(ctx context.Context, e *exam) ([]Finding, error) {
 	switch {
 	case len(pending) == 0:
 		e.schema = true
+
+		if len(statuses) == 1 {
+			return fine("the migration is applied"), nil
+		}
 
 		return fine("all %d migrations are applied", len(statuses)), nil
 	case len(pending) == len(statuses):
@@ -68,11 +83,29 @@ func tables(ctx context.Context, e *exam) ([]Finding, error) {
 
 	var findings []Finding
 
+	gone, err := e.gone(ctx, slices.Sorted(maps.Keys(want)))
+	if err != nil {
+		return nil, err
+	}
+
+	for _, table := range gone {
+		findings = append(findings, missing(table)...)
+		delete(want, table)
+	}
+
 	for _, table := range slices.Sorted(maps.Keys(want)) {
 		for _, column := range want[table] {
-			if !slices.Contains(actual[table], column) {
+			if _, there := actual[table][column]; !there {
 				findings = append(findings, found(Error, "the tables were altered: "+table+"."+column+" is missing",
 					"statements about locks fail", "put it back: \"sqllock migrate print\" shows how it was")...)
+			}
+		}
+
+		for _, column := range slices.Sorted(maps.Keys(actual[table])) {
+			if required := actual[table][column]; required && !slices.Contains(want[table], column) {
+				findings = append(findings, found(Error, "the tables were altered: "+table+"."+column+" is not sqllock's, and is NOT NULL without a default",
+					"no row can be inserted: locks cannot be acquired",
+					"ALTER TABLE "+table+" DROP COLUMN "+column+"; or give it a default")...)
 			}
 		}
 	}
@@ -85,6 +118,38 @@ func tables(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 
 	return fine("as the migrations make them"), nil
+}
+
+// missing is about a table that is not there, or the view.
+func missing(table string) []Finding {
+	said, effect := "the table "+table+" is missing", "statements about locks fail"
+	if table == holdersView {
+		said, effect = "the view "+table+" is missing", "nobody can ask in SQL who holds what, and \"sqllock migrate down\" fails"
+	}
+
+	return found(Error, said, effect, "make it again as \"sqllock migrate print\" shows; \"migrate up\" has done so once, and does not again")
+}
+
+// gone are those of the tables that are not there; else the view, if it is not. Of
+// those that the user may not read nothing is known here.
+func (e *exam) gone(ctx context.Context, tables []string) (gone []string, err error) {
+	for _, table := range append(tables, holdersView) {
+		if table == holdersView && len(gone) > 0 {
+			break // it may lack only what it reads
+		}
+
+		_, err := e.conn.ExecContext(ctx, "SELECT 1 FROM "+table+" WHERE 1 = 0", e.mode()...)
+
+		switch {
+		case err == nil, e.forbidden(err):
+		case e.db.Locks.Classify(err) == databases.NoSchema:
+			gone = append(gone, table)
+		default:
+			return gone, err
+		}
+	}
+
+	return gone, nil
 }
 
 var (
@@ -124,17 +189,25 @@ func expected(dialect databases.Dialect) (map[string][]string, error) {
 	return want, nil
 }
 
-// columns are those of the tables that there are.
-func (e *exam) columns(ctx context.Context) (map[string][]string, error) {
-	query := `SELECT c.relname, a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
- WHERE c.relname LIKE 'sqllock%' AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND pg_table_is_visible(c.oid)`
+// columns are those of the tables that there are, and whether an INSERT must give
+// them a value.
+//
+// Here and in all that the doctor asks of PostgreSQL, functions have their schema
+// and operators exact types: another would be taken from any schema of the
+// search_path, and a superuser who asks the doctor would run somebody else's code.
+func (e *exam) columns(ctx context.Context) (map[string]map[string]bool, error) {
+	query := `SELECT c.relname, a.attname, a.attnotnull AND NOT a.atthasdef AND a.attidentity = ''::"char"
+  FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+ WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND pg_catalog.pg_table_is_visible(c.oid)`
 
 	switch e.db.Target.Dialect {
 	case databases.MySQL:
-		query = `SELECT table_name, column_name FROM information_schema.columns
+		query = `SELECT table_name, column_name,
+       is_nullable = 'NO' AND column_default IS NULL AND extra NOT LIKE '%auto_increment%' AND COALESCE(generation_expression, '') = ''
+  FROM information_schema.columns
  WHERE table_schema = DATABASE() AND table_name LIKE 'sqllock%'`
 	case databases.SQLite:
-		query = `SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c
+		query = `SELECT m.name, c.name, c."notnull" AND c.dflt_value IS NULL FROM sqlite_master m JOIN pragma_table_info(m.name) c
  WHERE m.type = 'table' AND m.name LIKE 'sqllock%'`
 	case databases.Postgres:
 	}
@@ -145,15 +218,23 @@ func (e *exam) columns(ctx context.Context) (map[string][]string, error) {
 	}
 	defer rows.Close()
 
-	actual := map[string][]string{}
+	actual := map[string]map[string]bool{}
 
 	for rows.Next() {
-		var table, column string
-		if err := rows.Scan(&table, &column); err != nil {
+		var (
+			table, column string
+			required      bool
+		)
+
+		if err := rows.Scan(&table, &column, &required); err != nil {
 			return nil, err
 		}
 
-		actual[table] = append(actual[table], column)
+		if actual[table] == nil {
+			actual[table] = map[string]bool{}
+		}
+
+		actual[table][column] = required
 	}
 
 	return actual, rows.Err()
@@ -194,38 +275,47 @@ func alterations(dialect databases.Dialect) []alteration {
 	case databases.Postgres:
 		return []alteration{
 			{
-				`SELECT 4 - 1 - count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
- WHERE c.relname IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes') AND pg_table_is_visible(c.oid) AND i.indisprimary AND i.indisvalid`,
-				Finding{Level: Error, Found: "the tables were altered: %d primary keys are missing", Hurts: noExclusion, Mend: primaryKey},
+				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
+ WHERE c.relname IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes') AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)
+   AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid)`,
+				Finding{Level: Error, Found: "the tables were altered: %d primary keys are missing", Effect: noExclusion, Fix: primaryKey},
 			},
 			{
-				`SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_collation k ON k.oid = a.attcollation
- WHERE c.relname LIKE 'sqllock%' AND c.relkind = 'r' AND a.attname = 'name' AND pg_table_is_visible(c.oid) AND k.collname <> 'C'`,
+				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_collation k ON k.oid = a.attcollation
+ WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND a.attname = 'name' AND pg_catalog.pg_table_is_visible(c.oid) AND k.collname <> 'C'`,
 				Finding{
 					Level: Warning, Found: "%d columns with names have another collation than C",
-					Hurts: "lists are in another order, and after an upgrade of the system's collations an index may not find a name, so that it is held twice",
-					Mend:  `ALTER TABLE ... ALTER COLUMN name TYPE text COLLATE "C"`,
+					Effect: "lists are in another order, and after an upgrade of the system's collations an index may not find a name, so that it is held twice",
+					Fix:    `ALTER TABLE ... ALTER COLUMN name TYPE text COLLATE "C"`,
 				},
 			},
 			{
-				`SELECT count(*) FROM pg_class WHERE relname LIKE 'sqllock%' AND relkind = 'r' AND pg_table_is_visible(oid) AND relpersistence <> 'p'`,
+				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
+ WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid) AND pg_catalog.row_security_active(c.oid)`,
 				Finding{
-					Level: Warning, Found: "%d tables are UNLOGGED", Hurts: "a crash of the server empties them: every lock is free, and tokens begin anew",
-					Mend: "ALTER TABLE ... SET LOGGED",
+					Level: Error, Found: "%d tables have row-level security for this user", Effect: "locks are refused, or are not seen by others",
+					Fix: "ALTER TABLE ... DISABLE ROW LEVEL SECURITY",
 				},
 			},
 			{
-				`SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
- WHERE c.relname = 'sqllock_locks' AND pg_table_is_visible(c.oid) AND NOT i.indisprimary`,
+				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_class WHERE relname::text LIKE 'sqllock%' AND relkind = 'r' AND pg_catalog.pg_table_is_visible(oid) AND relpersistence <> 'p'`,
+				Finding{
+					Level: Warning, Found: "%d tables are UNLOGGED", Effect: "a crash of the server empties them: every lock is free, and tokens begin anew",
+					Fix: "ALTER TABLE ... SET LOGGED",
+				},
+			},
+			{
+				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
+ WHERE c.relname = 'sqllock_locks' AND pg_catalog.pg_table_is_visible(c.oid) AND NOT i.indisprimary`,
 				Finding{
 					Level: Warning, Found: "sqllock_locks has %d indexes beside its primary key",
-					Hurts: "renewals are no heap-only updates any more, and the table grows", Mend: "drop them",
+					Effect: "renewals are no heap-only updates any more, and the table grows", Fix: "drop them",
 				},
 			},
 			{
-				`SELECT count(*) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
- WHERE c.relname LIKE 'sqllock%' AND pg_table_is_visible(c.oid) AND NOT t.tgisinternal`,
-				Finding{Level: Warning, Found: "the tables have %d triggers", Hurts: "each grant and renewal waits for them", Mend: "drop them"},
+				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+ WHERE c.relname::text LIKE 'sqllock%' AND pg_catalog.pg_table_is_visible(c.oid) AND NOT t.tgisinternal`,
+				Finding{Level: Warning, Found: "the tables have %d triggers", Effect: "each grant and renewal waits for them", Fix: "drop them"},
 			},
 		}
 	case databases.MySQL:
@@ -233,7 +323,7 @@ func alterations(dialect databases.Dialect) []alteration {
 			{
 				`SELECT COUNT(*) FROM information_schema.tables
  WHERE table_schema = DATABASE() AND table_name LIKE 'sqllock%' AND table_type = 'BASE TABLE' AND engine <> 'InnoDB'`,
-				Finding{Level: Error, Found: "%d tables are not of InnoDB", Hurts: "there are no row locks: two can hold a lock", Mend: "ALTER TABLE ... ENGINE = InnoDB"},
+				Finding{Level: Error, Found: "%d tables are not of InnoDB", Effect: "there are no row locks: two can hold a lock", Fix: "ALTER TABLE ... ENGINE = InnoDB"},
 			},
 			{
 				`SELECT COUNT(*) FROM information_schema.columns
@@ -241,25 +331,25 @@ func alterations(dialect databases.Dialect) []alteration {
    AND column_name = 'name' AND (data_type <> 'varbinary' OR column_key <> 'PRI')`,
 				Finding{
 					Level: Error, Found: "the tables were altered: %d columns with names are not VARBINARY, or not the primary key",
-					Hurts: noExclusion, Mend: "ALTER TABLE ... MODIFY name VARBINARY(255) NOT NULL; " + primaryKey,
+					Effect: noExclusion, Fix: "ALTER TABLE ... MODIFY name VARBINARY(255) NOT NULL; " + primaryKey,
 				},
 			},
 			{
 				`SELECT COUNT(*) FROM information_schema.triggers WHERE event_object_schema = DATABASE() AND event_object_table LIKE 'sqllock%'`,
-				Finding{Level: Warning, Found: "the tables have %d triggers", Hurts: "each grant and renewal waits for them", Mend: "drop them"},
+				Finding{Level: Warning, Found: "the tables have %d triggers", Effect: "each grant and renewal waits for them", Fix: "drop them"},
 			},
 			{
 				`SELECT COUNT(*) FROM information_schema.tables
  WHERE table_schema = DATABASE() AND table_name IN ('sqllock_locks', 'sqllock_leases')
    AND data_length + data_free > 16777216 AND data_length / GREATEST(table_rows, 1) > 20480`,
-				Finding{Level: Warning, Found: "%d lock tables are bloated", Hurts: "statements about locks get slower", Mend: "OPTIMIZE TABLE ..., at a quiet moment"},
+				Finding{Level: Warning, Found: "%d lock tables are bloated", Effect: "statements about locks get slower", Fix: "OPTIMIZE TABLE ..., at a quiet moment"},
 			},
 		}
 	case databases.SQLite:
 		return []alteration{
 			{
 				`SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE 'sqllock%'`,
-				Finding{Level: Warning, Found: "the tables have %d triggers", Hurts: "each grant and renewal waits for them", Mend: "drop them"},
+				Finding{Level: Warning, Found: "the tables have %d triggers", Effect: "each grant and renewal waits for them", Fix: "drop them"},
 			},
 		}
 	default:

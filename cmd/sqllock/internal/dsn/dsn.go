@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/sqllock/sqllock/databases"
@@ -32,14 +33,23 @@ type Target struct {
 	Path string
 
 	looking   bool   // it is opened by OpenToLook
+	lockWait  bool   // see WithLockWait
 	arguments string // flags that name it, without a password; empty if it needs none
 	shown     string // without a password
-	driver    string // as the driver reads it, with the password
-	secrets   []string
+	driver    string // as the driver reads it, without the password
+	password  string // never part of a text that is parsed, and so of no error
 }
 
 // String shows the database without its password and parameters.
 func (t Target) String() string { return t.shown }
+
+// WithLockWait has MySQL give up by itself what waits for the locks of others. There a
+// statement that its client has given up goes on waiting, and then does its work.
+func (t Target) WithLockWait() Target {
+	t.lockWait = true
+
+	return t
+}
 
 // GoString keeps the password out of %#v.
 func (t Target) GoString() string { return fmt.Sprintf("dsn.Target(%q)", t.shown) }
@@ -47,6 +57,42 @@ func (t Target) GoString() string { return fmt.Sprintf("dsn.Target(%q)", t.shown
 // MigrateCommand is what to run for the database to have its tables.
 func (t Target) MigrateCommand() string {
 	return strings.TrimSpace("sqllock migrate up " + t.arguments)
+}
+
+// plainWord is what a shell takes as it is.
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// shellWord is a text as one word of a shell.
+func shellWord(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// fileKey is a parameter with the key of an encrypted SQLite file.
+var fileKey = regexp.MustCompile(`(?i)^(?:_pragma=\s*)?_?(?:hex|text|re)*key\s*[=(]`)
+
+// withParameters is what is shown of a database URL, with those of its parameters that
+// are no passwords: the tables' schema may be one.
+func withParameters(shown, text string) string {
+	_, query, _ := strings.Cut(text, "?")
+
+	var kept []string
+
+	for parameter := range strings.SplitSeq(query, "&") {
+		plain, err := url.QueryUnescape(parameter)
+		if err == nil && parameter != "" && !secretName.MatchString(plain) && !fileKey.MatchString(plain) {
+			kept = append(kept, parameter)
+		}
+	}
+
+	if len(kept) == 0 {
+		return shown
+	}
+
+	return shown + "?" + strings.Join(kept, "&")
 }
 
 // Parse reads a database URL. The schemes are postgres, postgresql, mysql,
@@ -71,7 +117,7 @@ func Parse(text string) (Target, error) {
 		return Target{}, errors.New("the database must be a URL: " + Forms)
 	}
 
-	return Target{}, fmt.Errorf("no database %q; there are %s", scheme+"://", Forms)
+	return Target{}, fmt.Errorf("sqllock knows no database %q; there are %s", scheme+"://", Forms)
 }
 
 func parseURL(text string, parse func(*url.URL) (Target, error)) (Target, error) {
@@ -83,8 +129,8 @@ func parseURL(text string, parse func(*url.URL) (Target, error)) (Target, error)
 	if err != nil || misread(u) {
 		// The error of net/url quotes what it could not read, which is often the
 		// password.
-		return Target{}, errors.New("the database URL can not be read; special characters in user, password, " +
-			"name and parameters must be percent-encoded (@ is %40, / is %2F, ? is %3F, # is %23)")
+		return Target{}, errors.New("the database URL cannot be read; special characters in user, password, " +
+			"name and parameters must be percent-encoded (@ is %40, / is %2F, ? is %3F, # is %23, ; is %3B, % is %25)")
 	}
 
 	return parse(u)
@@ -118,8 +164,13 @@ func misspelled(text string) error {
 
 // misread says whether a URL has, outside its place, what is left of a password
 // with a character that should have been percent-encoded: in app:1/x@db the host
-// is app, and the path would be shown.
+// is app, and the path would be shown. Or it has parameters of which net/url would
+// leave some out without a word: tls=true;timeout=5s would be a connection without TLS.
 func misread(u *url.URL) bool {
+	if _, err := url.ParseQuery(u.RawQuery); err != nil {
+		return true
+	}
+
 	for parameter := range strings.SplitSeq(u.RawQuery, "&") {
 		if parameter != "" && !strings.Contains(parameter, "=") {
 			return true
@@ -133,45 +184,10 @@ func misread(u *url.URL) bool {
 func shown(u *url.URL) string {
 	bare := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
 	if u.User != nil {
-		bare.User = url.User(u.User.Username())
+		// What follows a colon that was encoded is a password, too, by its looks.
+		name, _, _ := strings.Cut(u.User.Username(), ":")
+		bare.User = url.User(name)
 	}
 
 	return bare.String()
-}
-
-// secretsOf lists what no message may show.
-func secretsOf(u *url.URL) []string {
-	var secrets []string
-
-	add := func(secret string) {
-		if secret != "" {
-			secrets = append(secrets, secret, url.QueryEscape(secret), url.PathEscape(secret))
-		}
-	}
-
-	if password, ok := u.User.Password(); ok {
-		add(password)
-	}
-
-	for key, values := range u.Query() {
-		if strings.Contains(strings.ToLower(key), "password") {
-			for _, value := range values {
-				add(value)
-			}
-		}
-	}
-
-	return secrets
-}
-
-// scrub makes an error out of another's text without the secrets in it. It
-// does not wrap: what is wrapped can be printed.
-func scrub(err error, secrets []string) error {
-	text := err.Error()
-
-	for _, secret := range secrets {
-		text = strings.ReplaceAll(text, secret, "xxxxx")
-	}
-
-	return errors.New(text)
 }

@@ -32,6 +32,9 @@ func TestParse(t *testing.T) {
 		{"sqlite:///var/lib/locks.db?_pragma=busy_timeout(9)", "sqlite:/var/lib/locks.db", databases.SQLite},
 		{"file:/var/lib/lo%20cks.db", "sqlite:/var/lib/lo cks.db", databases.SQLite},
 		{"file://localhost/var/locks.db", "sqlite:/var/locks.db", databases.SQLite},
+		{"sqlite:/var/a:b@c/locks.db", "sqlite:/var/a:b@c/locks.db", databases.SQLite},
+		{"sqlite:./a:b@c.db", "sqlite:./a:b@c.db", databases.SQLite},
+		{"mysql://app@db/app?tls=true&x=%3B%25", "mysql://app@db/app", databases.MySQL},
 		{"file:////server/locks.db", "sqlite:////server/locks.db", databases.SQLite},
 	} {
 		target, err := dsn.Parse(c.text)
@@ -63,7 +66,7 @@ func TestParseMySQL(t *testing.T) {
 			continue
 		}
 
-		got, err := mysql.ParseDSN(target.Driver())
+		got, err := target.MySQLConfig()
 		if err != nil {
 			t.Errorf("Parse(%q) = %q, which the driver refuses: %v", c.text, target.Driver(), err)
 
@@ -99,6 +102,43 @@ func TestParseMySQLKeepsParameters(t *testing.T) {
 	}
 }
 
+func TestParseMySQLInterpolatesWhatIsSafe(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		parameters string
+		want       bool
+	}{
+		{"", true},
+		{"charset=utf8mb4", true},
+		{"charset=utf8mb4,utf8&collation=utf8mb4_bin", true},
+		{"charset=gbk", false},
+		{"charset=utf8mb4,sjis", false},
+		{"collation=gbk_chinese_ci", false},
+		{"collation=latin1_bin", false},
+		{"character_set_client=cp932", false},
+		{"charset=gbk&interpolateParams=true", true}, // as asked
+	} {
+		target, err := dsn.Parse("mysql://app@db/app?" + c.parameters)
+		if err != nil {
+			t.Errorf("Parse() with %s: %v", c.parameters, err)
+
+			continue
+		}
+
+		got, err := mysql.ParseDSN(target.Driver())
+		if err != nil {
+			t.Errorf("Parse() with %s = %q, which the driver refuses: %v", c.parameters, target.Driver(), err)
+
+			continue
+		}
+
+		if got.InterpolateParams != c.want {
+			t.Errorf("Parse() with %s: interpolateParams=%t, want %t", c.parameters, got.InterpolateParams, c.want)
+		}
+	}
+}
+
 func TestParseSQLite(t *testing.T) {
 	t.Parallel()
 
@@ -118,8 +158,36 @@ func TestParseSQLite(t *testing.T) {
 	}
 
 	got := fmt.Sprint(parameters["_pragma"], parameters["_txlock"])
-	if want := "[busy_timeout(2000) journal_mode(WAL) synchronous(FULL) busy_timeout(9)] [immediate]"; got != want {
+	if want := "[journal_mode(WAL) synchronous(FULL) busy_timeout(9)] [immediate]"; got != want {
 		t.Errorf("parameters = %s, want %s", got, want)
+	}
+}
+
+// TestPragmas: what the user sets is what the driver sets.
+func TestPragmas(t *testing.T) {
+	t.Parallel()
+
+	for given, want := range map[string]int{
+		"": 2000, "?_pragma=busy_timeout(200)": 200, "?_pragma=BUSY_TIMEOUT(7000)": 7000, "?_pragma=busy_timeout%3D0": 0, "?_pragma=cache_size(9)": 2000,
+	} {
+		target, err := dsn.Parse("sqlite:" + filepath.Join(t.TempDir(), "locks.db") + given)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		db, err := target.Open(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		var milli int
+		if err := db.SQL.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&milli); err != nil || milli != want {
+			t.Errorf("the busy timeout with %q is %d, %v, want %d", given, milli, err, want)
+		}
+
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -130,7 +198,7 @@ func TestParseErrors(t *testing.T) {
 		{"app", "must be a URL"},
 		{"app:s3cret@tcp(db:3306)/app", "must be a URL"},
 		{"host=db password=s3cret", "must be a URL"},
-		{"oracle://app:s3cret@db/app", `no database "oracle://"`},
+		{"oracle://app:s3cret@db/app", `sqllock knows no database "oracle://"`},
 		{"postgres://app:s3cret%zz@db/app", "percent-encoded"},
 		{"postgres://app:s3cret@db:54x2/app", "the port in the database URL is no number"},
 		{"mysql://db:s3cret", "the port in the database URL is no number"},
@@ -152,8 +220,29 @@ func TestParseErrors(t *testing.T) {
 		{"postgres://app:s3cret@db/app?pool_max_conns=x", "pool_max_conns"},
 		{"postgres://app@db/app?password=s3cret&sslmode=x", "sslmode"},
 		{"mysql://app:s3cret@db", "names no database"},
+		{"mysql://app@db/app?password=s3cret", "the password stands before the host"},
+		// A password that is a letter of the message is neither shown nor taken out.
+		{"postgres://app:i@db/app?sslmode=s", "sslmode is invalid"},
+		{"postgres://app@db/app?password=i&sslmode=s", "sslmode is invalid"},
+		{"mysql://app:i@db/app?timeout=x", "invalid duration"},
 		{"mysql://app:s3cret@db/app?timeout=x", "invalid duration"},
+		// Parameters that cannot be read would be left out, and the connection have no TLS.
+		{"mysql://app@db/app?tls=true;timeout=5s", "percent-encoded"},
+		{"mysql://app@db/app?tls=true%zz", "percent-encoded"},
+		{"mysql://app@db/app?tls=true&x=%", "percent-encoded"},
+		{"mariadb://app:s3cret@db/app?tls%zz=true", "percent-encoded"},
+		{"postgres://app@db/app?sslmode=verify-full;connect_timeout=5", "percent-encoded"},
+		{"postgres://app@db/app?sslmode=verify-full%zz&password=s3cret", "percent-encoded"},
+		{"sqlite:locks.db?_pragma=a;b=s3cret", "cannot be read"},
+		{"file:locks.db?_pragma=a%zz", "cannot be read"},
 		{"sqlite:", "names no file"},
+		{"sqlite://u:s3cret@h/x.db", "no user and no password"},
+		{"sqlite:u:s3cret@h/x.db", "no user and no password"},
+		{"sqlite://u:s3/cret@h/x.db", "no user and no password"},
+		{"file://u:s3cret@h/x.db", "no user and no password"},
+		{"file://u%3As3cret%40h/x.db", "no user and no password"},
+		{"file://u:s3cret?x@h/x.db", "no user and no password"},
+		{"file://u:s3cret%3F%0a@h/x.db", "no user and no password"},
 		{"sqlite::memory:", "in memory"},
 		{"file:x?mode=memory", "in memory"},
 	} {
@@ -166,6 +255,40 @@ func TestParseErrors(t *testing.T) {
 			t.Errorf("Parse(%q) = %q, want %q in it", c.text, err, c.want)
 		case strings.Contains(err.Error(), "s3cret"):
 			t.Errorf("Parse(%q) shows the password: %v", c.text, err)
+		}
+	}
+}
+
+// TestIsDatabase tells what stands in the place of a name from names.
+func TestIsDatabase(t *testing.T) {
+	t.Parallel()
+
+	for text, want := range map[string]bool{
+		"postgres://app:s3cret@db/app":          true,
+		"PostgreSQL://app@db/app":               true,
+		"mysql://app:s3/c@ret@db/app":           true,
+		"mariadb://app:s3cret@db/app":           true,
+		"postgres://db/app?user=app&password=x": true,
+		"postgres://db/app?pass%77ord=x":        true,
+		"app:s3cret@tcp(db:3306)/app":           true,
+		"app:s3cret@unix(/run/mysqld.sock)/app": true,
+		"host=db password=s3cret":               true,
+		"password='s3 cret' dbname = app":       true,
+		"sqlite://u:s3cret@h/x.db":              true,
+		"nightly":                               false,
+		"customer/7":                            false,
+		"postgres://db/app":                     false,
+		"sqlite:locks.db":                       false,
+		"https://u:p@h/x":                       false,
+		"invoice:bob@example.com":               false,
+		"reset-password=17":                     false,
+		"host=web-1":                            false,
+		"job host=web-1 bypass=1":               false,
+		"copy postgres://a@b/c":                 false,
+		"":                                      false,
+	} {
+		if got := dsn.IsDatabase(text); got != want {
+			t.Errorf("IsDatabase(%q) = %t, want %t", text, got, want)
 		}
 	}
 }
@@ -183,6 +306,57 @@ func TestTargetHidesThePassword(t *testing.T) {
 			if got := fmt.Sprintf(format, target); strings.Contains(got, "s3cret") {
 				t.Errorf("Sprintf(%q) = %s, with the password", format, got)
 			}
+		}
+	}
+}
+
+// TestPasswords makes sure that the drivers get them, though no text has them.
+func TestPasswords(t *testing.T) {
+	t.Setenv("PGPASSWORD", "of the environment")
+
+	for _, c := range []struct{ text, want string }{
+		{"postgres://app:p%40%2F@db/app", "p@/"},
+		{"postgres://app:pw@db/app?password=other", "other"},
+		{"postgres://app@db/app?pass%77ord=p%26w&sslmode=disable", "p&w"},
+		{"postgres://app@db/app", "of the environment"},
+		{"postgres://app:@db/app", "of the environment"},
+	} {
+		target, err := dsn.Parse(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		config, err := target.PostgresConfig()
+		if err != nil || config.ConnConfig.Password != c.want {
+			t.Errorf("Parse(%q) gives pgx the password %q (%v), want %q", c.text, config.ConnConfig.Password, err, c.want)
+		}
+	}
+}
+
+// TestHideArguments overwrites what is no constant.
+func TestHideArguments(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct{ arg, want string }{
+		{"postgres://app:s3cret@db/app", "postgres://app:xxxxxx@db/app"},
+		{"--dsn=postgres://app:s3cret@db/app", "--dsn=postgres://app:xxxxxx@db/app"},
+		{"postgres://db/app?password=s3cret", "postgres://xxxxxxxxxxxxxxxxxxxxxx"},
+		{"postgres://db/app?pass%77ord=s3cret", "postgres://xxxxxxxxxxxxxxxxxxxxxxxx"},
+		{"postgres://db/app?%50ASSWORD=s3cret", "postgres://xxxxxxxxxxxxxxxxxxxxxxxx"},
+		{"app:s3cret@tcp(db)/app", "xxxxxxxxxxxxxxxxxxxxxx"},
+		{"--dsn-file=app:s3cret@tcp(db)/app", "--dsn-file=xxxxxxxxxxxxxxxxxxxxxx"},
+		{"host=db password=s3cret", "xxxxxxxxxxxxxxxxxxxxxxx"},
+		{"host=db pwd = s3cret", "xxxxxxxxxxxxxxxxxxxx"},
+		{"app:s3\ncret@db/app", "xxxxxxxxxxxxxxxxxx"},
+		{"mysql://db/app?p%77d=s3cret", "mysql://xxxxxxxxxxxxxxxxxxx"},
+		{"sqlite:/var/lib/locks.db", "sqlite:/var/lib/locks.db"},
+		{"--name=nightly", "--name=nightly"},
+	} {
+		args := []string{strings.Clone(c.arg), "--", strings.Clone(c.arg)}
+		plain := dsn.HideArguments(args)
+
+		if args[0] != c.want || args[2] != c.arg || plain[0] != c.arg || plain[2] != c.arg {
+			t.Errorf("HideArguments(%q) leaves %q and returns %q, want %q left before -- and all returned", c.arg, args, plain, c.want)
 		}
 	}
 }
@@ -209,6 +383,24 @@ func TestResolve(t *testing.T) {
 	for _, c := range []struct{ flag, file, variable, want, migrate string }{
 		{"sqlite:a.db", "", "sqlite:b.db", "sqlite:a.db", "sqllock migrate up --dsn sqlite:a.db"},
 		{"", file, "sqlite:b.db", "mysql://app@db/app", "sqllock migrate up --dsn-file " + file},
+		{"sqlite:a b's.db?mode=rw", "", "", "sqlite:a b's.db", `sqllock migrate up --dsn 'sqlite:a b'\''s.db?mode=rw'`},
+		{
+			"postgres://app:s3cret@db/app?search_path=other&pass%77ord=s3cret&sslmode=require&sslpassword=s3cret", "", "",
+			"postgres://app@db/app", "sqllock migrate up --dsn 'postgres://app@db/app?search_path=other&sslmode=require'",
+		},
+		{
+			"postgres://app@db/app?options=-csearch_path%3Dother", "", "",
+			"postgres://app@db/app", "sqllock migrate up --dsn 'postgres://app@db/app?options=-csearch_path%3Dother'",
+		},
+		{
+			"mysql://app:s3cret@/app?socket=/run/mysqld.sock", "", "",
+			"mysql://app@/app", "sqllock migrate up --dsn 'mysql://app@/app?socket=/run/mysqld.sock'",
+		},
+		{
+			"sqlite:a.db?_pragma=key(s3cret)&_pragma=hexkey=s3cret&_key=s3cret&mode=rw", "", "",
+			"sqlite:a.db", "sqllock migrate up --dsn 'sqlite:a.db?mode=rw'",
+		},
+		{"postgres://app%3As3cret@db/app", "", "", "postgres://app@db/app", "sqllock migrate up --dsn postgres://app@db/app"},
 		{"", "", "sqlite:b.db", "sqlite:b.db", "sqllock migrate up"},
 		{"", "", "", "sqlite:" + filepath.Join(state, "sqllock", "locks.db"), "sqllock migrate up"},
 	} {
@@ -243,7 +435,7 @@ func TestResolveMySQLVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	config, err := mysql.ParseDSN(target.Driver())
+	config, err := target.MySQLConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,15 +496,25 @@ func TestResolveErrors(t *testing.T) {
 		variables  map[string]string
 		want       string
 	}{
-		{"sqlite:a", "b", nil, "exclude each other"},
+		{"sqlite:a", "b", nil, "cannot be used together"},
 		{"", filepath.Join(t.TempDir(), "none"), nil, "no such file"},
 		{"", written(" \n"), nil, "is empty"},
 		{"", written("sqlite:a\nmysql://app:s3cret@db/app\n"), nil, "has more lines than the URL's"},
+		{"", "postgres://app:s3cret@db/app", nil, "--dsn-file takes a file with the URL, and was given a URL; use --dsn or"},
+		{"", "app:s3cret@tcp(db)/app", nil, "use --dsn or"},
+		{"", "host=db password=s3cret", nil, "use --dsn or"},
+		{"", "sqlite:locks.db", nil, "use --dsn or"},
 		{"", "", map[string]string{"PGHOST": "a", "MYSQL_HOST": "b"}, "say which"},
 		{"", "", map[string]string{"MYSQL_HOST": "b", "MYSQL_PASSWORD": "s3cret"}, "names no database"},
 		{"", "", map[string]string{dsn.Variable: ""}, "DATABASE_URL is empty"},
 		{"", "", map[string]string{dsn.Variable: "", "PGHOST": "db"}, "DATABASE_URL is empty"},
 		{"", "", map[string]string{"PGHOST": "", "XDG_STATE_HOME": "/state"}, "PGHOST is empty"},
+		{"", "", map[string]string{"PGHOST": "postgres://app:s3cret@db/app"}, "PGHOST has a URL or a DSN in it"},
+		{"", "", map[string]string{"PGDATABASE": "postgres://app:s3cret@db/app"}, "PGDATABASE has a URL"},
+		{"", "", map[string]string{"PGDATABASE": "host=db pwd=s3cret"}, "PGDATABASE has a URL"},
+		{"", "", map[string]string{"PGHOST": "db", "PGUSER": "app:s3cret@db"}, "PGUSER has a URL"},
+		{"", "", map[string]string{"MYSQL_HOST": "app:s3cret@tcp(db)/app"}, "MYSQL_HOST has a URL"},
+		{"", "", map[string]string{"MYSQL_HOST": "db", "MYSQL_DATABASE": "mysql://app:s3cret@db/app"}, "MYSQL_DATABASE has a URL"},
 		{"", "", map[string]string{"PGUSER": "app"}, "PGUSER is set, but no server is named: set PGHOST,"},
 		{"", "", map[string]string{"PGPASSWORD": "s3cret"}, "PGPASSWORD is set"},
 		{"", "", map[string]string{"MYSQL_HOST": ""}, "MYSQL_HOST is empty"},

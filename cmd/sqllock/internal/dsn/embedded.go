@@ -38,7 +38,7 @@ func stateFolder(system string, getenv func(string) string) (string, error) {
 
 		// Where HOME is not set, as under systemd, there may be none at all.
 		if home, err = os.UserHomeDir(); err != nil {
-			return "", errors.New("no database is named, and there is no home folder for an own one: " +
+			return "", errors.New("no database is named, and there is no home folder for a file of your own: " +
 				"give --" + Flag + " or set " + Variable)
 		}
 	}

@@ -1,6 +1,9 @@
 package dsn
 
-import "strings"
+import (
+	"net/url"
+	"strings"
+)
 
 // HideArguments takes the passwords of URLs out of os.Args, which others see in
 // the list of processes, and returns a copy as it was. It must be given os.Args
@@ -25,17 +28,25 @@ func HideArguments(args []string) []string {
 	return plain
 }
 
-// secretIn finds the password in an argument that is a URL, or --dsn=URL.
+// secretIn finds the password in an argument that is a URL or a DSN of a driver,
+// also behind --dsn=.
 func secretIn(arg string) (from, to int, found bool) {
 	scheme := strings.Index(arg, "://")
+
 	if scheme < 0 {
-		return 0, 0, false
+		// In user:password@tcp(host)/db or host=h password=pw it could be anywhere.
+		begin := 0
+		if flag, _, given := strings.Cut(arg, "="); given && strings.HasPrefix(flag, "--") {
+			begin = len(flag) + 1
+		}
+
+		return begin, len(arg), passwordLike.MatchString(arg)
 	}
 
 	begin := scheme + len("://")
 
-	// In parameters it could be anywhere, so everything goes.
-	if strings.Contains(strings.ToLower(arg), "password=") {
+	// So it could in parameters, whose names may be escaped.
+	if plain, err := url.QueryUnescape(arg); err != nil || strings.Contains(strings.ToLower(plain), "pass") || secretName.MatchString(arg) {
 		return begin, len(arg), true
 	}
 

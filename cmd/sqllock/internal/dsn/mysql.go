@@ -1,12 +1,15 @@
 package dsn
 
 import (
+	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"strings"
+	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
@@ -20,7 +23,6 @@ import (
 func parseMySQL(u *url.URL) (Target, error) {
 	config := driver.NewConfig()
 	config.User = u.User.Username()
-	config.Passwd, _ = u.User.Password()
 	config.DBName = strings.TrimPrefix(u.Path, "/")
 
 	if config.DBName == "" {
@@ -28,11 +30,16 @@ func parseMySQL(u *url.URL) (Target, error) {
 	}
 
 	parameters := u.Query()
+	if parameters.Has(passwordParameter) {
+		// The driver would set a variable of the session.
+		return Target{}, errors.New("the password stands before the host: mysql://user:password@host/db")
+	}
+
 	config.Net, config.Addr = mysqlAddress(u, parameters)
 
 	// One round trip for each statement instead of two; any value of the user's
 	// wins.
-	if !parameters.Has("interpolateParams") {
+	if !parameters.Has("interpolateParams") && quotable(parameters) {
 		parameters.Set("interpolateParams", "true")
 	}
 
@@ -48,11 +55,36 @@ func parseMySQL(u *url.URL) (Target, error) {
 	}
 
 	t := Target{
-		Dialect: databases.MySQL, shown: shown(u), driver: text + separator + parameters.Encode(), secrets: secretsOf(u),
+		Dialect: databases.MySQL, shown: shown(u), driver: text + separator + parameters.Encode(),
 	}
+	t.password, _ = u.User.Password()
+
 	_, err := t.mysqlConfig()
 
 	return t, err
+}
+
+// quotable says whether the driver, which quotes by bytes, does so safely: in no
+// character of UTF-8 is a byte a quote or a backslash, as in those of gbk or sjis. It
+// is the driver's own choice unless a parameter says otherwise. Locks need it not,
+// their text is in hexadecimal digits; whatever else may be sent does.
+func quotable(parameters url.Values) bool {
+	for name, values := range parameters {
+		said := strings.ToLower(name)
+
+		switch {
+		case said == "charset":
+			for _, set := range strings.Split(values[0], ",") {
+				if set != "utf8mb4" && set != "utf8" {
+					return false
+				}
+			}
+		case said == "collation" && !strings.HasPrefix(values[0], "utf8"), strings.HasPrefix(said, "character_set_"):
+			return false
+		}
+	}
+
+	return true
 }
 
 func mysqlAddress(u *url.URL, parameters url.Values) (network, address string) {
@@ -77,16 +109,57 @@ func mysqlAddress(u *url.URL, parameters url.Values) (network, address string) {
 func (t Target) mysqlConfig() (*driver.Config, error) {
 	config, err := driver.ParseDSN(t.driver)
 	if err != nil {
-		return nil, fmt.Errorf("the parameters of the URL: %w", scrub(err, t.secrets))
+		return nil, fmt.Errorf("the parameters of the URL: %w", err)
 	}
 
+	config.Passwd = t.password
 	// goose reads the times of its version table.
 	config.ParseTime = true
 	// The driver would print broken connections to stderr by itself; they come
 	// back as errors too.
 	config.Logger = &driver.NopLogger{}
 
+	if t.lockWait {
+		limitLockWait(config)
+	}
+
 	return config, nil
+}
+
+// lockWaitSeconds is how long a statement of MySQL waits for a row or a table.
+const lockWaitSeconds = "5"
+
+// limitLockWait sets that, unless the URL says otherwise.
+func limitLockWait(config *driver.Config) {
+	if config.Params == nil {
+		config.Params = map[string]string{}
+	}
+
+	for _, name := range []string{"innodb_lock_wait_timeout", "lock_wait_timeout"} {
+		if _, said := config.Params[name]; !said {
+			config.Params[name] = lockWaitSeconds
+		}
+	}
+}
+
+// patient bounds the whole of connecting. The driver's timeout ends when the
+// server has accepted the connection, and it may never greet.
+type patient struct {
+	sqldriver.Connector
+
+	limit time.Duration
+}
+
+// Connect connects.
+func (p patient) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	if p.limit > 0 {
+		bounded, cancel := context.WithTimeout(ctx, p.limit)
+		defer cancel()
+
+		ctx = bounded
+	}
+
+	return p.Connector.Connect(ctx)
 }
 
 func openMySQL(t Target) (*Database, error) {
@@ -97,10 +170,10 @@ func openMySQL(t Target) (*Database, error) {
 
 	connector, err := driver.NewConnector(config)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", t, scrub(err, t.secrets))
+		return nil, fmt.Errorf("open %s: %w", t, err)
 	}
 
-	std := sql.OpenDB(connector)
+	std := sql.OpenDB(patient{connector, config.Timeout})
 	// Of many that wait each keeps one connection, not two.
 	std.SetMaxIdleConns(1)
 

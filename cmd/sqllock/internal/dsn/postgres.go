@@ -21,11 +21,30 @@ import (
 // gives up after two minutes.
 const connectTimeout = 10 * time.Second
 
+// passwordParameter is where a URL may have the password besides its place.
+const passwordParameter = "password"
+
 // lookingConns are enough to compare sessions.
 const lookingConns = 4
 
 func parsePostgres(u *url.URL) (Target, error) {
-	t := Target{Dialect: databases.Postgres, shown: shown(u), driver: u.String(), secrets: secretsOf(u)}
+	t := Target{Dialect: databases.Postgres, shown: shown(u)}
+	t.password, _ = u.User.Password()
+
+	bare := *u
+	if u.User != nil {
+		bare.User = url.User(u.User.Username())
+	}
+
+	// The parameter outdoes the other.
+	query := u.Query()
+	if query.Has(passwordParameter) {
+		t.password = query.Get(passwordParameter)
+		query.Del(passwordParameter)
+		bare.RawQuery = query.Encode()
+	}
+
+	t.driver = bare.String()
 
 	// Tell of a wrong parameter now rather than after waiting for something.
 	_, err := t.postgresConfig()
@@ -36,11 +55,15 @@ func parsePostgres(u *url.URL) (Target, error) {
 func (t Target) postgresConfig() (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(t.driver)
 	if err != nil {
-		// pgx quotes the URL, between ` and `. Its way to find the password there is
-		// not ours.
+		// pgx quotes the URL, between ` and `, which may have secrets in it besides
+		// the password.
 		text := err.Error()
 
-		return nil, scrub(errors.New(strings.TrimPrefix(text[strings.LastIndex(text, "`: ")+1:], ": ")), t.secrets)
+		return nil, errors.New(strings.TrimPrefix(text[strings.LastIndex(text, "`: ")+1:], ": "))
+	}
+
+	if t.password != "" {
+		config.ConnConfig.Password = t.password
 	}
 
 	if config.ConnConfig.ConnectTimeout == 0 {
@@ -60,7 +83,14 @@ func openPostgres(ctx context.Context, t Target) (*Database, error) {
 		return nil, err
 	}
 
+	// What the URL says to a program.
 	mode := config.ConnConfig.DefaultQueryExecMode
+
+	// A statement under a name stays in the server session that a proxy gives to the
+	// next client, which makes the name again.
+	if !strings.Contains(t.driver, "default_query_exec_mode=") {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
 
 	if t.looking {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -69,7 +99,7 @@ func openPostgres(ctx context.Context, t Target) (*Database, error) {
 
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", t, scrub(err, t.secrets))
+		return nil, fmt.Errorf("open %s: %w", t, err)
 	}
 
 	std := stdlib.OpenDBFromPool(pool)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/sqllock/sqllock/databases"
@@ -21,10 +22,10 @@ func Resolve(flag, file string, lookup func(string) (string, bool)) (Target, err
 
 	switch {
 	case flag != "" && file != "":
-		return Target{}, fmt.Errorf("--%s and --%s exclude each other", Flag, FileFlag)
+		return Target{}, fmt.Errorf("--%s and --%s cannot be used together", Flag, FileFlag)
 	case flag != "":
 		t, err := named("--"+Flag, flag)
-		t.arguments = "--" + Flag + " " + t.shown
+		t.arguments = "--" + Flag + " " + shellWord(withParameters(t.shown, flag))
 
 		return t, err
 	case file != "":
@@ -52,11 +53,38 @@ func named(source, text string) (Target, error) {
 	return t, nil
 }
 
+// likeURL is what may be a database URL or a DSN of a driver, and passwordLike
+// what may have a password in it, whatever it is.
+var (
+	likeURL      = regexp.MustCompile(`(?i)^(sqlite|file):|://|` + passwordLike.String())
+	passwordLike = regexp.MustCompile(`(?is):.*@|@(tcp|unix)?\(|` + secretName.String())
+)
+
+// What names a database, with a user or a password, and no lock.
+var (
+	serverURL   = regexp.MustCompile(`(?is)^(?:postgres|postgresql|mysql|mariadb|sqlite)://(?:.*@|.*` + secretName.String() + `)`)
+	driverDSN   = regexp.MustCompile(`(?s)^[^/]*@(?:tcp|unix)\(`)
+	libpqString = regexp.MustCompile(`(?:^|\s)(?:host|hostaddr|port|user|dbname|sslmode|service)\s*=`)
+	libpqSecret = regexp.MustCompile(`(?:^|\s)password\s*=`)
+)
+
+// IsDatabase says whether a text that should be a lock's name says which database, with
+// who connects: it may have a password in it, and whoever gave it forgot a flag.
+func IsDatabase(text string) bool {
+	return serverURL.MatchString(text) || driverDSN.MatchString(text) ||
+		libpqString.MatchString(text) && libpqSecret.MatchString(text)
+}
+
 // fromFile reads the URL from a file, where it is seen by those who may read
 // it, and not in the list of processes.
 func fromFile(file string) (Target, error) {
 	text, err := os.ReadFile(file) //nolint:gosec // the user's own
-	if err != nil {
+
+	switch {
+	case err != nil && likeURL.MatchString(file):
+		// The password is in it, so it is not shown.
+		return Target{}, fmt.Errorf("--%s takes a file with the URL, and was given a URL; use --%s or %s", FileFlag, Flag, Variable)
+	case err != nil:
 		return Target{}, fmt.Errorf("--%s: %w", FileFlag, err)
 	}
 
@@ -70,7 +98,7 @@ func fromFile(file string) (Target, error) {
 	}
 
 	t, err := named("--"+FileFlag, url)
-	t.arguments = "--" + FileFlag + " " + file
+	t.arguments = "--" + FileFlag + " " + shellWord(file)
 
 	return t, err
 }
@@ -90,8 +118,16 @@ func fromVariables(lookup func(string) (string, bool)) (Target, error) {
 	case pg && my:
 		return Target{}, errors.New("PG* and MYSQL_* variables are set; say which database with --" + Flag + " or " + Variable)
 	case pg:
-		return libpq(getenv)
+		if err := urlIn(getenv, "PGHOST", "PGUSER", "PGDATABASE"); err != nil {
+			return Target{}, err
+		}
+
+		return libpq()
 	case my:
+		if err := urlIn(getenv, "MYSQL_HOST", "MYSQL_USER", "MYSQL_DATABASE"); err != nil {
+			return Target{}, err
+		}
+
 		return mysqlVariables(getenv)
 	default:
 		if err := leftOver(lookup); err != nil {
@@ -100,6 +136,18 @@ func fromVariables(lookup func(string) (string, bool)) (Target, error) {
 
 		return embedded(getenv)
 	}
+}
+
+// urlIn is an error if one of the variables has a URL where a part of it belongs. What
+// is shown of the database would have the password in it, with escapes.
+func urlIn(getenv func(string) string, names ...string) error {
+	for _, name := range names {
+		if likeURL.MatchString(getenv(name)) {
+			return fmt.Errorf("%s has a URL or a DSN in it; a URL goes into %s", name, Variable)
+		}
+	}
+
+	return nil
 }
 
 // leftOver is an error if a variable says that a server is meant, and none says
@@ -140,12 +188,8 @@ func leftOver(lookup func(string) (string, bool)) error {
 
 // libpq leaves the reading to pgx, which knows the variables, service files and
 // .pgpass (https://www.postgresql.org/docs/current/libpq-envars.html).
-func libpq(getenv func(string) string) (Target, error) {
+func libpq() (Target, error) {
 	t := Target{Dialect: databases.Postgres, driver: "postgres://"}
-
-	if password := getenv("PGPASSWORD"); password != "" {
-		t.secrets = append(t.secrets, password)
-	}
 
 	config, err := t.postgresConfig()
 	if err != nil {

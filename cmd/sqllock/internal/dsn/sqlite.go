@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,10 @@ func pragmas() []string {
 	return []string{"busy_timeout(2000)", "journal_mode(WAL)", "synchronous(FULL)"}
 }
 
+// userinfo is what a server's URL has before the host. A path that begins so would be
+// shown, with a password, or with what the password has before a question mark.
+var userinfo = regexp.MustCompile(`(?s)^[^/\\:?]*:.*@`)
+
 // parseSQLite reads "path?parameters"; parameters are those of
 // modernc.org/sqlite.
 func parseSQLite(text string) (Target, error) {
@@ -33,10 +38,13 @@ func parseSQLite(text string) (Target, error) {
 
 	parameters, err := url.ParseQuery(query)
 	if err != nil {
-		return Target{}, errors.New("the parameters behind the ? can not be read")
+		return Target{}, errors.New("the parameters behind the ? cannot be read")
 	}
 
 	switch {
+	case userinfo.MatchString(text) && filepath.VolumeName(path) == "":
+		return Target{}, errors.New("an SQLite file has no user and no password: sqlite:path; " +
+			"a path with : and @ in its first folder begins with ./")
 	case path == "":
 		return Target{}, errors.New("the URL names no file: sqlite:path")
 	case path == ":memory:" || parameters.Get("mode") == "memory":
@@ -51,11 +59,15 @@ func sqliteFile(path string, parameters url.Values) Target {
 		parameters = url.Values{}
 	}
 
-	// The user's come later, so that they win.
-	parameters["_pragma"] = append(pragmas(), parameters["_pragma"]...)
+	// Not those that the user sets: the driver does not keep their order.
+	given := parameters["_pragma"]
+	own := slices.DeleteFunc(pragmas(), func(pragma string) bool {
+		return slices.ContainsFunc(given, func(g string) bool { return pragmaName(g) == pragmaName(pragma) })
+	})
+	parameters["_pragma"] = append(own, given...)
 
 	if !parameters.Has("_txlock") {
-		// A transaction that begins as a reader can not become a writer once
+		// A transaction that begins as a reader cannot become a writer once
 		// another has written, whatever the busy timeout.
 		parameters.Set("_txlock", "immediate")
 	}
@@ -70,6 +82,13 @@ func sqliteFile(path string, parameters url.Values) Target {
 		Dialect: databases.SQLite, Path: path, shown: shown,
 		driver: "file:" + uriPath(path) + "?" + parameters.Encode(),
 	}
+}
+
+// pragmaName is that of "name(value)" or "name=value".
+func pragmaName(pragma string) string {
+	name, _, _ := strings.Cut(strings.ReplaceAll(pragma, "=", "("), "(")
+
+	return strings.ToLower(strings.TrimSpace(name))
 }
 
 // uriPath escapes what has a meaning in SQLite's URI file names
@@ -127,6 +146,12 @@ func openSQLite(ctx context.Context, t Target, create bool) (*Database, error) {
 
 // sqliteFolder keeps a misspelled path from becoming an empty database.
 func sqliteFolder(t Target, create bool) error {
+	if t.Embedded {
+		if err := private(t.Path); err != nil {
+			return err
+		}
+	}
+
 	switch {
 	case t.Embedded && !t.looking:
 		if err := os.MkdirAll(filepath.Dir(t.Path), 0o700); err != nil {

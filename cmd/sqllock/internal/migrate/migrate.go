@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
 
@@ -27,12 +29,25 @@ type Step struct {
 }
 
 // Up applies what is pending. Any number of processes may call it at once: on
-// a server they take turns behind a session lock, on SQLite behind its one
-// writer.
+// MySQL they take turns behind a session lock, elsewhere a migration is one
+// transaction, which succeeds in one of them.
 func Up(ctx context.Context, db *dsn.Database) ([]Step, error) {
+	if err := madeOtherwise(ctx, db); err != nil {
+		return nil, err
+	}
+
 	for attempt := 1; ; attempt++ {
 		steps, err := run(ctx, db, (*goose.Provider).Up)
-		if err == nil || attempt == attempts || !overtaken(db, err) {
+		if err == nil || !overtaken(db, err) {
+			return steps, err
+		}
+
+		if attempt == attempts {
+			// By now another process has noted what it made.
+			if tableThere(ctx, db.SQL, "sqllock_locks") && strings.Contains(err.Error(), "already exists") {
+				err = fmt.Errorf("%w: %w", errMadeOtherwise, err)
+			}
+
 			return steps, err
 		}
 
@@ -46,13 +61,40 @@ func Up(ctx context.Context, db *dsn.Database) ([]Step, error) {
 
 const attempts = 10
 
+// errMadeOtherwise says what to do about tables of which goose does not know.
+var errMadeOtherwise = errors.New(`the tables are there, and were not made by "sqllock migrate up": ` +
+	`go on with what made them ("sqllock migrate print" has the SQL of later versions), ` +
+	`or remove them first ("sqllock migrate print --down")`)
+
+// madeOtherwise reports tables that goose would try to make again.
+func madeOtherwise(ctx context.Context, db *dsn.Database) error {
+	// In this order: another process that runs Up makes the version table first.
+	if !tableThere(ctx, db.SQL, "sqllock_locks") {
+		return nil
+	}
+
+	if known, err := versioned(ctx, db); err != nil || known {
+		return err
+	}
+
+	return errMadeOtherwise
+}
+
 // overtaken says whether another process did the same meanwhile. goose looks
 // for pending migrations before it takes its lock, and makes its version table
 // on the way: two that come at once can both try, or one can find the table
-// while its first row is not there yet. On SQLite there is no lock, but a
-// migration is one transaction: the one that comes second finds the tables
-// made, and nothing is left of it.
+// while its first row is not there yet. On PostgreSQL and SQLite there is no
+// lock, but a migration is one transaction: the one that comes second finds the
+// tables made, and nothing is left of it.
 func overtaken(db *dsn.Database, err error) bool {
+	var refused *pgconn.PgError
+	// A server may say it in any language.
+	if errors.As(err, &refused) && slices.Contains(thereAlready(), refused.Code) {
+		return true
+	}
+
+	// goose exports nothing for its error, and SQLite has one code for these and for
+	// every other error in a statement.
 	text := err.Error()
 
 	if strings.Contains(text, "missing zero version") || strings.Contains(text, "already exists") ||
@@ -63,6 +105,11 @@ func overtaken(db *dsn.Database, err error) bool {
 	return db.Target.Dialect == databases.SQLite &&
 		(db.Locks.Classify(err) == databases.Busy || strings.Contains(text, "database is locked"))
 }
+
+// thereAlready are PostgreSQL's codes of what is there already: a table, another
+// object, a column, and a row of the catalog that another is about to write
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+func thereAlready() []string { return []string{"42P07", "42710", "42701", "23505"} }
 
 // Down rolls the last applied migration back; none left is no error.
 func Down(ctx context.Context, db *dsn.Database) ([]Step, error) {
@@ -91,6 +138,10 @@ func run(
 	ctx context.Context, db *dsn.Database,
 	do func(*goose.Provider, context.Context) ([]*goose.MigrationResult, error),
 ) ([]Step, error) {
+	if err := CheckSchema(ctx, db); err != nil {
+		return nil, err
+	}
+
 	p, err := provider(db)
 	if err != nil {
 		return nil, err
@@ -123,6 +174,10 @@ type Status struct {
 // Statuses lists all migrations, oldest first. It writes nothing: goose alone
 // would make its version table.
 func Statuses(ctx context.Context, db *dsn.Database) ([]Status, error) {
+	if err := CheckSchema(ctx, db); err != nil {
+		return nil, err
+	}
+
 	p, err := provider(db)
 	if err != nil {
 		return nil, err
@@ -157,6 +212,26 @@ func Statuses(ctx context.Context, db *dsn.Database) ([]Status, error) {
 	return statuses, nil
 }
 
+// ErrNoSchema says that a PostgreSQL session can neither find nor make a table.
+var ErrNoSchema = errors.New("the search_path names no schema that exists and that this user may use")
+
+// CheckSchema returns ErrNoSchema if that is so. goose looks for its table in the
+// catalog, finds that of any schema, and cannot read it.
+func CheckSchema(ctx context.Context, db *dsn.Database) error {
+	if db.Target.Dialect != databases.Postgres {
+		return nil
+	}
+
+	var there bool
+
+	err := db.SQL.QueryRowContext(ctx, "SELECT pg_catalog.current_schema() IS NOT NULL").Scan(&there)
+	if err == nil && !there {
+		return ErrNoSchema
+	}
+
+	return err
+}
+
 func versioned(ctx context.Context, db *dsn.Database) (bool, error) {
 	store, err := database.NewStore(gooseDialect(db.Target.Dialect), migrations.TableName)
 	if err != nil {
@@ -172,23 +247,35 @@ func versioned(ctx context.Context, db *dsn.Database) (bool, error) {
 	}
 
 	exists, err := asker.TableExists(ctx, db.SQL)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return tableThere(ctx, db.SQL), nil
+
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return tableThere(ctx, db.SQL, migrations.TableName), nil
+	case err != nil || exists:
+		return exists, err
 	}
 
-	return exists, err
+	// MySQL's catalog does not show a table to those who have no right on it.
+	if err := look(ctx, db.SQL, migrations.TableName); db.Locks.Classify(err) == databases.NotAllowed {
+		return false, fmt.Errorf("this user may not look which migrations were applied: %w", err)
+	}
+
+	return false, nil
 }
 
 // tableThere asks in the one way that every server understands.
-func tableThere(ctx context.Context, db *sql.DB) bool {
-	rows, err := db.QueryContext(ctx, "SELECT 1 FROM "+migrations.TableName+" WHERE 1 = 0")
+func tableThere(ctx context.Context, db *sql.DB, name string) bool { return look(ctx, db, name) == nil }
+
+// look reads nothing of a table.
+func look(ctx context.Context, db *sql.DB, name string) error {
+	rows, err := db.QueryContext(ctx, "SELECT 1 FROM "+name+" WHERE 1 = 0")
 	if err != nil {
-		return false
+		return err
 	}
 
 	defer func() { _ = rows.Close() }()
 
-	return rows.Err() == nil
+	return rows.Err()
 }
 
 func provider(db *dsn.Database) (*goose.Provider, error) {
@@ -202,12 +289,7 @@ func provider(db *dsn.Database) (*goose.Provider, error) {
 		goose.WithDisableGlobalRegistry(true),
 	}
 
-	locker, err := sessionLocker(db.Target.Dialect)
-	if err != nil {
-		return nil, err
-	}
-
-	if locker != nil {
+	if locker := sessionLocker(db.Target.Dialect); locker != nil {
 		options = append(options, goose.WithSessionLocker(locker))
 	}
 

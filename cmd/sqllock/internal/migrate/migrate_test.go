@@ -2,12 +2,17 @@ package migrate_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
+	"github.com/sqllock/sqllock/migrations"
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies/forupdate"
 )
 
 func TestUpDownUp(t *testing.T) {
@@ -153,12 +158,110 @@ func TestPrint(t *testing.T) {
 			t.Errorf("Print(%s) = %s", dialect, up.String())
 		}
 
-		if !strings.Contains(down.String(), "DROP TABLE sqllock_locks") || strings.Contains(down.String(), "CREATE") {
+		drop := "DROP TABLE sqllock_locks"
+		if dialect == "mysql" {
+			drop = "DROP TABLE IF EXISTS sqllock_locks"
+		}
+
+		if !strings.Contains(down.String(), drop) || strings.Contains(down.String(), "CREATE") {
 			t.Errorf("Print(%s, down) = %s", dialect, down.String())
 		}
 	}
 
 	if err := migrate.Print(&strings.Builder{}, "oracle", false); err == nil {
 		t.Error("Print(oracle) = nil, want an error")
+	}
+}
+
+// TestUpBesideTablesOfOthers: tables that another tool made from what "sqllock
+// migrate print" prints are not made again, and whoever tries is told what to do;
+// also after an older version of this command tried, and left its version table.
+func TestUpBesideTablesOfOthers(t *testing.T) {
+	t.Parallel()
+
+	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+		t.Helper()
+
+		db := testdatabases.Open(t, ctx, url)
+		defer db.Close()
+
+		if _, err := migrate.Up(ctx, db); err != nil {
+			t.Fatal(err)
+		}
+
+		for _, statement := range []string{
+			"DELETE FROM " + migrations.TableName + " WHERE version_id > 0", "DROP TABLE " + migrations.TableName,
+		} {
+			testdatabases.Execute(t, url, statement)
+
+			steps, err := migrate.Up(ctx, db)
+			if len(steps) != 0 || err == nil || !strings.Contains(err.Error(), `sqllock migrate print`) {
+				t.Errorf("Up() after %s = %d steps, %v, want what to do", statement, len(steps), err)
+			}
+		}
+
+		if statuses, err := migrate.Statuses(ctx, db); err != nil || statuses[0].Applied {
+			t.Errorf("Statuses() = %v, %v, want none that is applied", statuses, err)
+		}
+	})
+}
+
+// TestDownBesideALock: what the URL says bounds the wait for a transaction that has a
+// row of the tables locked, and when that has ended the rest is done.
+func TestDownBesideALock(t *testing.T) {
+	t.Parallel()
+
+	for name, limit := range map[string]string{
+		"postgres": "lock_timeout=500", "mysql": "lock_wait_timeout=1", "mariadb": "lock_wait_timeout=1",
+	} {
+		if !slices.Contains(testdatabases.Servers(), name) {
+			continue
+		}
+
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+
+			url := testdatabases.Fresh(t, name)
+			if strings.Contains(url, "?") {
+				limit = "&" + limit
+			} else {
+				limit = "?" + limit
+			}
+
+			db := testdatabases.Open(t, ctx, url+limit)
+			defer db.Close()
+
+			if _, err := migrate.Up(ctx, db); err != nil {
+				t.Fatal(err)
+			}
+
+			locker, err := sqllock.New(forupdate.New(db.Locks))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			defer func() { _ = locker.Close(context.WithoutCancel(ctx)) }()
+
+			lock, err := locker.TryAcquire(ctx, "held")
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			steps, err := migrate.DownAll(ctx, db)
+			if len(steps) != 0 || err == nil || ctx.Err() != nil {
+				t.Errorf("DownAll() beside a lock = %d steps, %v, want the server's error", len(steps), err)
+			}
+
+			if err := lock.Release(ctx); err != nil {
+				t.Errorf("Release() after that = %v, want nil", err)
+			}
+
+			if steps, err := migrate.DownAll(ctx, db); len(steps) == 0 || err != nil {
+				t.Errorf("DownAll() after the release = %d steps, %v, want all", len(steps), err)
+			}
+		})
 	}
 }

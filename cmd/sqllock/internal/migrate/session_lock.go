@@ -11,28 +11,20 @@ import (
 	"github.com/sqllock/sqllock/databases"
 )
 
-const (
-	// sessionLockID is sqllock's own: with goose's default an application that
-	// runs "sqllock migrate" from within its own migration would wait for
-	// itself.
-	sessionLockID = 0x73716c6c6f636b // "sqllock"
-	// sessionLockSeconds is how long one process waits for another's migration.
-	sessionLockSeconds = 120
-)
+// sessionLockSeconds is how long one process waits for another's migration.
+const sessionLockSeconds = 120
 
-// sessionLocker lets one process at a time migrate; nil where the database
-// has no lock for that.
-func sessionLocker(dialect databases.Dialect) (lock.SessionLocker, error) {
-	switch dialect {
-	case databases.Postgres:
-		return lock.NewPostgresSessionLocker(
-			lock.WithLockID(sessionLockID), lock.WithLockTimeout(1, sessionLockSeconds),
-		)
-	case databases.MySQL:
-		return mysqlSessionLocker{}, nil
-	default:
-		return nil, nil
+// sessionLocker lets one process at a time migrate; nil where it is not needed.
+// MySQL commits each statement of a migration. On PostgreSQL and SQLite a
+// migration is one transaction, of which only one can make the tables; and behind
+// a proxy that pools transactions a lock of PostgreSQL's session would stay with
+// a session that others have by then.
+func sessionLocker(dialect databases.Dialect) lock.SessionLocker {
+	if dialect == databases.MySQL {
+		return mysqlSessionLocker{}
 	}
+
+	return nil
 }
 
 // mysqlSessionLocker is goose's session lock with GET_LOCK, which goose has for

@@ -2,5 +2,5 @@
 
 package process
 
-// onlyDead can not be told here.
+// onlyDead cannot be told here.
 func onlyDead(int) bool { return false }

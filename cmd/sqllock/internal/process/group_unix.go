@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"sync"
@@ -60,17 +59,16 @@ func (g *Group) run(c Command, w *Watchdog, self []string, started chan<- error)
 
 	started <- nil
 
-	g.wait()
+	g.wait(w)
 	close(g.done)
 }
 
 func (g *Group) begin(c Command, w *Watchdog, self []string) error {
-	program, err := os.Executable()
+	cmd, err := again(slices.Concat(self, []string{c.Path}, c.Args)...)
 	if err != nil {
 		return err
 	}
 
-	cmd := exec.Command(program, slices.Concat(self, []string{c.Path}, c.Args)...) //nolint:noctx // it ends with the lock, by Kill, and not with a context
 	cmd.Env = c.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = attributes()
@@ -94,28 +92,28 @@ func (g *Group) begin(c Command, w *Watchdog, self []string) error {
 	g.pid = cmd.Process.Pid
 
 	if err := w.watch(g.pid); err != nil {
-		return g.abandon(h, fmt.Errorf("tell the watchdog of the command: %w", err))
+		return g.abandon(h, w, fmt.Errorf("tell the watchdog of the command: %w", err))
 	}
 
 	if err := h.letGo(); err != nil {
-		return g.abandon(h, &NotExecutableError{Path: c.Path, Err: err})
+		return g.abandon(h, w, &NotExecutableError{Path: c.Path, Err: err})
 	}
 
 	return nil
 }
 
 // abandon reaps the process that did not become the command.
-func (g *Group) abandon(h *held, err error) error {
+func (g *Group) abandon(h *held, w *Watchdog, err error) error {
 	h.close()
-	g.wait()
+	g.wait(w)
 
 	return err
 }
 
 // wait waits for the command itself to end, and looks after its stops.
-func (g *Group) wait() {
+func (g *Group) wait(w *Watchdog) {
 	// As process 1, in a container, this is the parent of every orphan, and
-	// their status is for it to take.
+	// their status is for it to take. So it may take the watchdog's.
 	of := g.pid
 	if os.Getpid() == 1 {
 		of = -1
@@ -127,7 +125,11 @@ func (g *Group) wait() {
 		pid, err := unix.Wait4(of, &status, unix.WUNTRACED, nil)
 
 		switch {
-		case errors.Is(err, unix.EINTR), err == nil && pid != g.pid:
+		case errors.Is(err, unix.EINTR):
+		case err == nil && pid != g.pid:
+			if status.Stopped() {
+				w.stopped(pid)
+			}
 		case err != nil:
 			g.end(Status{Code: 255})
 
@@ -303,3 +305,6 @@ func number(sig os.Signal) int {
 
 	return 0
 }
+
+// OwnGroup is the process group of this process.
+func OwnGroup() int { return unix.Getpgrp() }

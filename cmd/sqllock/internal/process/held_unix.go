@@ -18,7 +18,7 @@ import (
 // between leaves nothing behind: without the word there is no command.
 type held struct {
 	gate   *os.File // where the word is written
-	failed *os.File // where the number of the error comes from if it can not be executed
+	failed *os.File // where the number of the error comes from if it cannot be executed
 }
 
 // The word, and where the process that waits for it finds its ends of the pipes.
@@ -80,7 +80,8 @@ func Become(c Command) error {
 }
 
 // ServeHeld is the held process: it waits for the word and then becomes the
-// command in args. It returns only if there is no command to become.
+// command in args. It returns only if there is no command to become: with nil if
+// the process that waits for it knows why, and says so.
 func ServeHeld(args []string) error {
 	syscall.CloseOnExec(gateFD)
 	syscall.CloseOnExec(failureFD)
@@ -97,7 +98,9 @@ func ServeHeld(args []string) error {
 	var number syscall.Errno
 	if errors.As(err, &number) {
 		failed := os.NewFile(failureFD, "failure")
-		_, _ = failed.Write(binary.NativeEndian.AppendUint32(nil, uint32(number)))
+		if _, err := failed.Write(binary.NativeEndian.AppendUint32(nil, uint32(number))); err == nil {
+			return nil
+		}
 	}
 
 	return fmt.Errorf("exec %s: %w", args[0], err)

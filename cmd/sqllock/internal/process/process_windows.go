@@ -90,7 +90,13 @@ func Ending(sig os.Signal) bool { return sig == os.Interrupt }
 type Watchdog struct{}
 
 // StartWatchdog does nothing here.
-func StartWatchdog(...string) (*Watchdog, error) { return &Watchdog{}, nil }
+func StartWatchdog(Told, ...string) (*Watchdog, error) { return &Watchdog{}, nil }
+
+// Failed is never.
+func (*Watchdog) Failed() <-chan struct{} { return nil }
+
+// Err is nil.
+func (*Watchdog) Err() error { return nil }
 
 // Until does nothing here.
 func (*Watchdog) Until(time.Duration) {}
@@ -123,3 +129,6 @@ func number(sig os.Signal) int {
 
 	return 0
 }
+
+// OwnGroup is none.
+func OwnGroup() int { return 0 }

@@ -3,7 +3,7 @@
 package process
 
 import (
-	"fmt"
+	"errors"
 	"os"
 	"os/signal"
 	"strings"
@@ -48,11 +48,9 @@ func (g *Group) Forward(sig os.Signal) {
 
 // SignalNamed is the signal of a name: term, SIGTERM.
 func SignalNamed(name string) (Signal, error) {
-	name = strings.ToUpper(name)
-
-	sig := unix.SignalNum("SIG" + strings.TrimPrefix(name, "SIG"))
+	sig := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG"))
 	if sig == 0 {
-		return 0, fmt.Errorf("there is no signal %s", name)
+		return 0, errors.New("there is no such signal")
 	}
 
 	return sig, nil

@@ -2,6 +2,8 @@ package process
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"syscall"
 	"time"
@@ -36,10 +38,14 @@ type Supervision struct {
 // Latency is for the watchdog, which shall act only if this process did not.
 const Latency = 5 * time.Millisecond
 
-// Run returns when the command has ended and says whether it was left alone
-// until then. The group is killed the moment the lock's context ends, or is
-// about to.
-func (s Supervision) Run() (undisturbed bool) {
+// ErrNotKept says that the command was ended because its lock was lost or could
+// not be renewed.
+var ErrNotKept = errors.New("the lock could not be kept; the command was ended")
+
+// Run returns when the command has ended, nil if it was left alone until then.
+// The group is killed the moment the lock's context ends, or is about to, and
+// when nobody watches over this process.
+func (s Supervision) Run() error {
 	lost := s.Lock.Context()
 
 	// Not in the loop below, which a signal or a warning may keep busy.
@@ -47,6 +53,7 @@ func (s Supervision) Run() (undisturbed bool) {
 	defer forget()
 
 	asked, killed := false, false
+	unwatched := s.Watchdog.Failed()
 	timer := time.NewTimer(0)
 
 	defer timer.Stop()
@@ -54,7 +61,18 @@ func (s Supervision) Run() (undisturbed bool) {
 	for {
 		select {
 		case <-s.Group.Done():
-			return !asked && !killed && lost.Err() == nil && !s.late()
+			switch {
+			case asked || killed || lost.Err() != nil || s.late():
+				return ErrNotKept
+			case unwatched == nil && s.Watchdog.Err() != nil:
+				return fmt.Errorf("start the watchdog again: %w; the command was ended", s.Watchdog.Err())
+			default:
+				return nil
+			}
+		case <-unwatched:
+			unwatched = nil
+
+			s.Group.Kill()
 		case sig := <-s.Signals:
 			s.Group.Forward(sig)
 		case <-timer.C:

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
 )
@@ -14,6 +15,22 @@ func Width(s string) int { return runewidth.StringWidth(s) }
 
 // Fit cuts s to so many columns.
 func Fit(s string, columns int) string { return runewidth.Truncate(s, max(columns, 1), "…") }
+
+// FitMiddle cuts s to so many columns, and keeps its begin and its end: names
+// that are much alike differ there.
+func FitMiddle(s string, columns int) string {
+	if Width(s) <= columns {
+		return s
+	}
+
+	tail := s
+	for Width(tail) > max(columns-1, 0)/2 {
+		_, size := utf8.DecodeRuneInString(tail)
+		tail = tail[size:]
+	}
+
+	return runewidth.Truncate(s, max(columns-1-Width(tail), 0), "") + "…" + tail
+}
 
 // Wrap breaks s at its spaces into lines of at most so many columns. A word
 // that is wider has a line of its own: what is to be copied stays whole.

@@ -27,6 +27,28 @@ func TestWrap(t *testing.T) {
 	}
 }
 
+func TestFitMiddle(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		in      string
+		columns int
+		want    string
+	}{
+		{"", 5, ""},
+		{"short", 5, "short"},
+		{"customer/0000/invoices", 11, "custo…oices"},
+		{"customer/0000/invoices", 10, "custo…ices"},
+		{"锁锁锁锁锁锁", 7, "锁锁…锁"},
+		{"abc", 1, "…"},
+		{"abc", 0, "…"},
+	} {
+		if got := text.FitMiddle(c.in, c.columns); got != c.want || text.Width(got) > max(c.columns, 1) {
+			t.Errorf("FitMiddle(%q, %d) = %q, want %q", c.in, c.columns, got, c.want)
+		}
+	}
+}
+
 func TestDuration(t *testing.T) {
 	t.Parallel()
 

@@ -1,0 +1,117 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
+	"github.com/sqllock/sqllock/databases"
+)
+
+// TestBesideALockedRow frees a lock whose row a transaction of nobody's holder has
+// locked.
+func TestBesideALockedRow(t *testing.T) {
+	t.Parallel()
+	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+		t.Helper()
+		run(t, url, "migrate", "up").want(0)
+		hold(t, url)
+
+		db := testdatabases.Open(t, ctx, url)
+		defer db.Close()
+
+		lock := "SELECT name FROM sqllock_locks WHERE name = 'a' FOR UPDATE"
+		if db.Target.Dialect == databases.SQLite {
+			lock = "UPDATE sqllock_locks SET token = token WHERE name = 'a'"
+		}
+
+		tx, err := db.SQL.BeginTx(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+
+		if _, err := tx.ExecContext(ctx, lock); err != nil {
+			t.Fatal(err)
+		}
+
+		const inTheWay = "a transaction of somebody else"
+
+		switch db.Target.Dialect {
+		case databases.Postgres:
+			run(t, url, "free", "a", "--reason", "test").want(exitNotAcquired, "somebody else has its row locked", "--force")
+			run(t, url, "free", "a", "--reason", "test", "--force").want(exitNotAcquired, `lock "a" cannot be freed: `+inTheWay)
+			run(t, url, "show", "a").want(0)
+		case databases.MySQL:
+			run(t, url, "free", "a", "--reason", "test").want(exitNotAcquired, "somebody else has its row locked", "--force")
+			// The lease is in another table.
+			run(t, url, "free", "a", "--reason", "test", "--force").want(0)
+			run(t, url, "show", "a").want(exitNotHeld)
+		case databases.SQLite:
+			run(t, url, "free", "a", "--reason", "test").want(exitNotAcquired, inTheWay)
+			run(t, url, "free", "a", "--reason", "test", "--force").want(exitNotAcquired, inTheWay)
+		}
+	})
+}
+
+// TestBesideLockedTables has what acts on locks of others give up, and say why.
+func TestBesideLockedTables(t *testing.T) {
+	t.Parallel()
+	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+		t.Helper()
+		run(t, url, "migrate", "up").want(0)
+		run(t, url, "run", "--name", "a", "--", "true").want(0)
+
+		db := testdatabases.Open(t, ctx, url)
+		defer db.Close()
+
+		conn, err := db.SQL.Conn(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+
+		statements := map[databases.Dialect][2]string{
+			databases.Postgres: {"BEGIN; LOCK TABLE sqllock_locks", "ROLLBACK"},
+			databases.MySQL:    {"LOCK TABLES sqllock_locks WRITE", "UNLOCK TABLES"},
+			databases.SQLite:   {"BEGIN EXCLUSIVE", "ROLLBACK"},
+		}[db.Target.Dialect]
+
+		// SQLite keeps writers out, and a reaper without work is none.
+		if db.Target.Dialect == databases.SQLite {
+			testdatabases.Execute(t, url, "UPDATE sqllock_locks SET owner = 'x', expires_at = 1")
+		}
+
+		if _, err := conn.ExecContext(ctx, statements[0]); err != nil {
+			t.Fatal(err)
+		}
+
+		// MySQL commits each step of a rollback, so that the others see some of it.
+		for _, together := range [][]string{{"free a --reason test --force", "reap", "doctor"}, {"migrate down", "migrate down --force"}} {
+			var all sync.WaitGroup
+
+			for _, args := range together {
+				// A reader is in nobody's way on SQLite, and nobody holds the lock.
+				if db.Target.Dialect == databases.SQLite && strings.HasPrefix(args, "free") {
+					continue
+				}
+
+				all.Go(func() { run(t, url, strings.Fields(args)...).want(exitNotAcquired, "a transaction of somebody else") })
+			}
+
+			all.Wait()
+		}
+
+		if _, err := conn.ExecContext(ctx, statements[1]); err != nil {
+			t.Fatal(err)
+		}
+
+		run(t, url, "migrate", "down").want(0)
+		run(t, url, "migrate", "up").want(0)
+		run(t, url, "doctor").want(0)
+	})
+}

@@ -1,0 +1,349 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	neturl "net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
+)
+
+// restrict makes a user who may connect and look at nothing, and returns the URL
+// with it.
+func restrict(t *testing.T, owner string) (user, url string) {
+	t.Helper()
+
+	u, err := neturl.Parse(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	user = "app_" + strings.ToLower(rand.Text()[:10])
+	u.User = neturl.UserPassword(user, "restricted")
+
+	if u.Scheme == "mysql" {
+		testdatabases.Execute(t, owner, "CREATE USER "+user+" IDENTIFIED BY 'restricted'")
+		// Or it could not connect to the database.
+		testdatabases.Execute(t, owner, "GRANT CREATE VIEW ON "+strings.TrimPrefix(u.Path, "/")+".* TO "+user)
+		t.Cleanup(func() { testdatabases.Execute(t, owner, "DROP USER "+user) })
+	} else {
+		testdatabases.Execute(t, owner, "CREATE ROLE "+user+" LOGIN PASSWORD 'restricted'")
+		t.Cleanup(func() {
+			testdatabases.Execute(t, owner, "DROP OWNED BY "+user)
+			testdatabases.Execute(t, owner, "DROP ROLE "+user)
+		})
+	}
+
+	return user, u.String()
+}
+
+// TestDoctorPrintsGrants runs the statements that the doctor prints.
+func TestDoctorPrintsGrants(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range testdatabases.Servers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			owner := migratedOn(t, name)
+			user, app := restrict(t, owner)
+
+			diagnosed(t, run(t, app, "doctor"), 1, "error rights the user lacks")
+
+			for _, strategy := range []string{"cas", "insert", "forupdate", "advisory"} {
+				i := run(t, app, "run", "--name", "n", "--strategy", strategy, "--", "true")
+				i.want(exitUnavailable)
+
+				if said := i.stderr.String(); !strings.Contains(said, "sqllock doctor") || !strings.Contains(said, "denied") {
+					t.Errorf("run --strategy %s said %q, want what is denied, and the doctor", strategy, said)
+				}
+			}
+
+			all := "ALL TABLES IN SCHEMA public"
+			if name != "postgres" {
+				all = "*"
+			}
+
+			testdatabases.Execute(t, owner, "GRANT SELECT ON "+all+" TO "+user)
+			diagnosed(t, run(t, app, "doctor"), 1, "error rights the user lacks INSERT, UPDATE, DELETE on sqllock_inserts")
+			run(t, app, "run", "--name", "n", "--", "true").want(exitUnavailable)
+
+			for _, statement := range grantsOf(t, run(t, app, "doctor", "--json")) {
+				testdatabases.Execute(t, owner, statement)
+			}
+
+			i := run(t, app, "doctor")
+			diagnosed(t, i, 0, "ok rights")
+
+			if strings.Contains(diagnosis(i), "could not be looked at") {
+				t.Errorf("the doctor said:\n%s", i.stdout.String())
+			}
+
+			for _, strategy := range []string{"cas", "insert", "forupdate", "advisory"} {
+				run(t, app, "run", "--name", "n", "--strategy", strategy, "--", "true").want(0)
+			}
+		})
+	}
+}
+
+// grantsOf are the statements in what the doctor says of rights.
+func grantsOf(t *testing.T, doctor *invocation) []string {
+	t.Helper()
+
+	var findings []struct{ Check, Fix string }
+	if err := json.Unmarshal([]byte(doctor.stdout.String()), &findings); err != nil {
+		t.Fatal(err)
+	}
+
+	at := slices.IndexFunc(findings, func(f struct{ Check, Fix string }) bool { return f.Check == "rights" })
+	if at < 0 {
+		t.Fatalf("nothing of rights in %s", doctor.stdout.String())
+	}
+
+	var statements []string
+
+	for _, statement := range strings.SplitAfter(findings[at].Fix, ";") {
+		if begin := strings.Index(statement, "GRANT "); begin >= 0 {
+			statements = append(statements, strings.TrimSuffix(statement[begin:], ";"))
+		}
+	}
+
+	return statements
+}
+
+// TestUnseenVersions are those of a user who may use the tables, as the documentation
+// has it, and of one who may see none of them: MySQL shows them no table.
+func TestUnseenVersions(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range testdatabases.Servers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			owner := migratedOn(t, name)
+			_, app := restrict(t, owner)
+
+			unseen := func() *invocation {
+				run(t, app, "migrate", "status").want(exitUnavailable, "denied", "sqllock_goose_version")
+
+				i := run(t, app, "doctor")
+				if said := diagnosis(i); strings.Contains(said, "tables are missing") {
+					t.Errorf("the doctor said:\n%s", said)
+				}
+
+				return i
+			}
+
+			diagnosed(t, unseen(), 1, "error rights the user lacks")
+
+			for _, statement := range grantsOf(t, run(t, app, "doctor", "--json")) {
+				testdatabases.Execute(t, owner, statement)
+			}
+
+			diagnosed(t, unseen(), 0, "ok rights", "ok schema the tables are there; this user may not read their version")
+		})
+	}
+}
+
+// TestDoctorSeesTheSchema: tables that the user may not use seem to be missing.
+func TestDoctorSeesTheSchema(t *testing.T) {
+	t.Parallel()
+
+	owner := testdatabases.Fresh(t, "postgres")
+	testdatabases.Execute(t, owner, "CREATE SCHEMA locks")
+
+	path := withParameter(t, owner, "search_path", "locks")
+	run(t, path, "migrate", "up").want(0)
+
+	user, app := restrict(t, path)
+	diagnosed(t, run(t, app, "doctor"), 1, "error rights the tables are in schema locks", "GRANT USAGE ON SCHEMA locks TO "+user)
+}
+
+// TestDoctorTellsOfTheEncoding of a database that the library refuses.
+func TestDoctorTellsOfTheEncoding(t *testing.T) {
+	t.Parallel()
+
+	owner := testdatabases.Fresh(t, "postgres")
+
+	u, err := neturl.Parse(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	u.Path += "_latin1"
+	name := strings.TrimPrefix(u.Path, "/")
+
+	testdatabases.Execute(t, owner, "CREATE DATABASE "+name+" ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+	t.Cleanup(func() { testdatabases.Execute(t, owner, "DROP DATABASE "+name+" WITH (FORCE)") })
+
+	run(t, u.String(), "migrate", "up").want(0)
+	diagnosed(t, run(t, u.String(), "doctor"), 1, "error server server_encoding is LATIN1", "fix: create the database with ENCODING 'UTF8'")
+}
+
+// TestDoctorWarnsOfOthers in a schema of the search_path.
+func TestDoctorWarnsOfOthers(t *testing.T) {
+	t.Parallel()
+
+	owner := migratedOn(t, "postgres")
+	testdatabases.Execute(t, owner, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+
+	user, app := restrict(t, owner)
+	diagnosed(t, run(t, owner, "doctor"), 0, "ok search_path")
+
+	testdatabases.Execute(t, owner, "GRANT CREATE ON SCHEMA public TO "+user)
+	diagnosed(t, run(t, owner, "doctor"), 0, "warning search_path "+user+" may create objects in schema public",
+		"REVOKE CREATE ON SCHEMA public FROM "+user)
+	diagnosed(t, run(t, app, "doctor"), 1, "ok search_path") // itself
+
+	testdatabases.Execute(t, owner, "GRANT CREATE ON SCHEMA public TO PUBLIC")
+	diagnosed(t, run(t, app, "doctor"), 1, "warning search_path PUBLIC may create objects in schema public")
+
+	// What a schema's owner may do he may always do.
+	path := withParameter(t, owner, "search_path", "theirs,public")
+	testdatabases.Execute(t, owner, "CREATE SCHEMA theirs AUTHORIZATION "+user)
+	diagnosed(t, run(t, path, "doctor"), 0, "warning search_path "+user+" owns schema theirs", "ALTER SCHEMA theirs OWNER TO")
+	testdatabases.Execute(t, owner, "REVOKE ALL ON SCHEMA theirs FROM "+user)
+	diagnosed(t, run(t, path, "doctor"), 0, "warning search_path "+user+" owns schema theirs")
+
+	testdatabases.Execute(t, owner, "ALTER SCHEMA theirs OWNER TO CURRENT_USER")
+	testdatabases.Execute(t, owner, "REVOKE CREATE ON SCHEMA public FROM "+user)
+	testdatabases.Execute(t, owner, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+	diagnosed(t, run(t, path, "doctor"), 0, "ok search_path")
+}
+
+// TestDoctorCountsConnections of a user who may have one.
+func TestDoctorCountsConnections(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range testdatabases.Servers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			owner := migratedOn(t, name)
+			app := alone(t, owner)
+
+			for strategy, want := range map[string]struct {
+				code  int
+				level string
+			}{"cas": {0, "warning"}, "insert": {0, "warning"}, "forupdate": {1, "error"}, "advisory": {1, "error"}} {
+				var i *invocation
+
+				eventually(t, "the session before has ended", func() bool {
+					i = run(t, app, "doctor", "--strategy", strategy)
+
+					return i.code() != exitUnavailable
+				})
+
+				diagnosed(t, i, want.code, want.level+" connections the server refuses a second connection")
+			}
+		})
+	}
+}
+
+// alone makes a user who may have one connection, and returns the URL with it.
+func alone(t *testing.T, owner string) string {
+	t.Helper()
+
+	user, app := restrict(t, owner)
+
+	if strings.HasPrefix(owner, "postgres") {
+		testdatabases.Execute(t, owner, "GRANT ALL ON ALL TABLES IN SCHEMA public TO "+user)
+		testdatabases.Execute(t, owner, "ALTER ROLE "+user+" CONNECTION LIMIT 1")
+	} else {
+		testdatabases.Execute(t, owner, "GRANT ALL ON * TO "+user)
+		testdatabases.Execute(t, owner, "ALTER USER "+user+" WITH MAX_USER_CONNECTIONS 1")
+	}
+
+	return app
+}
+
+// TestRunTellsOfConnections that it waits for, and not for a holder.
+func TestRunTellsOfConnections(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range testdatabases.Servers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			owner := migratedOn(t, name)
+
+			i := start(t, alone(t, owner), "run", "--name", "n", "--strategy", "forupdate", "--", "true")
+
+			eventually(t, "run says what it waits for", func() bool { return strings.Contains(i.stderr.String(), "\n") })
+
+			if err := i.cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+
+			i.wait()
+			i.want(exitSignal+2, "waiting for n; no free connection: ")
+		})
+	}
+}
+
+// TestDoctorWithoutTheDatabase has it look for a user whom MySQL does not let
+// into the database.
+func TestDoctorWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range testdatabases.Servers() {
+		if name == "postgres" {
+			continue
+		}
+
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			owner := migratedOn(t, name)
+			user, app := restrict(t, owner)
+			testdatabases.Execute(t, owner, "REVOKE CREATE VIEW ON * FROM "+user)
+
+			run(t, app, "run", "--name", "n", "--", "true").want(exitUnavailable, "sqllock doctor")
+
+			i := run(t, app, "doctor", "--json")
+			i.want(1)
+
+			for _, statement := range grantsOf(t, i) {
+				testdatabases.Execute(t, owner, statement)
+			}
+
+			diagnosed(t, run(t, app, "doctor"), 0, "ok rights")
+
+			// The rights may come by a role that no login takes.
+			role := user + "_role"
+			user, app = restrict(t, owner)
+			testdatabases.Execute(t, owner, "REVOKE CREATE VIEW ON * FROM "+user)
+			testdatabases.Execute(t, owner, "CREATE ROLE "+role)
+			t.Cleanup(func() { testdatabases.Execute(t, owner, "DROP ROLE "+role) })
+			testdatabases.Execute(t, owner, "GRANT ALL ON * TO "+role)
+			testdatabases.Execute(t, owner, "GRANT "+role+" TO "+user)
+
+			i = run(t, app, "doctor")
+			diagnosed(t, i, 1, "error rights the user lacks", "SET DEFAULT ROLE")
+
+			_, statement, _ := strings.Cut(diagnosis(i), "SET DEFAULT ROLE")
+			statement, _, _ = strings.Cut(statement, ";")
+			testdatabases.Execute(t, owner, "SET DEFAULT ROLE"+statement)
+			diagnosed(t, run(t, app, "doctor"), 0, "ok rights")
+		})
+	}
+}
+
+// TestDoctorOnRowLevelSecurity: a policy hides rows, and refuses them, whatever the user
+// was granted.
+func TestDoctorOnRowLevelSecurity(t *testing.T) {
+	t.Parallel()
+
+	owner := migratedOn(t, "postgres")
+	user, app := restrict(t, owner)
+	testdatabases.Execute(t, owner, "GRANT ALL ON ALL TABLES IN SCHEMA public TO "+user)
+	diagnosed(t, run(t, app, "doctor"), 0, "ok tables")
+
+	testdatabases.Execute(t, owner, "ALTER TABLE sqllock_locks ENABLE ROW LEVEL SECURITY")
+	run(t, app, "run", "--name", "n", "--", "true").want(exitUnavailable)
+	diagnosed(t, run(t, app, "doctor"), 1, "error tables 1 tables have row-level security for this user", "DISABLE ROW LEVEL SECURITY")
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+)
+
+// The variables that stand in for flags. A flag wins.
+const (
+	requireVariable  = "SQLLOCK_REQUIRE_DSN"
+	strategyVariable = "SQLLOCK_STRATEGY"
+	leaseVariable    = "SQLLOCK_LEASE"
+)
+
+// required says whether a database has to be named.
+func (d *database) required() (bool, error) {
+	value := os.Getenv(requireVariable)
+	if value == "" || d.flags.Changed(requireFlag) {
+		return d.require, nil
+	}
+
+	required, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, fmt.Errorf("%s=%s is neither 1 nor 0", requireVariable, bounded(value))
+	}
+
+	return required, nil
+}
+
+// fromVariables gives --strategy and --lease the values of their variables,
+// unless they are on the command line.
+func fromVariables(cmd *cobra.Command, strategyName *string, lease *duration) error {
+	if value := os.Getenv(strategyVariable); value != "" && !cmd.Flags().Changed("strategy") {
+		if _, err := strategy(value, nil); err != nil {
+			return fmt.Errorf("%s: %w", strategyVariable, err)
+		}
+
+		*strategyName = value
+	}
+
+	value := os.Getenv(leaseVariable)
+	if value == "" || cmd.Flags().Changed("lease") {
+		return nil
+	}
+
+	if err := lease.Set(value); err != nil {
+		return fmt.Errorf("%s=%s is %w", leaseVariable, bounded(value), err)
+	}
+
+	return nil
+}
+
+// leaseFlag is what a lease is behind: the flag, or the variable if that is where it
+// comes from.
+func leaseFlag(cmd *cobra.Command) string {
+	if os.Getenv(leaseVariable) == "" || cmd.Flags().Changed("lease") {
+		return "--lease "
+	}
+
+	return leaseVariable + "="
+}
+
+// leaseOf makes an error in --lease one in the variable, if that is where the
+// lease comes from.
+func leaseOf(cmd *cobra.Command, err error) error {
+	var (
+		decided exitError
+		said    shellError
+	)
+
+	if !errors.As(err, &decided) || decided.code != exitUsage || !errors.As(decided.err, &said) {
+		return err
+	}
+
+	said.lease = leaseFlag(cmd)
+
+	return exitError{exitUsage, said}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+// shellError is an error of the library in words of the command line. Its own
+// are for Go programs.
+type shellError struct {
+	error
+
+	lease string // what stands before the lease; empty is its flag
+}
+
+// inShellWords is err, which may be nil, as a shellError.
+func inShellWords(err error) error {
+	if err == nil {
+		return nil
+	}
+
+	return shellError{error: err}
+}
+
+// Error puts the words in the place of what the errors inside say.
+func (e shellError) Error() string { return e.replaced(e.error.Error(), e.error) }
+
+func (e shellError) Unwrap() error { return e.error }
+
+// replaced is what was said with err and those inside it in other words.
+func (e shellError) replaced(said string, err error) string {
+	if words := e.words(err); words != "" {
+		said = strings.Replace(said, err.Error(), words, 1)
+	}
+
+	switch err := err.(type) { //nolint:errorlint // it walks through what errors.As would
+	case interface{ Unwrap() error }:
+		if inner := err.Unwrap(); inner != nil {
+			said = e.replaced(said, inner)
+		}
+	case interface{ Unwrap() []error }:
+		for _, inner := range err.Unwrap() {
+			said = e.replaced(said, inner)
+		}
+	}
+
+	return said
+}
+
+// words are those of an error that has others for Go programs; else empty.
+func (e shellError) words(err error) string {
+	switch err := err.(type) { //nolint:errorlint // those inside it come by themselves
+	case *sqllock.OptionError:
+		return e.flagged(*err)
+	case *sqllock.ReleaseError:
+		// This process ends before it has tried again, or soon.
+		return fmt.Sprintf("release lock %q: %s; it is free after %s, at the latest", err.Name, err.Err, err.FreeAfter)
+	case *sqllock.SchemaError:
+		// refused says it with the flags that name the database.
+		return fmt.Sprintf("%s: %s", sqllock.ErrNoSchema, err.Err)
+	case *sqllock.UnsupportedError:
+		return unsupported(*err)
+	case *databases.ServerError:
+		server := *err
+		server.Untested = false
+
+		return server.Error()
+	default:
+		return ""
+	}
+}
+
+// flagged is an error in an option, with the flag in the place of the library's
+// function, if there is one.
+func (e shellError) flagged(option sqllock.OptionError) string {
+	switch option.Option {
+	case "WithLease":
+		option.Option = "--lease "
+		if e.lease != "" {
+			option.Option = e.lease
+		}
+	case "WithMinHold":
+		option.Option = "--min-hold "
+	case "WithLabel":
+		option.Option = "--label "
+	default:
+		return ""
+	}
+
+	option.Option, option.Value, option.Instead = strings.TrimSpace(option.Option+option.Value), "", ""
+
+	return option.Error()
+}
+
+// unsupported says that a strategy does not work there, and which flag helps.
+func unsupported(err sqllock.UnsupportedError) string {
+	said := "strategy " + err.Strategy
+	if err.Op != "" {
+		said = "--strategy " + err.Strategy
+	}
+
+	var ways []string
+
+	if err.Fix != "" {
+		ways = append(ways, err.Fix)
+	}
+
+	if err.Instead != "" {
+		ways = append(ways, "use --strategy "+err.Instead)
+	}
+
+	said += fmt.Sprintf(": %s %s", sqllock.ErrUnsupported, err.Where)
+
+	if len(ways) > 0 {
+		said += "; " + strings.Join(ways, ", or ")
+	}
+
+	return said
+}

@@ -1,0 +1,103 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sqllock/sqllock/databases"
+)
+
+// verifySession asks for settings of a session under which statements about locks
+// fail, or mean something else. A LIMIT of its own goes before sql_select_limit.
+var verifySession = databases.Statement{
+	Name: "mysql.verify-session",
+	SQL: `SELECT @@character_set_client, @@character_set_connection, @@sql_mode, @@sql_safe_updates, @@sql_select_limit < 1000,
+       NOT @@sql_big_selects AND @@max_join_size < 1000000, @@completion_type, ` + micros + ` LIMIT 1`,
+}
+
+// micros is the clock that leases are counted by: that of the start of the
+// statement, or what the session's variable timestamp is set to.
+const micros = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
+
+// verifyClock tells the clock of its start, and leaves some time before the next one.
+var verifyClock = databases.Statement{
+	Name: "mysql.verify-clock",
+	SQL:  `SELECT ` + micros + `, SLEEP(0.02) LIMIT 1`,
+}
+
+// strange are character sets in which digits take several bytes, or brackets are
+// letters.
+var strange = []string{"ucs2", "utf16", "utf16le", "utf32", "swe7"}
+
+// suits reports a session whose settings do not suit, as the DSN, init_connect or
+// the server's options made it. What its clock showed before is given.
+func suits(ctx context.Context, s databases.Session, mariaDB bool, before int64) error {
+	var (
+		client, connection, mode, completion string
+		safe, few, small                     bool
+		clock                                int64
+	)
+
+	err := s.Query(ctx, verifySession, nil, func(row databases.Row) error {
+		return row(&client, &connection, &mode, &safe, &few, &small, &completion, &clock)
+	})
+	if err != nil {
+		return err
+	}
+
+	stopped := clock == before
+	if stopped {
+		if stopped, err = stands(ctx, s, clock); err != nil {
+			return err
+		}
+	}
+
+	because := func(what, fix string) error {
+		return &databases.ServerError{Found: what, Fix: fix}
+	}
+
+	switch {
+	case slices.Contains(strange, client), slices.Contains(strange, connection):
+		return because(fmt.Sprintf("character_set_client is %s and character_set_connection %s, which do not write SQL as ASCII does",
+			client, connection), "use utf8mb4, or any other than "+strings.Join(strange, ", "))
+	case strings.Contains(mode, "EMPTY_STRING_IS_NULL"):
+		return because("sql_mode has EMPTY_STRING_IS_NULL, and a free lock has an empty owner", "leave it out for these connections")
+	case completion != "NO_CHAIN":
+		return because("completion_type is "+completion+", so that a transaction of the application leaves another one open in "+
+			"which a grant would be undone", "leave it out of the DSN and of the server's options")
+	case stopped:
+		return because("the session's clock stands still, because its variable timestamp is set", "leave it out of the DSN and of init_connect")
+	case safe && mariaDB:
+		return because("sql_safe_updates is on, with which MariaDB refuses updates of several locks", "set sql_safe_updates=0 in the DSN")
+	case few:
+		return because("sql_select_limit is below 1000, so that answers about many locks would be cut off", "leave it out of the DSN and of init_connect")
+	case small:
+		return because("max_join_size is below 1000000", "leave it out of the DSN and of init_connect, or set sql_big_selects=1")
+	default:
+		return nil
+	}
+}
+
+// stands says whether the session's clock shows the same whenever it is asked. What
+// SYSDATE tells is no help: it stands still too where the server runs with
+// --sysdate-is-now, and differs little where the variable was set a moment ago. A
+// clock that goes on may be coarse, or be set back between two looks, and not each
+// time by as much as has passed.
+func stands(ctx context.Context, s databases.Session, before int64) (bool, error) {
+	for range 3 {
+		var now int64
+
+		err := s.Query(ctx, verifyClock, nil, func(row databases.Row) error {
+			var slept bool
+
+			return row(&now, &slept)
+		})
+		if err != nil || now != before {
+			return false, err
+		}
+	}
+
+	return true, nil
+}

@@ -1,0 +1,541 @@
+package sqllock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// acquisition is one call of Acquire or TryAcquire under way. run takes it from state
+// to state:
+//
+//	turn ──▶ attempt ──▶ held: a hold, and its handle
+//	 │         │  ▲
+//	 │         ▼  │
+//	 │        pause          only if it waits
+//	 ▼         ▼
+//	an error that ends it
+//
+// In turn it waits for others of this process, of whom one at a time asks the
+// database; the lock may come with the turn. In attempt it asks the strategy once. In
+// pause it waits until asking again makes sense, which pacing knows.
+//
+// The answer to an attempt may be lost. Then the same owner asks again, and is told of its
+// grant. If the attempt is still under way when its time is over, what it may bring is
+// settled in the background, and the next attempt is another owner's.
+//
+// Two contexts go along: wait ends the wait, by the caller, a limit or Close; ctx is the
+// caller's, whose values the lock's context and the background work carry.
+type acquisition struct {
+	locker   *Locker
+	key      any   // of the hold in the context of its lock
+	outer    *hold // whose context asks for the same name again; nil if it is not one
+	set      *settings
+	try      bool
+	request  strategies.Request
+	attempts int
+	pacing   pacing
+	failures int       // attempts in a row without an answer
+	ghost    bool      // an attempt of an owner before may have the lock, and is settled
+	doubt    time.Time // of the last attempt of this owner whose outcome was unknown
+	last     error     // to tell at the end: of the last attempt, or what others of this process were told
+}
+
+// newAcquisition checks what is asked for.
+func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, options []Option) (*acquisition, error) {
+	if l == nil {
+		return nil, fmt.Errorf("%w: the *Locker is nil", ErrClosed)
+	}
+
+	if err := checkContext(ctx, "acquire"); err != nil {
+		return nil, err
+	}
+
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+
+	set := &l.defaults
+
+	if len(options) > 0 {
+		own, err := l.defaults.forCall(try, options, l.features)
+		if err != nil {
+			return nil, fmt.Errorf("lock %q: %w", name, err)
+		}
+
+		set = &own
+	}
+
+	if l.life.Err() != nil {
+		return nil, fmt.Errorf("lock %q: %w", name, ErrClosed)
+	}
+
+	var key any = reentry{l, name}
+
+	outer, _ := ctx.Value(key).(*hold)
+	if outer != nil && outer.ctx.Err() != nil && ctx.Err() == nil {
+		outer = nil // the context is not that of the lock any more, by context.WithoutCancel
+	}
+
+	if outer != nil && set.reentrant {
+		if err := outer.settings.allow(options, l.features); err != nil {
+			return nil, fmt.Errorf("lock %q: %w", name, err)
+		}
+	}
+
+	return &acquisition{
+		locker: l, key: key, outer: outer, set: set, try: try || set.waits && set.maxWait == 0, pacing: pacing{locker: l, set: set, name: name},
+		request: strategies.Request{
+			Name: name, Owner: newOwner(), Lease: set.lease, MinHold: set.minHold, LockDelay: set.lockDelay,
+			DurableRelease: set.durable, Holder: strategies.Holder(set.holder),
+		},
+	}, nil
+}
+
+// newOwner returns 128 random bits as 32 hexadecimal digits.
+func newOwner() string {
+	var random [16]byte
+
+	// Never fails: https://pkg.go.dev/crypto/rand#Read.
+	_, _ = rand.Read(random[:])
+
+	return hex.EncodeToString(random[:])
+}
+
+const (
+	// attemptTime bounds one attempt, and with TryAcquire all of it: a database that
+	// takes longer is told of as one that does not answer.
+	attemptTime = 5 * time.Second
+	// maxFailures is how many attempts in a row may end without an answer.
+	maxFailures = 3
+	// silence is how long an attempt that was cut short by the end of the wait may
+	// have been without an answer before that counts as none.
+	silence = time.Second
+)
+
+var errNoAnswer = fmt.Errorf("no answer within %s", attemptTime)
+
+// run goes through the states. Close waits for what an attempt under way may leave.
+func (a *acquisition) run(ctx context.Context) (*Lock, error) {
+	l, name := a.locker, a.request.Name
+
+	if a.outer != nil {
+		return a.outer.reenter(a.set)
+	}
+
+	if !l.background.begin(name) {
+		return nil, fmt.Errorf("lock %q: %w", name, ErrClosed)
+	}
+
+	started := now()
+
+	wait, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	stop := context.AfterFunc(l.life, func() { cancel(ErrClosed) })
+	defer stop()
+
+	if limit, why := a.limit(); why != nil {
+		bounded, free := context.WithTimeoutCause(wait, limit, why)
+		defer free()
+
+		wait = bounded
+	}
+
+	h, err := a.turn(wait, ctx)
+	hadTurn := err == nil
+
+	for h == nil && err == nil {
+		h, err = a.attempt(wait, ctx)
+	}
+
+	a.pacing.end()
+
+	event := Event{Name: name, Attempts: a.attempts, Waited: now().since(started), Err: err}
+
+	if err != nil {
+		if hadTurn {
+			a.giveUp(ctx)
+		}
+
+		l.background.finish(name)
+		l.note(a.set, eventNotAcquired, event)
+
+		return nil, err
+	}
+
+	// Before the hook and the log, which may block.
+	l.background.finish(name)
+
+	return a.handle(ctx, h, event), nil
+}
+
+// handle returns the handle of a hold after it told of it. If that panics nobody gets the
+// handle, and the lock is released.
+func (a *acquisition) handle(ctx context.Context, h *hold, event Event) *Lock {
+	lock, told := &Lock{hold: h}, false
+
+	defer func() {
+		if !told {
+			_ = lock.Release(ctx)
+		}
+	}()
+
+	event.Token, event.Remaining = h.token, h.left(now())
+	a.locker.note(a.set, eventAcquired, event)
+
+	told = true
+
+	return lock
+}
+
+// limit is how long the acquisition may take, and what to say when that is over; nil if
+// there is no limit.
+func (a *acquisition) limit() (time.Duration, error) {
+	switch {
+	case a.try:
+		return attemptTime, errNoAnswer
+	case a.set.waits:
+		return a.set.maxWait, fmt.Errorf("gave up after %s", a.set.maxWait)
+	default:
+		return 0, nil
+	}
+}
+
+// giveUp gives the turn to the next, and ends what an attempt may have left.
+func (a *acquisition) giveUp(ctx context.Context) {
+	a.pacing.gaveUp()
+	a.locker.queue.leave(a.request.Name)
+
+	if !a.doubt.IsZero() {
+		a.locker.settle(ctx, a.request, nil)
+	}
+}
+
+// turn waits for the turn in this process, until this is the one that asks the
+// database. The lock may come with it.
+func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
+	l, name := a.locker, a.request.Name
+
+	if a.try {
+		if err := a.tryTurn(wait, ctx); err != nil {
+			return nil, err
+		}
+	} else {
+		h, last, err := l.queue.enter(wait, ctx, name, a.set)
+
+		switch {
+		case err != nil:
+			return nil, a.endedInLine(wait, ctx, last)
+		case h != nil:
+			return h, nil
+		}
+
+		// If there is no time for an attempt, this is who was waited for.
+		a.hear(last)
+	}
+
+	tokens, polite, rivals := l.queue.advise(name)
+	if a.set.handsOff && a.set.renew && a.set.minHold == 0 && !l.inTxs.Load() {
+		a.request.Tokens = tokens
+	}
+
+	if !a.pacing.enter(wait, polite, a.try, rivals) {
+		l.queue.leave(name)
+
+		return nil, a.ended(wait, ctx)
+	}
+
+	return nil, nil //nolint:nilnil // the turn without the lock
+}
+
+// tryTurn takes the turn if nobody has it. If somebody of this process is asking
+// the database for the first time, it waits for the answer and not for the lock; and a
+// little if that was that nobody is known to hold it.
+func (a *acquisition) tryTurn(wait, ctx context.Context) error {
+	looked := time.NewTimer(looksFor)
+	defer looked.Stop()
+
+	over := false
+
+	for {
+		line, taken := a.locker.queue.tryEnter(a.request.Name)
+		if taken {
+			return nil
+		}
+
+		if held := a.heldHere(line); held != nil && (over || !unheld(held)) {
+			return orUnheld(held)
+		}
+
+		if line.noPlace != nil {
+			return fmt.Errorf("lock %q: %w", a.request.Name, line.noPlace)
+		}
+
+		select {
+		case <-line.changed:
+		case <-looked.C:
+			over = true
+		case <-wait.Done():
+			return a.endedInLine(wait, ctx, line)
+		}
+	}
+}
+
+// attempt asks the strategy once, and if the acquisition goes on after its answer,
+// pauses. It returns neither a hold nor an error then.
+func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
+	if wait.Err() != nil {
+		a.hear(a.locker.queue.standing(a.request.Name))
+
+		return nil, a.ended(wait, ctx)
+	}
+
+	request := a.request
+	request.Waiting = a.pacing.waiting
+
+	started := time.Now()
+	place, err := a.place(wait)
+	start := now() // the lease does not run while a place is waited for
+
+	var grant strategies.Grant
+
+	if err == nil {
+		request.Place = place
+
+		bound, cancel := context.WithTimeout(wait, longest(a.set))
+
+		grant, err = a.locker.acquires.serve(bound, request, a.locker.batches(a.set))
+		if errors.Is(err, strategies.ErrNotBatched) {
+			grant, err = a.locker.acquires.serve(bound, request, false)
+		}
+
+		timedOut := bound.Err() != nil && wait.Err() == nil
+
+		cancel()
+
+		if err != nil {
+			err = a.failed(ctx, request, err, timedOut)
+		}
+	}
+
+	var h *hold
+
+	if err == nil {
+		h, err = a.granted(ctx, start, request, grant)
+	}
+
+	a.attempts++
+
+	if err != nil {
+		err = a.next(wait, ctx, started, err)
+	}
+
+	return h, err
+}
+
+// next says how the acquisition goes on after an attempt that failed: with an error it
+// ends, without one it makes another attempt.
+func (a *acquisition) next(wait, ctx context.Context, started time.Time, failed error) error {
+	held := a.answered(failed)
+
+	switch {
+	case held != nil && a.try:
+		switch {
+		case a.looksAgain(wait, held):
+			return nil
+		case a.haunted(held):
+			return a.ended(wait, ctx)
+		default:
+			return orUnheld(failed)
+		}
+	case held != nil:
+		a.failures = 0
+	case wait.Err() != nil && !isAnswer(failed):
+		a.cutShort(wait, started, failed)
+
+		return a.ended(wait, ctx)
+	case !a.goesOn(failed):
+		return fmt.Errorf("lock %q: %w", a.request.Name, failed)
+	}
+
+	if !a.pacing.pause(wait, a.attempts-1, held) {
+		return a.ended(wait, ctx)
+	}
+
+	return nil
+}
+
+// A try asks again, about so far apart, for as long as looksFor at a name that nobody is
+// known to hold.
+const (
+	looksFor  = time.Second
+	lookPause = 10 * time.Millisecond
+)
+
+// looksAgain says whether a try makes another attempt, because nobody is known to
+// have the lock: its row was locked, which may be for a moment, by somebody who looks
+// whether a transaction guards it, for example. Or it met a grant of its own.
+func (a *acquisition) looksAgain(wait context.Context, held *HeldError) bool {
+	looks := unheld(held) && time.Since(a.pacing.since) < looksFor || a.haunted(held)
+
+	return looks && sleep(wait, lookPause/2+jitter(lookPause))
+}
+
+// answered notes what the database said: of the name, if somebody has it, and that
+// it can be reached.
+func (a *acquisition) answered(err error) (held *HeldError) {
+	l := a.locker
+
+	switch {
+	case !errors.As(err, &held):
+	case a.haunted(held):
+		a.last = errHaunted
+		l.queue.answered(a.request.Name, nil)
+	default:
+		a.last = held
+		l.queue.answered(a.request.Name, held)
+	}
+
+	if err == nil || held != nil {
+		l.reached.Store(true)
+	}
+
+	return held
+}
+
+// goesOn says whether another attempt follows one that failed.
+func (a *acquisition) goesOn(err error) bool {
+	reached := a.locker.reached.Load()
+	a.last = err
+	a.locker.queue.answered(a.request.Name, nil)
+
+	switch {
+	case errors.Is(err, ErrReadOnly):
+		// The primary was demoted. The pool finds the next one.
+		return reached && !a.try
+	case isAnswer(err):
+		return false
+	case errors.Is(err, ErrTooManyConnections):
+		// Nothing was taken. The server takes them again when others end.
+		a.failures = 0
+
+		return !a.try
+	case errors.Is(err, ErrUnreachable) && (reached || errors.Is(err, strategies.ErrBusy)) && !a.try:
+		return true
+	default:
+		// It may have been granted. The same owner asks again, and is told.
+		a.failures++
+
+		return a.failures < maxFailures
+	}
+}
+
+// longest is how long the database has to answer: a grant that takes longer than its
+// lease is worth nothing.
+func longest(set *settings) time.Duration { return min(set.trust(set.lease), attemptTime) }
+
+// failed is the error of an attempt, as the acquisition goes on with it.
+func (a *acquisition) failed(ctx context.Context, request strategies.Request, err error, timedOut bool) error {
+	var abandoned abandonedError[strategies.Grant]
+
+	switch {
+	case errors.As(err, &abandoned):
+		// It may still be granted, and is given back then. So the next attempt
+		// is not this owner's.
+		ending, doubted := a.locker.settle(ctx, request, nil), !a.doubt.IsZero()
+		abandoned.outcome.then(func(late strategies.Grant, err error) {
+			if err == nil {
+				a.locker.settle(ctx, request, late)
+			}
+
+			// Unless an attempt before it, of the same owner, may still be on its way.
+			if !doubted && !uncertain(err) {
+				a.locker.background.drop(ending)
+			}
+		})
+		a.changeOwner()
+	case uncertain(err):
+		a.doubt = time.Now()
+	}
+
+	if timedOut && !isAnswer(err) {
+		return fmt.Errorf("no answer within %s: %w", longest(a.set), unanswered(err))
+	}
+
+	return asHeld(request.Name, err)
+}
+
+// granted makes a hold of what an attempt that was begun at start has brought.
+func (a *acquisition) granted(ctx context.Context, start instant, request strategies.Request, grant strategies.Grant) (*hold, error) {
+	l := a.locker
+
+	if now().since(start) >= a.set.trust(a.set.lease) {
+		l.settle(ctx, request, grant)
+
+		if !a.doubt.IsZero() {
+			l.settle(ctx, request, nil)
+		}
+
+		a.changeOwner()
+
+		return nil, fmt.Errorf("%w in time: it granted the lock, whose lease had ended before the answer came", ErrUnreachable)
+	}
+
+	h := newHold(ctx, a, request, grant, start)
+	h.doubt = a.doubt
+
+	// Close takes stock under the same mutex: a lock is either refused here or
+	// found there.
+	l.background.mu.Lock()
+	defer l.background.mu.Unlock()
+
+	if l.background.closed {
+		l.settleLocked(ctx, request, grant)
+
+		return nil, ErrClosed
+	}
+
+	if !a.try {
+		a.pacing.learn()
+	}
+
+	// From then on the lock can end, and the turn with it.
+	l.queue.hold(request.Name, h)
+	l.keeper.keep(h)
+
+	l.reached.Store(true)
+
+	return h, nil
+}
+
+// place waits for what the strategy may need to hold the lock with. The lease does
+// not run meanwhile.
+func (a *acquisition) place(wait context.Context) (any, error) {
+	placer, ok := a.locker.strategy.(strategies.Placer)
+	if !ok || a.try {
+		return nil, nil //nolint:nilnil // none is needed, or taken by the attempt itself
+	}
+
+	name := a.request.Name
+	defer a.locker.queue.noPlace(name, nil)
+
+	return placer.Place(wait, func(err error) { a.locker.queue.noPlace(name, err) })
+}
+
+// uncertain says whether an attempt that failed may have been granted all the same.
+func uncertain(err error) bool {
+	return err != nil && !isAnswer(err) && !errors.Is(err, strategies.ErrNotSent) && !errors.Is(err, strategies.ErrBusy) &&
+		!errors.Is(err, ErrTooManyConnections) && !errors.Is(err, strategies.ErrNotBatched)
+}
+
+// changeOwner makes the next attempt another owner's. What the one before may have is
+// settled meanwhile.
+func (a *acquisition) changeOwner() {
+	a.request.Owner, a.doubt, a.ghost = newOwner(), time.Time{}, true
+}

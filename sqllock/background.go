@@ -1,0 +1,349 @@
+package sqllock
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// background is what Close waits for: calls of others that are under way, and
+// grants that nobody has any more and that are to be ended in the database.
+type background struct {
+	mu       sync.Mutex
+	closed   bool
+	underWay map[string]int // by the lock's name
+	idle     chan struct{}  // closed when nothing is under way; nil if nobody waits for that
+
+	endings endingHeap // those that wait for their time
+	workers int        // at work on others
+	timer   *time.Timer
+}
+
+// begin counts a call that Close waits for; false if it is too late.
+func (b *background) begin(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.closed {
+		return false
+	}
+
+	b.underWay[name]++
+
+	return true
+}
+
+// count is begin for what goes on although the locker is closed.
+func (b *background) count(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.underWay[name]++
+}
+
+// finish ends what begin or count counted.
+func (b *background) finish(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.finishLocked(name)
+}
+
+func (b *background) finishLocked(name string) {
+	if b.underWay[name]--; b.underWay[name] == 0 {
+		delete(b.underWay, name)
+	}
+
+	if len(b.underWay) == 0 && b.idle != nil {
+		close(b.idle)
+		b.idle = nil
+	}
+}
+
+// close lets no acquisition begin any more, and has what waits for the end of a lease ended now.
+func (b *background) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.closed = true
+
+	for _, e := range b.endings {
+		if e.overdue && len(e.looks) > 0 {
+			e.looks[0] = later(time.Now(), e.soonest)
+			e.due = e.looks[0]
+		}
+	}
+
+	heap.Init(&b.endings)
+	b.workLocked()
+}
+
+// settled returns a channel that is closed when nothing is under way.
+func (b *background) settled() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.idle == nil {
+		b.idle = make(chan struct{})
+	}
+
+	idle := b.idle
+
+	if len(b.underWay) == 0 {
+		close(b.idle)
+		b.idle = nil
+	}
+
+	return idle
+}
+
+// unfinished says of which locks something may be left in the database.
+func (b *background) unfinished() error {
+	const most = 5
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	names := slices.Sorted(maps.Keys(b.underWay))
+	if len(names) == 0 {
+		return nil
+	}
+
+	var quoted []string
+
+	for _, name := range names[:min(len(names), most)] {
+		quoted = append(quoted, fmt.Sprintf("%q", strings.TrimPrefix(name, "\x00")))
+	}
+
+	if more := len(names) - len(quoted); more > 0 {
+		quoted = append(quoted, fmt.Sprintf("%d more", more))
+	}
+
+	failed := error(nil)
+
+	for _, e := range b.endings {
+		if e.failed != nil {
+			failed = e.failed
+		}
+	}
+
+	text := "the database has not confirmed that it is free of " + strings.Join(quoted, ", ") +
+		"; what may be left ends with its lease, at the latest"
+	if failed != nil {
+		return fmt.Errorf("%s: %w", text, failed)
+	}
+
+	return errors.New(text)
+}
+
+// ending is a grant, or an attempt that may have brought one, that nobody has any
+// more. It is to be ended in the database.
+type ending struct {
+	name  string
+	ctx   context.Context //nolint:containedctx // the values of the call that it comes from, without its end
+	end   func(ctx context.Context) error
+	looks []time.Time // when to end it, the next first; more than one if it may still be on its way
+	until time.Time   // when its lease has ended it; zero: never
+	tries int         // in vain, since the last look that was answered
+	stuck sync.Mutex  // one try at a time, also of those that do not return
+
+	overdue bool      // it waits for the end of a lease, which ends it, or for Close, which does not wait for that
+	soonest time.Time // before which not even Close has it ended: it may still be on its way
+
+	failed error     // of the last try
+	due    time.Time // of the next
+	index  int       // in the heap; -1: somebody is at work on it, or it is done
+}
+
+const (
+	// enders is how many endings of a locker are tried at a time, and endTime how
+	// long one try may take.
+	enders  = 8
+	endTime = time.Second
+)
+
+// lastLook is how long after its answer was lost an attempt is looked for. It may
+// still be on its way, and be executed after it was ended: on a server that has much
+// to do. One that comes later is ended by its lease.
+const lastLook = attemptTime + time.Second
+
+// lookTimes are when to look for such an attempt.
+func lookTimes(lost time.Time) []time.Time {
+	return []time.Time{lost, lost.Add(100 * time.Millisecond), lost.Add(time.Second), lost.Add(lastLook)}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+
+	return b
+}
+
+// newEnding returns an ending that is tried at once, until its lease has ended it.
+func newEnding(ctx context.Context, name string, lease time.Duration, end func(context.Context) error) *ending {
+	now := time.Now()
+
+	return &ending{
+		name: name, ctx: context.WithoutCancel(ctx), end: end, looks: []time.Time{now}, until: now.Add(max(lease, time.Second)),
+	}
+}
+
+// startLocked has the ending tried until the database has answered as often as there
+// are looks.
+func (b *background) startLocked(e *ending) {
+	if b.closed && e.overdue {
+		e.looks[0] = later(time.Now(), e.soonest)
+	}
+
+	e.due = e.looks[0]
+
+	b.underWay[e.name]++
+
+	heap.Push(&b.endings, e)
+	b.workLocked()
+}
+
+// drop ends an ending that there is no need for any more.
+func (b *background) drop(e *ending) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.dropLocked(e)
+}
+
+func (b *background) dropLocked(e *ending) {
+	if e == nil {
+		return
+	}
+
+	e.looks = nil
+
+	// Otherwise whoever is at work on it finds that, or it is done.
+	if e.index >= 0 {
+		heap.Remove(&b.endings, e.index)
+		b.nextLocked(e)
+		b.workLocked()
+	}
+}
+
+// nextLocked puts an ending back that has more looks, or finishes it.
+func (b *background) nextLocked(e *ending) {
+	if len(e.looks) == 0 {
+		b.finishLocked(e.name)
+
+		return
+	}
+
+	e.due = e.looks[0]
+	heap.Push(&b.endings, e)
+}
+
+// workLocked sees to it that endings which are due are worked on.
+func (b *background) workLocked() {
+	for b.workers < enders && len(b.endings) > 0 && !b.endings[0].due.After(time.Now()) {
+		b.workers++
+
+		go b.work(b.popLocked())
+	}
+
+	if len(b.endings) == 0 || b.workers == enders {
+		return
+	}
+
+	pause := time.Until(b.endings[0].due)
+
+	if b.timer == nil {
+		b.timer = time.AfterFunc(pause, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+
+			b.workLocked()
+		})
+	} else {
+		b.timer.Reset(pause)
+	}
+}
+
+func (b *background) popLocked() *ending {
+	e, _ := heap.Pop(&b.endings).(*ending)
+
+	return e
+}
+
+// work tries an ending.
+func (b *background) work(e *ending) {
+	started := time.Now()
+
+	var err error
+	if !e.overdue || started.Before(e.until) {
+		err = bounded(e.ctx, endTime, e.try)
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.workers--
+
+	answered := err == nil || errors.Is(err, ErrLost)
+
+	switch {
+	case answered:
+		e.failed, e.tries = nil, 0
+		e.looks = slices.DeleteFunc(e.looks, func(at time.Time) bool { return !at.After(started) })
+	case !e.until.IsZero() && time.Now().After(e.until):
+		e.looks = nil
+	case len(e.looks) > 0:
+		e.failed = err
+		e.looks[0] = time.Now().Add(backoff(e.tries, defaultPollMin, defaultPollMax))
+		e.tries++
+	}
+
+	b.nextLocked(e)
+	b.workLocked()
+}
+
+var errStuck = errors.New("the try before has not returned")
+
+func (e *ending) try(ctx context.Context) error {
+	if !e.stuck.TryLock() {
+		return errStuck
+	}
+
+	defer e.stuck.Unlock()
+
+	return e.end(ctx)
+}
+
+// endingHeap orders endings by when they are due.
+type endingHeap []*ending
+
+func (q endingHeap) Len() int           { return len(q) }
+func (q endingHeap) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
+
+func (q endingHeap) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q *endingHeap) Push(x any) {
+	e, _ := x.(*ending)
+	e.index = len(*q)
+	*q = append(*q, e)
+}
+
+func (q *endingHeap) Pop() any {
+	last := len(*q) - 1
+	e := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	e.index = -1
+
+	return e
+}

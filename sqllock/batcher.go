@@ -1,0 +1,249 @@
+package sqllock
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+const (
+	// maxBatch is how many calls go to the database in one statement.
+	maxBatch = 512
+	// maxUnderWay is how many statements of one kind are under way at a time,
+	// and patience how long one may take before what has gathered behind it
+	// goes out beside it.
+	maxUnderWay = 4
+	patience    = 10 * time.Millisecond
+	// hangs is how long so many statements may keep the next from going. Their
+	// connections may have been cut off.
+	hangs = time.Second
+)
+
+// batcher sends calls of one kind: at once and in a statement of its own if none is
+// under way, and else together with those that gathered meanwhile, when an answer
+// comes. So nothing waits on an idle database, and many share the commits of a busy one.
+type batcher[C, R any] struct {
+	// single serves one call, together several, in one statement; together is nil if
+	// the strategy is no Batcher.
+	single   func(ctx context.Context, call C) (R, error)
+	together func(ctx context.Context, calls []C) ([]R, []error)
+
+	mu       sync.Mutex
+	waiting  list.List // of *waitingCall[C, R]
+	underWay int
+	sent     time.Time // when the last statement was sent
+	watched  bool      // that patience ends
+}
+
+// waitingCall is a call that waits for others' statement to come back.
+type waitingCall[C, R any] struct {
+	ctx  context.Context //nolint:containedctx // of one call, which ends with it
+	call C
+	sent bool // under the batcher's mutex
+	*outcome[R]
+}
+
+// serve makes one call, together with others if batched says so, and returns as within
+// does, or ErrNotBatched. A call whose ctx ends before it was sent is withdrawn.
+func (b *batcher[C, R]) serve(ctx context.Context, call C, batched bool) (R, error) {
+	if batched {
+		if w := b.gather(ctx, call); w != nil {
+			return b.await(ctx, w)
+		}
+
+		// Also when it is abandoned.
+		defer b.returned()
+	}
+
+	o := newOutcome[R]()
+
+	go func() { o.put(b.single(ctx, call)) }()
+
+	return o.wait(ctx)
+}
+
+// gather lets a call wait for others' statement, or returns nil if none is under way:
+// the caller has to say then when its own has returned.
+func (b *batcher[C, R]) gather(ctx context.Context, call C) *list.Element {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.underWay == 0 {
+		b.sendLocked()
+
+		return nil
+	}
+
+	place := b.waiting.PushBack(&waitingCall[C, R]{ctx: ctx, call: call, outcome: newOutcome[R]()})
+	b.watchLocked()
+
+	return place
+}
+
+// await returns the answer to a call that waits.
+func (b *batcher[C, R]) await(ctx context.Context, place *list.Element) (R, error) {
+	w, _ := place.Value.(*waitingCall[C, R])
+
+	select {
+	case a := <-w.answers:
+		return a.value, a.err
+	case <-ctx.Done():
+	}
+
+	if b.withdraw(place) {
+		var none R
+
+		return none, withdrawnError{ctx.Err()}
+	}
+
+	return w.wait(ctx)
+}
+
+// withdrawnError is the error of a call that was not sent before its context ended.
+type withdrawnError struct{ error }
+
+func (e withdrawnError) Unwrap() error { return e.error }
+
+// Is reports whether target is strategies.ErrNotSent.
+func (withdrawnError) Is(target error) bool { return target == strategies.ErrNotSent }
+
+// withdraw takes a call back that was not sent, and says whether it could.
+func (b *batcher[C, R]) withdraw(place *list.Element) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	w, _ := place.Value.(*waitingCall[C, R])
+	if !w.sent {
+		b.waiting.Remove(place)
+	}
+
+	return !w.sent
+}
+
+func (b *batcher[C, R]) sendLocked() {
+	b.underWay++
+	b.sent = time.Now()
+}
+
+// returned sends what gathered while a statement was under way.
+func (b *batcher[C, R]) returned() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.underWay--
+	b.nextLocked()
+}
+
+func (b *batcher[C, R]) nextLocked() {
+	if b.waiting.Len() == 0 || b.underWay >= maxUnderWay && time.Since(b.sent) < hangs {
+		return
+	}
+
+	batch := make([]*waitingCall[C, R], 0, min(b.waiting.Len(), maxBatch))
+
+	for len(batch) < cap(batch) {
+		w, _ := b.waiting.Remove(b.waiting.Front()).(*waitingCall[C, R])
+		w.sent = true
+		batch = append(batch, w)
+	}
+
+	b.sendLocked()
+
+	go b.send(batch)
+
+	b.watchLocked()
+}
+
+// watchLocked sees to it that calls do not wait for a statement that hangs: on a
+// connection that was cut off, for example.
+func (b *batcher[C, R]) watchLocked() {
+	if b.watched || b.waiting.Len() == 0 {
+		return
+	}
+
+	b.watched = true
+
+	// It looks again soon: others return meanwhile.
+	time.AfterFunc(min(b.patienceLocked()-time.Since(b.sent), patience), func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+
+		b.watched = false
+
+		if time.Since(b.sent) >= b.patienceLocked() {
+			b.nextLocked()
+		}
+
+		b.watchLocked()
+	})
+}
+
+// patienceLocked is how long after the last the next statement is sent at the latest.
+func (b *batcher[C, R]) patienceLocked() time.Duration {
+	if b.underWay < maxUnderWay {
+		return patience
+	}
+
+	return hangs
+}
+
+// send serves the calls of a batch. It returns, and others may be sent, when it is
+// done or abandoned.
+func (b *batcher[C, R]) send(batch []*waitingCall[C, R]) {
+	defer b.returned()
+
+	ctx, cancel := whileAny(batch)
+	defer cancel()
+
+	_, _ = within(ctx, func(ctx context.Context) (struct{}, error) {
+		b.answer(ctx, batch)
+
+		return struct{}{}, nil
+	})
+}
+
+// answer gives each call of a batch its answer.
+func (b *batcher[C, R]) answer(ctx context.Context, batch []*waitingCall[C, R]) {
+	if len(batch) == 1 {
+		batch[0].put(b.single(ctx, batch[0].call))
+
+		return
+	}
+
+	calls := make([]C, len(batch))
+	for i, w := range batch {
+		calls[i] = w.call
+	}
+
+	rs, errs := b.together(ctx, calls)
+
+	for i, w := range batch {
+		w.put(rs[i], errs[i])
+	}
+}
+
+// whileAny returns a context that ends when those of all calls have.
+func whileAny[C, R any](batch []*waitingCall[C, R]) (context.Context, context.CancelFunc) {
+	if len(batch) == 1 {
+		return context.WithCancel(batch[0].ctx)
+	}
+
+	ctx, cancel := context.WithCancel(context.WithoutCancel(batch[0].ctx))
+
+	go func() {
+		for _, w := range batch {
+			select {
+			case <-w.ctx.Done():
+			case <-ctx.Done():
+				return
+			}
+		}
+
+		cancel()
+	}()
+
+	return ctx, cancel
+}

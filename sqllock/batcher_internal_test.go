@@ -1,0 +1,283 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// echo is a batcher whose calls come back after a while, and what it sent.
+type echo struct {
+	batcher[int, int]
+
+	mu   sync.Mutex
+	sent [][]int
+}
+
+func newEcho(took time.Duration) *echo {
+	e := &echo{}
+	e.single = func(ctx context.Context, call int) (int, error) {
+		e.note(call)
+
+		if !sleep(ctx, took) {
+			return 0, ctx.Err()
+		}
+
+		return call, nil
+	}
+	e.together = func(ctx context.Context, calls []int) ([]int, []error) {
+		e.note(calls...)
+
+		errs := make([]error, len(calls))
+
+		if !sleep(ctx, took) {
+			for i := range errs {
+				errs[i] = ctx.Err()
+			}
+		}
+
+		for i, call := range calls {
+			if call < 0 {
+				errs[i] = strategies.ErrNotBatched
+			}
+		}
+
+		return calls, errs
+	}
+
+	return e
+}
+
+func (e *echo) note(calls ...int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	e.sent = append(e.sent, calls)
+}
+
+// call makes calls at the same time and returns how long they took.
+func (e *echo) call(t *testing.T, calls ...int) time.Duration {
+	t.Helper()
+
+	started := time.Now()
+
+	var group sync.WaitGroup
+
+	for _, call := range calls {
+		group.Go(func() {
+			got, err := e.serve(t.Context(), call, true)
+			if errors.Is(err, strategies.ErrNotBatched) {
+				got, err = e.serve(t.Context(), call, false)
+			}
+
+			if got != call || err != nil {
+				t.Errorf("serve(%d) = %d, %v", call, got, err)
+			}
+		})
+
+		synctest.Wait()
+	}
+
+	group.Wait()
+
+	return time.Since(started)
+}
+
+func TestBatcher(t *testing.T) {
+	t.Parallel()
+
+	const quick = patience / 2
+
+	t.Run("alone if none is under way", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEcho(quick)
+
+			for i := range 3 {
+				if took := e.call(t, i); took != quick {
+					t.Errorf("a call on an idle batcher took %s, want %s", took, quick)
+				}
+			}
+
+			if len(e.sent) != 3 {
+				t.Errorf("sent %v, want each alone", e.sent)
+			}
+		})
+	})
+
+	t.Run("what gathers goes together", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEcho(quick)
+
+			if took := e.call(t, 1, 2, 3, 4, 5); took != 2*quick {
+				t.Errorf("five calls took %s, want %s", took, 2*quick)
+			}
+
+			if len(e.sent) != 2 || len(e.sent[1]) != 4 {
+				t.Errorf("sent %v, want one and then four", e.sent)
+			}
+		})
+	})
+
+	t.Run("nobody waits for one that hangs", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEcho(time.Minute)
+
+			if took := e.call(t, 1, 2, 3); took != time.Minute+patience {
+				t.Errorf("three calls of a minute took %s, want the patience of %s more", took, patience)
+			}
+		})
+	})
+
+	t.Run("what the batch cannot do goes alone", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEcho(quick)
+			e.call(t, 1, -2, 3)
+
+			if len(e.sent) != 3 || len(e.sent[2]) != 1 || e.sent[2][0] != -2 {
+				t.Errorf("sent %v, want -2 alone at the end", e.sent)
+			}
+		})
+	})
+
+	t.Run("ended before it is sent", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEcho(quick)
+			ctx, cancel := context.WithCancel(t.Context())
+
+			go func() { _, _ = e.serve(t.Context(), 1, true) }()
+
+			synctest.Wait()
+
+			failed := make(chan error, 1)
+
+			go func() {
+				_, err := e.serve(ctx, 2, true)
+				failed <- err
+			}()
+
+			synctest.Wait()
+			cancel()
+
+			if err := <-failed; !errors.Is(err, context.Canceled) {
+				t.Errorf("serve() whose context ended = %v, want Canceled", err)
+			}
+
+			time.Sleep(time.Second)
+
+			if len(e.sent) != 1 {
+				t.Errorf("sent %v, want that the call that was given up is not sent", e.sent)
+			}
+		})
+	})
+
+	t.Run("ended while its batch hangs", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEcho(time.Minute)
+			e.together = func(_ context.Context, calls []int) ([]int, []error) {
+				time.Sleep(time.Minute) // as a driver that does not look at the context
+
+				return calls, make([]error, len(calls))
+			}
+
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+
+			// The first goes alone, the others together when patience is over.
+			for call := range 2 {
+				go func() { _, _ = e.serve(t.Context(), call, true) }()
+
+				synctest.Wait()
+			}
+
+			late := make(chan int, 1)
+
+			var abandoned abandonedError[int]
+
+			if _, err := e.serve(ctx, 3, true); !errors.As(err, &abandoned) {
+				t.Fatalf("serve() whose context ended = %v, want an abandonedError", err)
+			}
+
+			abandoned.outcome.then(func(r int, _ error) { late <- r })
+
+			if r := <-late; r != 3 {
+				t.Errorf("the late answer is %d, want 3", r)
+			}
+		})
+	})
+
+	t.Run("ended when all gave up", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEcho(time.Hour)
+			started := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+
+			defer cancel()
+
+			var group sync.WaitGroup
+
+			for i := range 3 {
+				group.Go(func() { _, _ = e.serve(ctx, i, true) })
+				synctest.Wait()
+			}
+
+			group.Wait()
+			synctest.Wait()
+
+			if took := time.Since(started); took != time.Second || e.underWay != 0 {
+				t.Errorf("after %s %d statements are under way for nobody", took, e.underWay)
+			}
+		})
+	})
+}
+
+// After many were under way one that hangs holds up the next for as long as ever.
+func TestBatcherAfterManyUnderWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &batcher[time.Duration, struct{}]{}
+		l.single = func(ctx context.Context, took time.Duration) (struct{}, error) {
+			sleep(ctx, took)
+
+			return struct{}{}, nil
+		}
+		l.together = func(ctx context.Context, calls []time.Duration) ([]struct{}, []error) {
+			sleep(ctx, calls[0])
+
+			return make([]struct{}, len(calls)), make([]error, len(calls))
+		}
+
+		for range maxUnderWay + 1 {
+			go func() { _, _ = l.serve(t.Context(), 5*patience, true) }()
+
+			time.Sleep(patience + time.Millisecond)
+		}
+
+		time.Sleep(20 * patience)
+
+		go func() { _, _ = l.serve(t.Context(), time.Minute, true) }()
+
+		synctest.Wait()
+
+		started := time.Now()
+
+		if _, err := l.serve(t.Context(), 0, true); err != nil {
+			t.Errorf("serve() = %v, want nil", err)
+		}
+
+		if waited := time.Since(started); waited > 2*patience {
+			t.Errorf("served %s after a call that hangs, want at most %s", waited, 2*patience)
+		}
+	})
+}

@@ -1,0 +1,134 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// closeTime bounds Close, whose context may have no end.
+const closeTime = 15 * time.Second
+
+// Close releases all locks that are held, ends all waits with [ErrClosed], and
+// waits for what goes on in the background: until ctx ends, and for 15 seconds
+// at most. It does not touch the database pool. The methods of a closed locker return ErrClosed.
+//
+// When it returns nil, nothing of this locker is left in the database. If the
+// answer to an acquisition was lost shortly before, because its connection
+// broke, Close looks for a late grant for six more seconds; the lease ends one that
+// the network holds up for longer. Errors: [ErrLost], of locks that the database says were
+// lost when they were to be released; one that names the locks of which something may be
+// left, and until when. Close does not report a loss that the holder was already told of.
+func (l *Locker) Close(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
+
+	if err := checkContext(ctx, "close locker"); err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, closeTime)
+	defer cancel()
+
+	l.background.close()
+	l.close(ErrClosed)
+
+	var held []*hold
+
+	// All work is told to stop, then others may have the locks. A lock that has
+	// just been lost may still be there; whoever has it was told.
+	for _, h := range l.keeper.all() {
+		// Also for another call of Close, which does not find it any more.
+		l.background.count(h.request.Name)
+
+		if state := h.endCounted(errReleasedByClose); errors.Is(state, ErrLost) {
+			l.background.finish(h.request.Name)
+		} else {
+			held = append(held, h)
+		}
+	}
+
+	errs := l.releaseAll(ctx, held)
+
+	select {
+	case <-l.background.settled():
+	case <-ctx.Done():
+		if left := l.background.unfinished(); left != nil {
+			errs = append(errs, fmt.Errorf("close locker: %w: %w", context.Cause(ctx), left))
+		}
+	}
+
+	l.news.last(ctx)
+
+	return errors.Join(errs...)
+}
+
+// releaseAll releases locks that are counted as under way, some at a time while ctx
+// lives, and leaves the rest to the background. It returns losses; what failed goes on in
+// the background.
+func (l *Locker) releaseAll(ctx context.Context, held []*hold) (losses []error) {
+	var (
+		mu    sync.Mutex
+		group sync.WaitGroup
+		slots = make(chan struct{}, renewers)
+	)
+
+	if l.batching != nil {
+		slots = make(chan struct{}, maxBatch)
+	}
+
+	for _, h := range held {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			h.releaseLater(ctx)
+			l.background.finish(h.request.Name)
+
+			continue
+		}
+
+		group.Go(func() {
+			defer func() {
+				l.background.finish(h.request.Name)
+				<-slots
+			}()
+
+			err := h.release(ctx)
+
+			if event := h.releaseNews(); event != nil {
+				l.news.add(h.settings, eventReleased, *event)
+			}
+
+			if errors.Is(err, ErrLost) {
+				mu.Lock()
+				defer mu.Unlock()
+
+				losses = append(losses, err)
+			}
+		})
+	}
+
+	done := make(chan struct{})
+
+	go func() {
+		group.Wait()
+		close(done)
+	}()
+
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+
+	mu.Lock()
+	defer mu.Unlock()
+
+	return slices.Clone(losses)
+}
+
+// errReleasedByClose is the state of a lock that Close released.
+var errReleasedByClose = fmt.Errorf("%w: %w", ErrReleased, ErrClosed)

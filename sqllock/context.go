@@ -1,0 +1,24 @@
+package sqllock
+
+import "context"
+
+// heldContext is a context that ends with a hold. The goroutine that ends it when
+// the trust window does comes too late in a process that was stopped for a while, so
+// its Err looks at the clocks itself. Value and Done are those of a context of the
+// standard library, which finds itself through them: what is derived from this one
+// needs no goroutine of its own.
+type heldContext struct {
+	context.Context //nolint:containedctx // it is one
+
+	hold   *hold
+	cancel context.CancelCauseFunc // of Context
+}
+
+// Err is nil while the hold is, as long as nothing else ended the context.
+func (c *heldContext) Err() error {
+	if ended := c.hold.err(); ended != nil {
+		c.cancel(ended)
+	}
+
+	return c.Context.Err()
+}

@@ -1,0 +1,74 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Do acquires the lock as [Locker.Acquire] does, runs f, and releases the lock. The
+// context of f ends when the lock is lost or when ctx does; [context.Cause] says
+// which. Its Err checks the clocks, as that of [Lock.Context] does. Do returns the error
+// of f joined with that of the release, so a loss during f is an error ([ErrLost]) even
+// if f had none.
+func (l *Locker) Do(
+	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...Option,
+) error {
+	return l.do(ctx, name, f, false, options)
+}
+
+// TryDo is [Locker.Do] with one attempt, as [Locker.TryAcquire] makes: the way to run a
+// job once in a cluster. [ErrNotAcquired] says that another process runs it. The error of f
+// is returned too, so an ErrNotAcquired of an inner call looks like one of this call.
+func (l *Locker) TryDo(
+	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...Option,
+) error {
+	return l.do(ctx, name, f, true, options)
+}
+
+func (l *Locker) do(
+	ctx context.Context, name string, f func(context.Context, *Lock) error, try bool, options []Option,
+) (err error) {
+	if f == nil {
+		return fmt.Errorf("%w: the function is nil", ErrInvalidOption)
+	}
+
+	a, err := l.newAcquisition(ctx, name, try, options)
+	if err != nil {
+		return err
+	}
+
+	lock, err := a.run(ctx)
+	if err != nil {
+		return err
+	}
+
+	work, cancel := context.WithCancelCause(context.WithValue(ctx, reentry{l, name}, lock.hold))
+	defer cancel(nil)
+
+	work = &heldContext{work, lock.hold, cancel}
+
+	stop := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+	defer stop()
+
+	// Also when f panics or calls runtime.Goexit.
+	defer func() {
+		if ended := lock.Err(); errors.Is(ended, ErrClosed) {
+			err = errors.Join(err, fmt.Errorf("lock %q: %w", name, ended))
+		}
+
+		err = withRelease(err, lock.Release(ctx))
+	}()
+
+	return f(work, lock)
+}
+
+// withRelease joins the error of a function with that of the release after it. A loss
+// that the function returned, as it was or as a part of its own error, is not told twice.
+func withRelease(err, released error) error {
+	if released != nil && errors.Is(err, released) {
+		return err
+	}
+
+	return errors.Join(err, released)
+}

@@ -1,0 +1,155 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sqllock/sqllock/internal/plain"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// What an acquisition tells that ended without the lock: who has it, or why nobody
+// knows.
+
+// endedInLine is the error of a wait for the turn that was ended. If nobody is known
+// to have the lock, the database has not answered others of this process.
+func (a *acquisition) endedInLine(wait, ctx context.Context, s standing) error {
+	if a.hear(s); a.last == nil && errors.Is(wait.Err(), context.DeadlineExceeded) {
+		a.last = ErrUnreachable
+	}
+
+	return a.ended(wait, ctx)
+}
+
+// ended is the error of a wait that was ended.
+func (a *acquisition) ended(wait, ctx context.Context) error {
+	cause := context.Cause(wait)
+
+	// Not only the cause: the context may be that of another locker's lock.
+	if a.locker.life.Err() != nil && errors.Is(cause, ErrClosed) {
+		return fmt.Errorf("lock %q: %w", a.request.Name, ErrClosed)
+	}
+
+	// Nobody may have it; but under a lock that has ended nothing is acquired.
+	if errors.Is(cause, ErrLost) || errors.Is(cause, ErrReleased) {
+		return endedContext(a.request.Name, cause)
+	}
+
+	// The caller's context may have ended with a cause of its own.
+	if ended := ctx.Err(); ended != nil && !errors.Is(cause, ended) {
+		cause = errors.Join(ended, cause)
+	}
+
+	return &waitError{name: a.request.Name, cause: cause, last: orUnheld(a.last)}
+}
+
+// endedContext is the error of an acquisition whose context is that of a lock that has
+// ended.
+func endedContext(name string, ended error) error {
+	return fmt.Errorf("lock %q %w: its context is that of a lock that has ended: %w: %w", name, ErrNotAcquired, context.Canceled, ended)
+}
+
+// heldHere tells of the holder in this process, or of the one that others of this
+// process wait for; nil if nobody is known to have the lock.
+func (a *acquisition) heldHere(s standing) *HeldError {
+	switch {
+	case s.holder != nil:
+		held := &HeldError{
+			Name: a.request.Name, Holder: Holder(s.holder.request.Holder), Token: s.holder.token, Detail: "in this process",
+		}
+
+		if s.holder.err() == nil {
+			held.Remaining = s.holder.left(now())
+		}
+
+		return held
+	case s.held != nil:
+		held := *s.held
+		if held.Detail == "" {
+			held.Detail = "others of this process are waiting for it"
+		}
+
+		return &held
+	default:
+		return nil
+	}
+}
+
+// hear takes what others of this process know, if this one knows nothing.
+func (a *acquisition) hear(s standing) {
+	switch held := a.heldHere(s); {
+	case a.last != nil:
+	case held != nil:
+		a.last = held
+	case s.noPlace != nil:
+		a.last = s.noPlace
+	}
+}
+
+// cutShort notes that the wait ended during an attempt: without an answer, if there
+// was time for one and it is not known what was in the way.
+func (a *acquisition) cutShort(wait context.Context, started time.Time, err error) {
+	a.hear(a.locker.queue.standing(a.request.Name))
+
+	if errors.Is(a.last, strategies.ErrBusy) {
+		return
+	}
+
+	inTime := a.last == nil && errors.Is(wait.Err(), context.DeadlineExceeded)
+
+	if inTime || time.Since(started) >= silence {
+		a.last = unanswered(err)
+	}
+}
+
+// unanswered is an error after which it is not known who has the lock.
+func unanswered(err error) error {
+	switch {
+	case errors.Is(err, ErrUnreachable), errors.Is(err, ErrTooManyConnections):
+		return err
+	case errors.As(err, new(abandonedError[strategies.Grant])):
+		return ErrUnreachable
+	default:
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+}
+
+// errHaunted is what is known of a name that is held by a grant of which this process has
+// heard too late.
+var errHaunted = fmt.Errorf("%w in time: an earlier attempt of this process may hold the lock, and is being ended", ErrUnreachable)
+
+// haunted says whether the holder that an answer tells of may be this call itself, by an
+// attempt whose answer came too late. Nobody has that lock, so that a job must not be
+// skipped because of it.
+func (a *acquisition) haunted(held *HeldError) bool {
+	mine := a.request.Holder
+
+	return a.ghost && held.Holder.Host == mine.Host && held.Holder.PID == mine.PID && held.Holder.Label == mine.Label
+}
+
+// unheld says whether an answer tells of nobody who holds the name.
+func unheld(held *HeldError) bool { return held.Holder == (Holder{}) && held.Remaining == 0 }
+
+// orUnheld is the error of an attempt or of a wait, for who has to know whether somebody
+// has the lock: a job must not be skipped because of a transaction that has the name's
+// row locked for long.
+func orUnheld(err error) error {
+	if held := new(HeldError); errors.As(err, &held) && unheld(held) {
+		return &unheldError{held}
+	}
+
+	return err
+}
+
+// unheldError reports that a name could not be had though nobody is known to hold it.
+// It matches ErrUnreachable.
+type unheldError struct{ held *HeldError }
+
+func (e *unheldError) Error() string {
+	return fmt.Sprintf("lock %q not acquired, though nobody is known to hold it (%s)", e.held.Name, plain.Text(e.held.Detail))
+}
+
+// Is reports whether target is ErrUnreachable.
+func (*unheldError) Is(target error) bool { return target == ErrUnreachable }

@@ -1,0 +1,120 @@
+package sqllock_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// placer is a strategy with a place for nobody until places are put in.
+type placer struct {
+	strategies.Strategy // a Memory that is no Batcher
+
+	places chan struct{}
+	asked  atomic.Int64
+}
+
+func (p *placer) Place(ctx context.Context, waits func(error)) (any, error) {
+	p.asked.Add(1)
+	waits(fmt.Errorf("%w: no place yet", sqllock.ErrTooManyConnections))
+
+	select {
+	case <-p.places:
+		return p, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: no place", sqllock.ErrTooManyConnections)
+	}
+}
+
+func (p *placer) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	if r.Place != p {
+		return nil, fmt.Errorf("%w: no place", sqllock.ErrTooManyConnections)
+	}
+
+	return p.Strategy.TryAcquire(ctx, r)
+}
+
+func newPlacer() *placer {
+	return &placer{Strategy: sqllocktest.NewMemory(), places: make(chan struct{}, 1)}
+}
+
+// The lease is that of an attempt, however long its place was waited for.
+func TestLeaseBeginsWithThePlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		strategy := newPlacer()
+		locker := newLocker(t, strategy)
+
+		time.AfterFunc(10*lease, func() { strategy.places <- struct{}{} })
+
+		lock := acquire(t, locker)
+		if left := lock.Remaining(); left != window {
+			t.Errorf("Remaining() = %s, want %s", left, window)
+		}
+
+		if n := strategy.asked.Load(); n != 1 {
+			t.Errorf("asked for a place %d times, want once", n)
+		}
+	})
+}
+
+func TestWaitForAPlaceEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		strategy := newPlacer()
+		locker := newLocker(t, strategy)
+
+		_, err := locker.TryAcquire(t.Context(), name)
+		wantIs(t, "TryAcquire() without a place", err, sqllock.ErrTooManyConnections)
+
+		started := time.Now()
+		_, err = locker.Acquire(t.Context(), name, sqllock.WithMaxWait(time.Minute))
+		wantIs(t, "Acquire() without a place", err, sqllock.ErrTooManyConnections)
+
+		if took := time.Since(started); took != time.Minute {
+			t.Errorf("Acquire() without a place took %s, want the longest wait of a minute", took)
+		}
+
+		time.AfterFunc(time.Minute, func() { _ = locker.Close(t.Context()) })
+
+		_, err = locker.Acquire(t.Context(), name)
+		wantIs(t, "Acquire() that Close ended", err, sqllock.ErrClosed)
+
+		if n := strategy.asked.Load(); n != 2 {
+			t.Errorf("asked for a place %d times, want once by each waiter", n)
+		}
+	})
+}
+
+// Who does not wait is not kept by one of its process that waits for a place.
+func TestTryBesideOneWhoWaitsForAPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		strategy := newPlacer()
+		locker := newLocker(t, strategy)
+		waited := make(chan *sqllock.Lock, 1)
+
+		go func() { waited <- acquire(t, locker) }()
+
+		synctest.Wait()
+
+		started := time.Now()
+		_, err := locker.TryAcquire(t.Context(), name)
+		wantIs(t, "TryAcquire() beside one who waits for a place", err, sqllock.ErrTooManyConnections)
+
+		if took := time.Since(started); took > 0 {
+			t.Errorf("TryAcquire() beside one who waits for a place took %s, want no time", took)
+		}
+
+		_, err = locker.Acquire(t.Context(), name, sqllock.WithMaxWait(time.Second))
+		wantIs(t, "Acquire() beside one who waits for a place", err, sqllock.ErrTooManyConnections)
+
+		strategy.places <- struct{}{}
+
+		release(t, <-waited)
+	})
+}

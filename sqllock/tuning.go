@@ -1,0 +1,93 @@
+package sqllock
+
+import (
+	"fmt"
+	"time"
+)
+
+// The options below are for tuning. The package comment says who needs them.
+
+// WithoutBatching sends each acquisition, renewal and release in a statement of
+// its own. By default those of a locker that come at the same time share one,
+// which is faster for many locks and makes no difference for one.
+func WithoutBatching() Option {
+	return func(s *settings) error {
+		s.unbatched = true
+
+		return nil
+	}
+}
+
+// WithoutHandOff gives the lock back to the database at each release. By default
+// a holder hands its grant on to the next waiter in this process, with
+// a new token but without the database, for some milliseconds; then it goes back
+// for the sake of other processes. It is not handed on to somebody who asked for
+// other options. Once a lock of the locker was used in a transaction, by [Lock.Guard] or
+// [Lock.ReleaseTx], the locker hands none on any more: a guard recognizes an older
+// snapshot by what the database changed to grant its lock. Use another locker for
+// names that you do not guard, if they are to be handed on.
+func WithoutHandOff() Option {
+	return func(s *settings) error {
+		s.handsOff = false
+
+		return nil
+	}
+}
+
+// WithoutNotifications opens no connection to hear of releases while waiting, and
+// polls instead. By default a locker has one such connection on
+// PostgreSQL, for all names that are waited for. That is one too many where very many
+// processes each wait for one lock. A call that does not wait refuses it.
+func WithoutNotifications() Option {
+	return func(s *settings) error {
+		s.listens = false
+
+		return nil
+	}
+}
+
+// WithDurableRelease lets a release wait until PostgreSQL has it on disk, and on
+// its synchronous standbys. By default it does not wait, which is faster: a
+// release that is lost in a crash of the server leaves the name taken until its
+// lease ends. Acquisitions and renewals always wait, and on other databases
+// releases do.
+func WithDurableRelease() Option {
+	return func(s *settings) error {
+		s.durable = true
+
+		return nil
+	}
+}
+
+// WithPoll bounds the random pause between two attempts of a waiting [Locker.Acquire]:
+// it starts about at lowest and grows towards an eighth of the time since the lock
+// was last seen to change hands, up to highest. The defaults are 1 ms and 1 s; both must
+// be between 1 ms and 366 days. Where the database notifies of releases it is
+// polled less often. A call that does not wait refuses it.
+func WithPoll(lowest, highest time.Duration) Option {
+	return func(s *settings) error {
+		if lowest < time.Millisecond || highest < lowest || highest > maxLease {
+			return againstRule("WithPoll", lowest.String()+", "+highest.String(),
+				"the lowest is at least a millisecond and at most the highest, which is at most %s", days(maxLease))
+		}
+
+		s.pollMin, s.pollMax = lowest, highest
+
+		return nil
+	}
+}
+
+// WithClockMargin sets how much earlier than the lease a holder stops trusting
+// it: the share of the lease by which this machine's clock and the database's
+// may differ in speed, and a fixed margin. The defaults are 0.01 and 10 ms.
+func WithClockMargin(drift float64, margin time.Duration) Option {
+	return func(s *settings) error {
+		if !(drift >= 0 && drift < 1) || margin < 0 {
+			return againstRule("WithClockMargin", fmt.Sprintf("%g, %s", drift, margin), "drift is in [0, 1), the margin not negative")
+		}
+
+		s.drift, s.margin = drift, margin
+
+		return nil
+	}
+}

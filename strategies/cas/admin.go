@@ -1,0 +1,36 @@
+package cas
+
+import (
+	"context"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// Validate reports a database that is nil, or that cannot carry the strategy.
+func (s *Strategy) Validate() error { return s.store.Validate() }
+
+// Settle ends whatever attempts by r.Owner left behind.
+func (s *Strategy) Settle(ctx context.Context, r strategies.Request) error {
+	return s.store.Settle(ctx, r)
+}
+
+// List returns the names that are held or taken, of whatever strategy.
+func (s *Strategy) List(ctx context.Context, f strategies.Filter) ([]strategies.Status, error) {
+	return s.store.List(ctx, f)
+}
+
+// Status returns what is known of a name's latest grant; false if nothing is.
+func (s *Strategy) Status(ctx context.Context, name string) (strategies.Status, bool, error) {
+	return s.store.Status(ctx, name)
+}
+
+// ForceRelease ends the grant of whoever holds the name, or what keeps it taken.
+func (s *Strategy) ForceRelease(ctx context.Context, name, reason string) (bool, error) {
+	return s.store.ForceRelease(ctx, name, reason)
+}
+
+// Reap ends grants that expired, and removes what is left of them and of idle names.
+func (s *Strategy) Reap(ctx context.Context, retention time.Duration) (strategies.Reaped, error) {
+	return s.store.Reap(ctx, retention)
+}

@@ -1,0 +1,149 @@
+package strategies
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What a strategy's errors wrap. Those without a line of their own are sqllock's
+// errors of the same names, which users see.
+var (
+	ErrNotAcquired        = errors.New("not acquired")
+	ErrLost               = errors.New("lock lost")
+	ErrReleased           = errors.New("lock already released")
+	ErrUnsupported        = errors.New("not supported")
+	ErrInvalidOption      = errors.New("invalid option")
+	ErrNoSchema           = errors.New("sqllock's tables are missing or outdated")
+	ErrReadOnly           = errors.New("database is read-only")
+	ErrNotAllowed         = errors.New("the database user lacks a privilege on sqllock's tables")
+	ErrUnreachable        = errors.New("the database cannot be reached or does not answer")
+	ErrTooManyConnections = errors.New("no free connection")
+
+	// ErrNotSent is wrapped by an error that came before anything was sent to the
+	// database: while a connection was waited for, for example.
+	ErrNotSent = errors.New("nothing was sent")
+	// ErrBusy is wrapped by an error of an attempt that somebody else's transaction
+	// kept from an answer: nobody is known to have the lock, and nothing was taken. The
+	// error matches ErrUnreachable, too.
+	ErrBusy = errors.New("another transaction is in the way")
+	// ErrNotBatched is a Batcher's answer to a call that needs a statement of its own.
+	// Nothing was granted or released; a renewal may have been done all the same.
+	ErrNotBatched = errors.New("not together with others")
+)
+
+// HeldError reports that a name is not free. It matches ErrNotAcquired.
+type HeldError struct {
+	// Name that is not free.
+	Name string
+	// Holder is who has it, Token that grant's; both zero if they are not known.
+	Holder Holder
+	Token  int64
+	// Remaining is how long the name stays taken without a renewal; zero if not known.
+	Remaining time.Duration
+	// Detail says more where there is more to say.
+	Detail string
+}
+
+// Error is for logs; users see the core's *sqllock.HeldError.
+func (e *HeldError) Error() string { return fmt.Sprintf("lock %q is held (%s)", e.Name, e.Detail) }
+
+// Is reports whether target is ErrNotAcquired.
+func (*HeldError) Is(target error) bool { return target == ErrNotAcquired }
+
+// UnsupportedError reports that a strategy does not work with a database. It matches
+// ErrUnsupported.
+type UnsupportedError struct {
+	// Op is the function that reports it, "advisory.New"; empty if it was an attempt.
+	Op string
+	// Strategy is the name of the strategy.
+	Strategy string
+	// Where says with what it does not work, and why: "on SQLite, which has no advisory locks".
+	Where string
+	// Fix says what to do about it, and Instead names a strategy that works there. Each
+	// is empty if there is none.
+	Fix     string
+	Instead string
+}
+
+// Error is one line.
+func (e *UnsupportedError) Error() string {
+	said := "strategy " + e.Strategy
+	if e.Op != "" {
+		said = e.Op
+	}
+
+	said += ": " + ErrUnsupported.Error() + " " + e.Where
+
+	switch {
+	case e.Fix != "" && e.Instead != "":
+		said += "; " + e.Fix + ", or use strategies/" + e.Instead
+	case e.Fix != "":
+		said += "; " + e.Fix
+	case e.Instead != "":
+		said += "; use strategies/" + e.Instead
+	}
+
+	return said
+}
+
+// Is reports whether target is ErrUnsupported.
+func (*UnsupportedError) Is(target error) bool { return target == ErrUnsupported }
+
+// SchemaError reports that sqllock's tables are missing or older than this version. It
+// matches ErrNoSchema.
+type SchemaError struct {
+	// Err is what the database said.
+	Err error
+}
+
+// Error says how to make the tables.
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf("%s: run \"sqllock migrate up\", or your own goose with the files of package migrations: %s", ErrNoSchema, e.Err)
+}
+
+// Is reports whether target is ErrNoSchema.
+func (*SchemaError) Is(target error) bool { return target == ErrNoSchema }
+
+// Unwrap returns Err.
+func (e *SchemaError) Unwrap() error { return e.Err }
+
+// Reason says why a grant ended other than by its release.
+type Reason string
+
+// The reasons.
+const (
+	// Expired: its lease expired.
+	Expired Reason = "expired"
+	// TakenOver: another has been granted the name.
+	TakenOver Reason = "taken over"
+	// Forced: ForceRelease ended it.
+	Forced Reason = "forced"
+	// SessionGone: the database session that held it has ended.
+	SessionGone Reason = "session gone"
+	// Unknown: the database does not know why.
+	Unknown Reason = "unknown"
+)
+
+// LostError reports that a grant is gone. It matches ErrLost.
+type LostError struct {
+	// Reason is why.
+	Reason Reason
+	// Detail says more, as the reason given to ForceRelease.
+	Detail string
+	// Holder and Token are those of the name's latest grant, if the grant was TakenOver.
+	// The holder is zero if that has ended.
+	Holder Holder
+	Token  int64
+	// Err is the database's error that showed it, or nil.
+	Err error
+}
+
+// Error is for logs; users see the core's *sqllock.LostError.
+func (e *LostError) Error() string { return fmt.Sprintf("grant lost: %s (%s)", e.Reason, e.Detail) }
+
+// Is reports whether target is ErrLost.
+func (*LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap returns Err.
+func (e *LostError) Unwrap() error { return e.Err }

@@ -1,0 +1,171 @@
+package grants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// Instead names grants that an acquisition may replace though their lease
+// runs, because the caller has the lock of the session that they were made in.
+type Instead struct {
+	// Strategy of those grants; empty for none.
+	Strategy string
+	// Token that the caller saw under the session's lock: a later grant is not
+	// replaced by a statement that was held up on its way. AnyToken where the
+	// statement is sent on the session itself.
+	Token int64
+}
+
+// AnyToken is no token.
+const AnyToken = -1
+
+// Acquire grants the name to the request's owner, if it is free, and returns
+// the token.
+func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.Request, instead Instead) (int64, error) {
+	values := s.values(r)
+	values["session"], values["seen"] = instead.Strategy, instead.Token
+
+	if r.Waiting && instead.Strategy == "" {
+		// A waiter finds it held as a rule: a look costs no lock.
+		st, found, err := ReadState(ctx, on, s.sql.State, r.Name)
+		if err != nil {
+			return 0, s.unread(err)
+		}
+
+		if found && st.Owner != r.Owner && st.Left+st.Delay > 0 {
+			return 0, st.Held(r.Name)
+		}
+	}
+
+	// The second round follows the making of the row, once in a name's life.
+	for range 2 {
+		token, err := s.draw(ctx, on, s.sql.Acquire, values)
+		if token != 0 || err != nil {
+			return token, s.AsHeld(ctx, on, r.Name, err)
+		}
+
+		st, found, err := ReadState(ctx, on, s.sql.State, r.Name)
+
+		switch {
+		case err != nil:
+			return 0, s.unread(err)
+		case found:
+			return 0, st.Held(r.Name)
+		}
+
+		if err := s.Briefly(ctx, on, s.sql.Create, values); err != nil {
+			return 0, s.AsHeld(ctx, on, r.Name, err)
+		}
+	}
+
+	return 0, &strategies.HeldError{Name: r.Name, Detail: "its row comes and goes"}
+}
+
+// AsHeld turns a refusal by the server into the answer that it is; other errors stay. The
+// one writer of all names may be at work on any: there it looks whether this is held.
+func (s *Store) AsHeld(ctx context.Context, on databases.Session, name string, refused error) error {
+	switch {
+	case !s.Busy(refused):
+		return refused
+	case !s.sql.OneWriter:
+		return &strategies.HeldError{Name: name, Detail: refused.Error()}
+	}
+
+	if st, _, err := ReadState(ctx, on, s.sql.State, name); err == nil && st.Left+st.Delay > 0 {
+		return st.Held(name)
+	}
+
+	return busyError{busyFile, refused}
+}
+
+// unread is the error of a look that a file without a WAL refuses while somebody has
+// it locked; other errors stay.
+func (s *Store) unread(err error) error {
+	if s.sql.OneWriter && s.Busy(err) {
+		return busyError{busyFile, err}
+	}
+
+	return err
+}
+
+// draw runs a statement that grants and returns the token, zero if it did not.
+func (s *Store) draw(
+	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values,
+) (token int64, err error) {
+	if s.sql.InsertID {
+		result, err := on.Exec(ctx, statement, values)
+		if err == nil && result.LastInsertID != 0 {
+			err = sound(result.LastInsertID)
+		}
+
+		return result.LastInsertID, err
+	}
+
+	err = on.Query(ctx, statement, values, func(row databases.Row) error {
+		if err := row(&token); err != nil {
+			return err
+		}
+
+		return sound(token)
+	})
+
+	return token, err
+}
+
+// sound reports a token that the statements cannot have drawn. A server that
+// answers with one does something else than it says, and a grant of it would be
+// refused wherever a larger one was seen.
+func sound(token int64) error {
+	if token > 0 {
+		return nil
+	}
+
+	return fmt.Errorf("the server answered token %d: it does not keep the promise that tokens are positive and grow, "+
+		"so that this is no grant", token)
+}
+
+// Briefly runs statements that insert rows, and waits no longer than it must for
+// somebody who has inserted the same and not committed. There is no SKIP LOCKED for
+// that.
+func (s *Store) Briefly(
+	ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values,
+) (err error) {
+	if s.sql.Brief.SQL != "" {
+		if _, err := on.Exec(ctx, s.sql.Brief, nil); err != nil {
+			return err
+		}
+
+		// Also though ctx has ended: the connection goes back to the pool.
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patientTime)
+			defer cancel()
+
+			if _, failed := on.Exec(ctx, s.sql.Patient, nil); failed != nil {
+				err = Doubt(errors.Join(err, failed))
+			}
+		}()
+	}
+
+	for _, statement := range statements {
+		_, err := on.Exec(ctx, statement, values)
+
+		switch {
+		case s.Busy(err):
+			// Of one that makes the same, or on InnoDB has locked the gap, which a
+			// guard of another name can.
+			return busyError{"another transaction keeps the row of the name from being made, and has not ended", err}
+		case err != nil:
+			return err
+		}
+	}
+
+	return nil
+}
+
+// patientTime bounds what puts a session's patience back.
+const patientTime = time.Second

@@ -1,0 +1,327 @@
+package grants
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// Settle ends what attempts of the request's owner left.
+func (s *Store) Settle(ctx context.Context, r strategies.Request) (err error) {
+	conn, err := s.Conn(ctx)
+	if err != nil {
+		return err
+	}
+
+	defer s.Return(conn, &err)
+
+	values := s.values(r)
+
+	if err := execAll(ctx, conn, s.sql.beforeRelease, values); err != nil {
+		return err
+	}
+
+	_, err = conn.Exec(ctx, s.sql.Release, values)
+
+	return err
+}
+
+// Release is Settle on a connection that the caller has.
+func (s *Store) Release(ctx context.Context, on databases.Session, r strategies.Request) error {
+	if err := execAll(ctx, on, s.sql.beforeRelease, s.values(r)); err != nil {
+		return err
+	}
+
+	return s.ReleaseRecord(ctx, on, r)
+}
+
+// ReleaseRecord is Release without what goes before it.
+func (s *Store) ReleaseRecord(ctx context.Context, on databases.Session, r strategies.Request) error {
+	_, err := on.Exec(ctx, s.sql.Release, s.values(r))
+
+	return err
+}
+
+// List returns the names that are held or taken, of every strategy.
+func (s *Store) List(ctx context.Context, f strategies.Filter) (listed []strategies.Status, err error) {
+	conn, err := s.LookConn(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	defer s.Return(conn, &err)
+
+	return readHolders(ctx, conn, s.sql.Holders, f)
+}
+
+func readHolders(
+	ctx context.Context, conn databases.Conn, holders databases.Statement, f strategies.Filter,
+) (listed []strategies.Status, err error) {
+	limit := int64(f.Limit)
+	if limit == 0 {
+		limit = math.MaxInt64
+	}
+
+	values := databases.Values{"prefix": f.Prefix, "limit": limit}
+
+	err = conn.Query(ctx, holders, values, func(row databases.Row) error {
+		var (
+			st                        strategies.Status
+			pid, heldFor, left, delay int64
+		)
+
+		err := row(&st.Name, &st.Strategy, &st.Token, &st.Holder.Host, &pid, &st.Holder.Label, &st.Holder.Metadata,
+			&heldFor, &left, &delay, &st.Owner)
+		st.Holder.PID = int(pid)
+
+		if st.Remaining, st.Taken = (State{Owner: st.Owner, Left: micros(left), Delay: micros(delay)}).runs(); st.Remaining > 0 {
+			st.HeldFor = micros(heldFor)
+		}
+
+		listed = append(listed, st)
+
+		return err
+	})
+
+	return listed, err
+}
+
+// Status tells of the name's latest grant, and whether it is guarded.
+func (s *Store) Status(ctx context.Context, name string) (status strategies.Status, found bool, err error) {
+	conn, err := s.LookConn(ctx)
+	if err != nil {
+		return status, false, err
+	}
+
+	defer s.Return(conn, &err)
+
+	st, found, err := ReadState(ctx, conn, s.sql.State, name)
+	if err != nil || !found || st.Token <= 0 {
+		return status, false, err
+	}
+
+	status = st.status(name)
+
+	// Names sort by their bytes, so the name itself comes first of those that
+	// begin with it.
+	listed, err := readHolders(ctx, conn, s.sql.Holders, strategies.Filter{Prefix: name, Limit: 1})
+	if err != nil {
+		return status, true, err
+	}
+
+	if len(listed) == 1 && listed[0].Name == name && listed[0].Token == status.Token {
+		status = listed[0]
+		status.Ended, status.Detail = st.end()
+	}
+
+	status.Guarded, err = s.guarded(ctx, conn, s.sql.Unguarded, name)
+
+	return status, true, err
+}
+
+// guarded says whether the name's row is locked. That is not known where there is no
+// statement for it.
+func (s *Store) guarded(
+	ctx context.Context, conn databases.Conn, unguarded databases.Statement, name string,
+) (guarded bool, err error) {
+	if unguarded.SQL == "" {
+		return false, nil
+	}
+
+	guarded = true
+
+	err = conn.Query(ctx, unguarded, databases.Values{"name": name}, func(row databases.Row) error {
+		guarded = false
+
+		return row(&name)
+	})
+	if s.db.Classify(err) == databases.ReadOnly {
+		// Guards are at the primary, and a replica knows nothing of them.
+		return false, nil
+	}
+
+	return guarded, err
+}
+
+// ForceRelease ends the grant of whoever holds the name, or what keeps it taken.
+func (s *Store) ForceRelease(ctx context.Context, name, reason string) (found bool, err error) {
+	_, found, err = s.Force(ctx, name, reason)
+
+	return found, err
+}
+
+// Force is ForceRelease, and returns the owner whose grant it ended; empty if there was
+// none.
+func (s *Store) Force(ctx context.Context, name, reason string) (owner string, found bool, err error) {
+	conn, err := s.Conn(ctx)
+	if err != nil {
+		return "", false, err
+	}
+
+	defer s.Return(conn, &err)
+
+	var seen State
+
+	// The second round follows the holder's own release, after which a minimum hold
+	// keeps the name taken.
+	for {
+		st, _, err := ReadState(ctx, conn, s.sql.State, name)
+
+		switch {
+		case err != nil || st.free():
+			return "", false, err
+		case seen.Token != 0 && (st.Token != seen.Token || st.Owner == seen.Owner):
+			// A successor came, who is not the one that was to go; or nobody holds the
+			// name, and its row is locked.
+			return "", false, st.Held(name)
+		}
+
+		if found, err := s.force(ctx, conn, name, st, forced+reason); err != nil || found {
+			return st.Owner, found, err
+		}
+
+		seen = st
+	}
+}
+
+// force ends what the state says, and nothing that came later. One that was released
+// has no owner, but a token.
+func (s *Store) force(ctx context.Context, on databases.Session, name string, st State, ended string) (found bool, err error) {
+	values := databases.Values{"name": name, "owner": st.Owner, "token": st.Token, "ended": ended}
+
+	for _, statement := range s.sql.Force {
+		result, err := on.Exec(ctx, statement, values)
+
+		switch {
+		case found && s.Busy(err):
+			return true, nil // the grant has ended, and reapers clear what is left over
+		case err != nil:
+			return found, err
+		}
+
+		found = found || result.RowsAffected > 0
+	}
+
+	return found, nil
+}
+
+// Reap ends grants that expired, removes the rows of idle names, and clears what
+// grants of any strategy left behind.
+func (s *Store) Reap(ctx context.Context, retention time.Duration) (reaped strategies.Reaped, err error) {
+	conn, err := s.Conn(ctx)
+	if err != nil {
+		return reaped, err
+	}
+
+	defer s.Return(conn, &err)
+
+	values := databases.Values{"retention": retention.Microseconds()}
+
+	if reaped.Expired, err = s.reap(ctx, conn, s.sql.Expired, []databases.Statement{s.sql.End}, values); err != nil {
+		return reaped, err
+	}
+
+	if reaped.Removed, err = s.reap(ctx, conn, s.sql.Idle, s.sql.Remove, values); err != nil {
+		return reaped, err
+	}
+
+	for _, left := range s.sql.leftovers {
+		if err := s.clear(ctx, conn, left.Stale, left.Clear); err != nil {
+			return reaped, err
+		}
+	}
+
+	return reaped, nil
+}
+
+// reap lists names and runs the statements for each. It counts those that there was
+// something to do about.
+func (s *Store) reap(
+	ctx context.Context, conn databases.Conn, list databases.Statement, each []databases.Statement, values databases.Values,
+) (count int, err error) {
+	var names []string
+
+	err = conn.Query(ctx, list, values, func(row databases.Row) error {
+		var name string
+
+		err := row(&name)
+		names = append(names, name)
+
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+
+	for _, name := range names {
+		values["name"] = name
+
+		did, err := s.reapOne(ctx, conn, each, values)
+		if err != nil {
+			return count, err
+		}
+
+		if did {
+			count++
+		}
+	}
+
+	return count, nil
+}
+
+// reapOne runs the statements for one name, if the first of them does
+// anything, and says whether it did. One that is refused is left for the next
+// time.
+func (s *Store) reapOne(
+	ctx context.Context, conn databases.Conn, each []databases.Statement, values databases.Values,
+) (did bool, err error) {
+	for _, statement := range each {
+		result, err := conn.Exec(ctx, statement, values)
+
+		switch {
+		case s.Busy(err):
+			return did, nil
+		case err != nil:
+			return did, err
+		case !did && result.RowsAffected == 0:
+			// Renewed or used meanwhile: the rest is not for it.
+			return false, nil
+		}
+
+		did = true
+	}
+
+	return did, nil
+}
+
+// clear deletes, by name and owner, what holders left. There may be no such rows.
+func (s *Store) clear(ctx context.Context, conn databases.Conn, list, each databases.Statement) error {
+	if list.SQL == "" {
+		return nil
+	}
+
+	var stale []databases.Values
+
+	err := conn.Query(ctx, list, nil, func(row databases.Row) error {
+		var name, owner string
+
+		err := row(&name, &owner)
+		stale = append(stale, databases.Values{"name": name, "owner": owner})
+
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	for _, values := range stale {
+		if _, err := conn.Exec(ctx, each, values); err != nil && !s.Busy(err) {
+			return err
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,319 @@
+package grants
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// TryAcquireAll makes one attempt for each request, all in one statement. It
+// waits for nobody's row lock.
+func (s *Store) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	b := &acquisitions{
+		Store: s, requests: requests,
+		grants: make([]strategies.Grant, len(requests)), errs: make([]error, len(requests)), index: make(map[string]int, len(requests)),
+	}
+
+	for i, r := range requests {
+		b.index[r.Owner] = i
+	}
+
+	conn, ctx, cancel, err := s.Attempt(ctx)
+	defer b.answer(&err)
+
+	if err != nil {
+		return b.grants, b.errs
+	}
+
+	defer s.Return(conn, &err)
+	defer cancel()
+
+	sql, asked := s.sql.batch, requests
+
+	// The second round follows the making of rows, once in a name's life.
+	for round := 0; round < 2 && err == nil && len(asked) > 0; round++ {
+		values := s.batchValues(sql.Acquire, asked)
+
+		if err = b.draw(ctx, conn, sql.Acquire, values); err != nil {
+			break
+		}
+
+		if asked, err = b.look(ctx, conn, sql.State, asked, values); err != nil || len(asked) == 0 {
+			break
+		}
+
+		if len(sql.Create) > 0 {
+			err = s.Briefly(ctx, conn, sql.Create, s.batchValues(sql.Create[0], asked))
+		}
+	}
+
+	return b.grants, b.errs
+}
+
+// acquisitions are those of one statement.
+type acquisitions struct {
+	*Store
+
+	requests []strategies.Request
+	grants   []strategies.Grant
+	errs     []error
+	index    map[string]int // by owner
+}
+
+// answer is deferred, with the address of an error that came for all: those that have
+// no answer yet get that, or have to go alone.
+func (b *acquisitions) answer(failed *error) {
+	err := *failed
+	if err == nil || b.Busy(err) || errors.Is(err, strategies.ErrBusy) {
+		err = strategies.ErrNotBatched
+	}
+
+	for i := range b.requests {
+		if b.grants[i] == nil && b.errs[i] == nil {
+			b.errs[i] = err
+		}
+	}
+}
+
+// draw grants what is free.
+func (b *acquisitions) draw(
+	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values,
+) error {
+	if b.sql.InsertID {
+		// It does not say what it granted: look does.
+		_, err := conn.Exec(ctx, statement, values)
+
+		return err
+	}
+
+	tokens, err := byOwner[int64](ctx, conn, statement, values, len(b.requests))
+	for owner, token := range tokens {
+		b.granted(owner, token)
+	}
+
+	return err
+}
+
+// byOwner sends a statement that returns a value for each owner that it was done
+// for, of so many at most. There are none after an error: the rows come before the commit, which can
+// still fail.
+func byOwner[V any](
+	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values, most int,
+) (map[string]V, error) {
+	answers := make(map[string]V, most)
+
+	err := conn.Query(ctx, statement, values, func(row databases.Row) error {
+		var (
+			owner string
+			value V
+		)
+
+		err := row(&owner, &value)
+		answers[owner] = value
+
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return answers, nil
+}
+
+func (b *acquisitions) granted(owner string, token int64) {
+	i, ok := b.index[owner]
+	if !ok {
+		return
+	}
+
+	if b.errs[i] = sound(token); b.errs[i] == nil {
+		b.grants[i] = b.Grant(b.requests[i], token)
+	}
+}
+
+// look asks about those that were not granted, and returns those that have no
+// rows. values are those of what was asked for, which has the names.
+func (b *acquisitions) look(
+	ctx context.Context, conn databases.Conn, statement databases.Statement, asked []strategies.Request, values databases.Values,
+) ([]strategies.Request, error) {
+	var open []strategies.Request
+
+	for _, r := range asked {
+		if i := b.index[r.Owner]; b.grants[i] == nil && b.errs[i] == nil {
+			open = append(open, r)
+		}
+	}
+
+	if len(open) == 0 {
+		return nil, nil
+	}
+
+	if len(open) < len(asked) {
+		values = b.batchValues(statement, open)
+	}
+
+	states := make(map[string]State, len(open))
+
+	err := conn.Query(ctx, statement, values, func(row databases.Row) error {
+		var name string
+
+		st, err := scan(row, &name)
+		states[name] = st
+
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	var missing []strategies.Request
+
+	for _, r := range open {
+		i := b.index[r.Owner]
+
+		switch st, found := states[r.Name]; {
+		case !found:
+			missing = append(missing, r)
+		case st.Owner == r.Owner && st.Left > 0:
+			b.granted(r.Owner, st.Token)
+		default:
+			b.errs[i] = st.Held(r.Name)
+		}
+	}
+
+	return missing, nil
+}
+
+// RenewAll renews grants in one statement.
+func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	t := s.together(grants, func(*Grant) bool { return true })
+	if len(t.requests) == 0 {
+		return t.errs
+	}
+
+	values := s.batchValues(s.sql.batch.Renew, t.requests)
+	values["lease"] = s.lease(lease)
+
+	conn, err := s.Conn(ctx)
+	defer t.failed(&err)
+
+	if err != nil {
+		return t.errs
+	}
+
+	defer s.Return(conn, &err)
+
+	if s.sql.InsertID {
+		err = t.renewUntold(ctx, conn, s.sql.batch.Renew, values)
+	} else {
+		err = t.send(ctx, conn, s.sql.batch.Renew, values)
+	}
+
+	return t.errs
+}
+
+// ReleaseAll ends grants in one statement. One with a minimum hold is released in
+// another way, alone.
+func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) []error {
+	durable := false
+
+	t := s.together(grants, func(g *Grant) bool {
+		if g.request.MinHold > 0 {
+			return false
+		}
+
+		g.released.Store(true)
+
+		durable = durable || g.request.DurableRelease
+
+		return true
+	})
+	if len(t.requests) == 0 {
+		return t.errs
+	}
+
+	conn, err := s.Conn(ctx)
+	defer t.failed(&err)
+
+	if err != nil {
+		return t.errs
+	}
+
+	defer s.Return(conn, &err)
+
+	if s.sql.InsertID {
+		err = t.releaseUntold(ctx, conn, s.sql.batch.Release)
+	} else {
+		values := s.batchValues(s.sql.batch.Release, t.requests)
+		values["durable"] = durable
+		err = t.send(ctx, conn, s.sql.batch.Release, values)
+	}
+
+	return t.errs
+}
+
+// together are grants that one statement is about.
+type together struct {
+	*Store
+
+	grants   []strategies.Grant
+	requests []strategies.Request
+	index    map[string]int // by owner, of what is not done
+	errs     []error
+}
+
+// together takes those grants for which fit is true. The others have to go alone,
+// as have those that the statement will not be done with.
+func (s *Store) together(grants []strategies.Grant, fit func(*Grant) bool) *together {
+	t := &together{Store: s, grants: grants, errs: make([]error, len(grants)), index: make(map[string]int, len(grants))}
+
+	for i, g := range grants {
+		t.errs[i] = strategies.ErrNotBatched
+
+		if g, ok := g.(*Grant); ok && fit(g) {
+			t.index[g.request.Owner] = i
+			t.requests = append(t.requests, g.request)
+		}
+	}
+
+	return t
+}
+
+// failed is deferred, with the address of an error that came for all: those that are
+// not done get that, unless they have to go alone.
+func (t *together) failed(failed *error) {
+	if *failed == nil || t.Busy(*failed) {
+		return
+	}
+
+	for _, i := range t.index {
+		t.errs[i] = replaced(*failed)
+	}
+}
+
+// send sends a statement that returns the owners that it was done for.
+func (t *together) send(
+	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values,
+) error {
+	contended, err := byOwner[bool](ctx, conn, statement, values, len(t.requests))
+	for owner, waits := range contended {
+		t.done(owner, waits)
+	}
+
+	return err
+}
+
+func (t *together) done(owner string, contended bool) {
+	if i, ok := t.index[owner]; ok {
+		t.errs[i] = nil
+
+		if g, ok := t.grants[i].(*Grant); ok {
+			g.contended.Store(contended)
+		}
+
+		delete(t.index, owner)
+	}
+}

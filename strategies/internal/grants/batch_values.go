@@ -1,0 +1,88 @@
+package grants
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// batchValues are what a statement about several requests binds: an array for each
+// column that its Args name, or a JSON array of objects, "calls".
+func (s *Store) batchValues(statement databases.Statement, requests []strategies.Request) databases.Values {
+	values := databases.Values{"strategy": s.strategy}
+
+	for _, arg := range statement.Args {
+		if column, ok := columns[arg]; ok {
+			values[arg] = s.array(requests, column)
+		} else if arg == "calls" {
+			values[arg] = s.calls(requests)
+		}
+	}
+
+	return values
+}
+
+// columns are what there are arrays of.
+var columns = map[string]func(*Store, strategies.Request) string{
+	"names":     func(_ *Store, r strategies.Request) string { return r.Name },
+	"owners":    func(_ *Store, r strategies.Request) string { return r.Owner },
+	"leases":    func(s *Store, r strategies.Request) string { return number(s.lease(r.Lease)) },
+	"delays":    func(_ *Store, r strategies.Request) string { return number(ceil(r.LockDelay)) },
+	"hosts":     func(_ *Store, r strategies.Request) string { return r.Holder.Host },
+	"pids":      func(_ *Store, r strategies.Request) string { return number(int64(r.Holder.PID)) },
+	"labels":    func(_ *Store, r strategies.Request) string { return r.Holder.Label },
+	"metadatas": func(_ *Store, r strategies.Request) string { return r.Holder.Metadata },
+	"tokens":    func(_ *Store, r strategies.Request) string { return number(tokens(r)) },
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// array is the text of an array of a column's values.
+func (s *Store) array(requests []strategies.Request, column func(*Store, strategies.Request) string) string {
+	var b strings.Builder
+
+	for i, r := range requests {
+		b.WriteByte("{,"[min(i, 1)])
+		b.WriteByte('"')
+		b.WriteString(quoteElement.Replace(column(s, r)))
+		b.WriteByte('"')
+	}
+
+	b.WriteByte('}')
+
+	return b.String()
+}
+
+// quoteElement escapes what has a meaning between the quotes of an array's element
+// (https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO).
+var quoteElement = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// call is a request in JSON.
+type call struct {
+	Name     string `json:"name"`
+	Owner    string `json:"owner"`
+	Lease    int64  `json:"lease"`
+	Delay    int64  `json:"delay"`
+	Host     string `json:"host"`
+	PID      int    `json:"pid"`
+	Label    string `json:"label"`
+	Metadata string `json:"metadata"`
+	Tokens   int64  `json:"tokens"`
+}
+
+func (s *Store) calls(requests []strategies.Request) string {
+	list := make([]call, len(requests))
+	for i, r := range requests {
+		list[i] = call{
+			r.Name, r.Owner, s.lease(r.Lease), ceil(r.LockDelay), r.Holder.Host, r.Holder.PID, r.Holder.Label, r.Holder.Metadata, tokens(r),
+		}
+	}
+
+	// Strings and numbers always have a form in JSON.
+	text, _ := json.Marshal(list)
+
+	return string(text)
+}

@@ -1,0 +1,229 @@
+package grants
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// Grant is a grant whose lease is in the database.
+type Grant struct {
+	store   *Store
+	request strategies.Request
+	token   int64
+	last    int64 // of the tokens that are reserved; the one in the row
+
+	// released refuses a guard from the moment that a release began. The row
+	// that a guard looks at may not tell: a release leaves it alone where a
+	// guard would stop it (MySQL).
+	released  atomic.Bool
+	contended atomic.Bool
+
+	// dating is the right to use dated, of a grant that was handed on; a channel, so
+	// that waiting for it can end with a context.
+	dating chan struct{}
+	dated  bool // the row has changed since the grant was handed on
+}
+
+// Grant returns the grant that was made for a request with the token in its row,
+// which is the last of those that the request reserves.
+func (s *Store) Grant(r strategies.Request, last int64) *Grant {
+	return &Grant{store: s, request: r, token: first(r, last), last: last}
+}
+
+// tokens is how many tokens the request reserves.
+func tokens(r strategies.Request) int64 { return max(1, r.Tokens) }
+
+// first is the first of those tokens.
+func first(r strategies.Request, last int64) int64 { return last - tokens(r) + 1 }
+
+// Next is the grant under its next token.
+func (g *Grant) Next() strategies.Grant {
+	if g.token == g.last {
+		return nil
+	}
+
+	g.released.Store(true)
+
+	return &Grant{store: g.store, request: g.request, token: g.token + 1, last: g.last, dating: make(chan struct{}, 1)}
+}
+
+// Token is the fencing token.
+func (g *Grant) Token() int64 { return g.token }
+
+// Request is what the grant was made for.
+func (g *Grant) Request() strategies.Request { return g.request }
+
+// Renew extends the lease.
+func (g *Grant) Renew(ctx context.Context, lease time.Duration) (err error) {
+	conn, err := g.store.Conn(ctx)
+	if err != nil {
+		return replaced(err)
+	}
+
+	defer g.store.Return(conn, &err)
+
+	return g.RenewOn(ctx, conn, lease)
+}
+
+// replaced is for the error of a connection that was asked for. A database that is not
+// the one any more where the lock was granted does not know of it.
+func replaced(err error) error {
+	if !errors.Is(err, databases.ErrReplaced) {
+		return err
+	}
+
+	return &strategies.LostError{Reason: strategies.Unknown, Err: err}
+}
+
+// RenewOn is Renew on a connection that the caller has.
+func (g *Grant) RenewOn(ctx context.Context, on databases.Session, lease time.Duration) error {
+	values := g.store.values(g.request)
+	values["lease"] = g.store.lease(lease)
+
+	result, err := on.Exec(ctx, g.store.sql.Renew, values)
+	if err != nil || result.RowsAffected > 0 {
+		return err
+	}
+
+	// No row changed. Either it is not ours any more, or MySQL found the new
+	// value to be the old one.
+	st, found, err := ReadState(ctx, on, g.store.sql.State, g.request.Name)
+	if err != nil || found && st.Owner == g.request.Owner {
+		return err
+	}
+
+	return g.lost(st)
+}
+
+// Check asks whether the lease is there.
+func (g *Grant) Check(ctx context.Context) (err error) {
+	conn, err := g.store.Conn(ctx)
+	if err != nil {
+		return replaced(err)
+	}
+
+	defer g.store.Return(conn, &err)
+
+	return g.CheckOn(ctx, conn)
+}
+
+// CheckOn is Check on a connection that the caller has.
+func (g *Grant) CheckOn(ctx context.Context, on databases.Session) error {
+	st, _, err := ReadState(ctx, on, g.store.sql.State, g.request.Name)
+	if err != nil || st.Owner == g.request.Owner && st.Left > 0 {
+		return err
+	}
+
+	return g.lost(st)
+}
+
+// Release ends the grant.
+func (g *Grant) Release(ctx context.Context) (err error) {
+	conn, err := g.store.Conn(ctx)
+	if err != nil {
+		return replaced(err)
+	}
+
+	defer g.store.Return(conn, &err)
+
+	return g.ReleaseOn(ctx, conn)
+}
+
+// ReleaseOn is Release on a connection that the caller has.
+func (g *Grant) ReleaseOn(ctx context.Context, on databases.Session) error {
+	g.released.Store(true)
+
+	s, values := g.store, g.store.values(g.request)
+
+	if err := execAll(ctx, on, s.sql.beforeRelease, values); err != nil {
+		return err
+	}
+
+	release := s.sql.Release
+	if g.request.MinHold > 0 {
+		release = s.sql.ReleaseLater
+	}
+
+	freed, err := g.free(ctx, on, release, values)
+	if err != nil || freed {
+		return err
+	}
+
+	st, found, err := ReadState(ctx, on, g.store.sql.State, g.request.Name)
+
+	switch {
+	case err != nil:
+		return err
+	case found && st.Owner == "" && st.Token == g.last && st.Ended == "":
+		// Released before: the answer of an earlier try was lost.
+		return nil
+	default:
+		return g.lost(st)
+	}
+}
+
+// free runs a statement that frees the name, and says whether there was something to
+// free. That which frees it when its minimum hold is over does not say whether anybody waits.
+func (g *Grant) free(
+	ctx context.Context, on databases.Session, release databases.Statement, values databases.Values,
+) (freed bool, err error) {
+	if inID := g.store.sql.InsertID; inID || g.request.MinHold > 0 {
+		result, err := on.Exec(ctx, release, values)
+		g.contended.Store(inID && result.LastInsertID != 0)
+
+		return result.RowsAffected > 0, err
+	}
+
+	err = on.Query(ctx, release, values, func(row databases.Row) error {
+		var contended bool
+
+		freed, err = true, row(&contended)
+		g.contended.Store(contended)
+
+		return err
+	})
+
+	return freed, err
+}
+
+// Contended says, after the release, whether somebody was registered as waiting.
+func (g *Grant) Contended() bool { return g.contended.Load() }
+
+// lost says why a grant is gone, from what its row says now.
+func (g *Grant) lost(st State) error {
+	lost := &strategies.LostError{Reason: strategies.Unknown}
+
+	switch {
+	case st.gone:
+		lost.Detail = "its row is gone from the database"
+	case st.Owner == g.request.Owner, st.Token == g.last && st.Ended == expired:
+		lost.Reason, lost.Detail = strategies.Expired, "by the database's clock"
+	case st.Token == g.last && strings.HasPrefix(st.Ended, forced):
+		lost.Reason, lost.Detail = strategies.Forced, strings.TrimPrefix(st.Ended, forced)
+	case st.Token > g.last:
+		lost.Reason, lost.Token = strategies.TakenOver, st.Token
+
+		if st.Owner != "" {
+			lost.Holder = st.Holder
+		}
+	}
+
+	return lost
+}
+
+// SessionGone is the loss of a grant whose session has ended. The lease's row
+// may tell why: an operator who forces a release ends the session, too.
+func (g *Grant) SessionGone(ctx context.Context, cause error) error {
+	var known *strategies.LostError
+	if errors.As(g.Check(ctx), &known) && known.Reason == strategies.Forced {
+		return known
+	}
+
+	return &strategies.LostError{Reason: strategies.SessionGone, Err: cause}
+}

@@ -1,0 +1,245 @@
+package grants
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+)
+
+// MySQL's clock. UTC_TIMESTAMP(6) is the start of the statement. That is the moment
+// of decision in an acquisition, which never waits for a row lock. A renewal may
+// wait; it adds what passed since, which SYSDATE tells
+// (https://dev.mysql.com/doc/refman/9.7/en/date-and-time-functions.html#function_sysdate).
+// SYSDATE has no UTC form, so the difference of two local times is taken, and
+// not used where it is negative: that is the hour that summer time ends.
+const (
+	MySQLNow  = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
+	MySQLLate = MySQLNow + ` + GREATEST(0, TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))`
+)
+
+// mariadbLatest goes before what is sent in a caller's transaction, and lets it change a
+// row that was changed since the snapshot, as MySQL does: the lease is renewed meanwhile.
+// MariaDB rolls the whole transaction back otherwise (error 1020), by default from 11.6.2
+// on (https://mariadb.com/docs/server/server-usage/storage-engines/innodb/innodb-system-variables#innodb_snapshot_isolation).
+// To MySQL it is a comment.
+const mariadbLatest = `/*M!110602 SET STATEMENT innodb_snapshot_isolation=OFF FOR */ `
+
+// MySQL is the dialect of MySQL and MariaDB.
+var MySQL = Dialect{
+	Name:     databases.MySQL,
+	InsertID: true,
+
+	// Whole seconds.
+	IdleLimit: func(lease time.Duration) any { return roundUp(lease, time.Second) },
+	// KILL takes no parameter: MySQL binds them in DML only (error 6413, seen on 9.7).
+	Kill: func(kill databases.Statement, id int64) databases.Statement {
+		kill.SQL += strconv.FormatInt(id, 10)
+
+		return kill
+	},
+
+	Statements: Statements{
+		Create: []databases.Statement{
+			{
+				Name: "grant.create",
+				SQL:  `INSERT INTO sqllock_locks (name) VALUES (UNHEX(?)) ON DUPLICATE KEY UPDATE name = sqllock_locks.name`,
+				Args: []string{"name"},
+			},
+			{
+				Name: "grant.create-lease",
+				SQL:  `INSERT INTO sqllock_leases (name) VALUES (UNHEX(?)) ON DUPLICATE KEY UPDATE name = sqllock_leases.name`,
+				Args: []string{"name"},
+			},
+		},
+
+		// As the compare-and-set of package cas, which has the reasons, with what
+		// Instead says.
+		Acquire: databases.Statement{
+			Name: "grant.acquire",
+			SQL: `UPDATE (
+    SELECT l.name, e.owner FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
+     WHERE l.name = UNHEX(?) AND (e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` OR e.owner = UNHEX(?)
+            OR l.strategy = UNHEX(?) AND (l.token = ? OR ? < 0))
+     LIMIT 1 FOR UPDATE SKIP LOCKED
+) free
+STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
+STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
+   SET l.token = LAST_INSERT_ID(IF(free.owner = UNHEX(?), l.token, GREATEST(l.token + ?, ` + MySQLNow + `))), l.owner = UNHEX(?), l.lock_delay_us = ?,
+       l.acquired_at = ` + MySQLNow + `, l.host = UNHEX(?), l.pid = ?, l.label = UNHEX(?), l.metadata = UNHEX(?), l.strategy = UNHEX(?),
+       e.ended = '', e.owner = UNHEX(?), e.expires_at = GREATEST(IF(free.owner = UNHEX(?), e.expires_at, 0), ` + MySQLNow + ` + ?)`,
+			Args: []string{
+				"name", "owner", "session", "seen", "seen", "owner", "tokens", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner",
+				"owner", "lease",
+			},
+		},
+
+		State: databases.Statement{
+			Name: "grant.state",
+			SQL: `SELECT e.owner, l.token, e.ended, e.expires_at - ` + MySQLNow + `, l.lock_delay_us, l.host, l.pid, l.label, l.metadata
+  FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name WHERE l.name = UNHEX(?)`,
+			Args: []string{"name"},
+		},
+
+		// The lease's own row only: a guard has the other.
+		Renew: databases.Statement{
+			Name: "grant.renew",
+			SQL:  `UPDATE sqllock_leases SET expires_at = GREATEST(expires_at, ` + MySQLLate + ` + ?) WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
+			Args: []string{"lease", "name", "owner"},
+		},
+
+		Release: databases.Statement{
+			Name: "grant.release",
+			SQL: `UPDATE sqllock_leases SET owner = '', expires_at = 0 * LAST_INSERT_ID(waiting_until > ` + MySQLNow + `)
+ WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
+			Args: []string{"name", "owner"},
+		},
+
+		// The insert id of the caller's session is left alone.
+		ReleaseTx: databases.Statement{
+			Name: "grant.release-tx",
+			SQL:  mariadbLatest + `UPDATE sqllock_leases SET owner = '', expires_at = 0 WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
+			Args: []string{"name", "owner"},
+		},
+
+		ReleaseLater: databases.Statement{
+			Name: "grant.release-later",
+			SQL: mariadbLatest + `UPDATE sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
+   SET e.owner = '', e.expires_at = l.acquired_at + ? - l.lock_delay_us
+ WHERE e.name = UNHEX(?) AND e.owner = UNHEX(?)`,
+			Args: []string{"min_hold", "name", "owner"},
+		},
+
+		Register: databases.Statement{
+			Name: "grant.register",
+			SQL: `UPDATE (
+    SELECT name FROM sqllock_leases WHERE name = UNHEX(?) AND owner <> '' AND expires_at > ` + MySQLNow + ` LIMIT 1 FOR UPDATE SKIP LOCKED
+) held
+STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
+   SET e.waiting_until = GREATEST(e.waiting_until, ` + MySQLNow + ` + ?)`,
+			Args: []string{"name", "for"},
+		},
+
+		// Both rows at once; or, beside a guard, only the one that it leaves alone,
+		// which says why the grant ended: an operator does not wait for the guard, the
+		// next holder does.
+		Force: []databases.Statement{
+			{
+				Name: "grant.force",
+				SQL: `UPDATE (SELECT name FROM sqllock_locks WHERE name = UNHEX(?) LIMIT 1 FOR UPDATE SKIP LOCKED) held
+STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
+STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
+   SET l.owner = '', e.ended = IF(UNHEX(?) = '', e.ended, UNHEX(?)), e.owner = '', e.expires_at = 0, l.lock_delay_us = 0
+ WHERE e.owner = UNHEX(?) AND l.token = ?`,
+				Args: []string{"name", "owner", "ended", "owner", "token"},
+			},
+			{
+				Name: "grant.force-lease",
+				SQL: `UPDATE sqllock_leases SET ended = UNHEX(?), owner = '', expires_at = 0
+ WHERE name = UNHEX(?) AND owner = UNHEX(?) AND owner <> ''`,
+				Args: []string{"ended", "name", "owner"},
+			},
+		},
+
+		// A locking read: in REPEATABLE READ a plain one would still see the
+		// owner of the transaction's snapshot. This form is both MySQL's and
+		// MariaDB's.
+		//
+		// The subquery is a plain one: the locking clause is of the outer query only
+		// (https://dev.mysql.com/doc/refman/9.7/en/innodb-locking-reads.html). It sees
+		// the row as the transaction's other reads see it, and if that is not the
+		// latest the token is zero. On MariaDB with
+		// innodb_snapshot_isolation=ON the locking read refuses by itself.
+		Guard: databases.Statement{
+			Name: "grant.guard",
+			SQL: `SELECT IF(acquired_at = (SELECT s.acquired_at FROM sqllock_locks s WHERE s.name = UNHEX(?) AND s.token = ?), token, 0)
+  FROM sqllock_locks WHERE name = UNHEX(?) AND owner = UNHEX(?) AND token = ? LOCK IN SHARE MODE`,
+			Args: []string{"name", "token", "name", "owner", "token"},
+		},
+
+		Date: databases.Statement{
+			Name: "grant.date",
+			SQL: `UPDATE (
+    SELECT name FROM sqllock_locks WHERE name = UNHEX(?) AND owner = UNHEX(?) AND token = ? LIMIT 1 FOR UPDATE SKIP LOCKED
+) held
+STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
+   SET l.acquired_at = GREATEST(l.acquired_at + 1, ` + MySQLNow + `)`,
+			Args: []string{"name", "owner", "token"},
+		},
+
+		// As the next acquisition would lock it.
+		Unguarded: databases.Statement{
+			Name: "grant.unguarded",
+			SQL:  `SELECT name FROM sqllock_locks WHERE name = UNHEX(?) FOR UPDATE SKIP LOCKED`,
+			Args: []string{"name"},
+		},
+
+		// From the tables: the view is for people, in the character set of their
+		// connection.
+		Holders: databases.Statement{
+			Name: "grant.holders",
+			SQL: `SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata, ` + MySQLNow + ` - l.acquired_at,
+       e.expires_at - ` + MySQLNow + `, l.lock_delay_us, e.owner
+  FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
+ WHERE e.expires_at + l.lock_delay_us > ` + MySQLNow + ` AND LEFT(e.name, LENGTH(UNHEX(?))) = UNHEX(?)
+ ORDER BY l.name LIMIT ?`,
+			Args: []string{"prefix", "prefix", "limit"},
+		},
+
+		// Names are listed first and ended one by one: a range UPDATE or DELETE
+		// deadlocks with renewals.
+		Expired: databases.Statement{
+			Name: "grant.expired",
+			SQL: `SELECT l.name FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
+ WHERE e.owner <> '' AND e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` ORDER BY l.name LIMIT 1000`,
+		},
+
+		End: databases.Statement{
+			Name: "grant.end",
+			SQL: `UPDATE (
+    SELECT l.name FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
+     WHERE l.name = UNHEX(?) AND e.owner <> '' AND e.expires_at + l.lock_delay_us <= ` + MySQLNow + `
+     LIMIT 1 FOR UPDATE SKIP LOCKED
+) dead
+STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
+   SET e.ended = 'expired', e.owner = ''`,
+			Args: []string{"name"},
+		},
+
+		Idle: databases.Statement{
+			Name: "grant.idle",
+			SQL: `SELECT l.name FROM sqllock_locks l
+  LEFT JOIN sqllock_leases e ON e.name = l.name
+ WHERE COALESCE(e.owner, '') = '' AND COALESCE(e.expires_at, 0) + l.lock_delay_us <= ` + MySQLNow + `
+   AND l.token < ` + MySQLNow + ` - ? ORDER BY l.name LIMIT 1000`,
+			Args: []string{"retention"},
+		},
+
+		Remove: []databases.Statement{{
+			Name: "grant.remove",
+			SQL: `DELETE l, e FROM sqllock_locks l
+  LEFT JOIN sqllock_leases e ON e.name = l.name
+ WHERE l.name = UNHEX(?) AND COALESCE(e.owner, '') = ''
+   AND COALESCE(e.expires_at, 0) + l.lock_delay_us <= ` + MySQLNow + ` AND l.token < ` + MySQLNow + ` - ?`,
+			Args: []string{"name", "retention"},
+		}},
+
+		Brief: databases.Statement{
+			Name: "grant.brief",
+			SQL: `SET @sqllock_lock_wait = CAST(COALESCE(@sqllock_lock_wait, @@SESSION.innodb_lock_wait_timeout) AS UNSIGNED), ` +
+				`SESSION innodb_lock_wait_timeout = 1`,
+		},
+
+		Patient: databases.Statement{
+			Name: "grant.patient",
+			SQL: `SET SESSION innodb_lock_wait_timeout = CAST(COALESCE(@sqllock_lock_wait, @@GLOBAL.innodb_lock_wait_timeout) AS UNSIGNED), ` +
+				`@sqllock_lock_wait = NULL`,
+		},
+
+		ManyPrimaries: databases.Statement{
+			Name: "grant.many-primaries",
+			SQL: `SHOW GLOBAL VARIABLES WHERE (Variable_name = 'wsrep_on' AND Value = 'ON')
+    OR (Variable_name = 'group_replication_single_primary_mode' AND Value = 'OFF')`,
+		},
+	},
+}

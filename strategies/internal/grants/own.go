@@ -1,0 +1,109 @@
+package grants
+
+import (
+	"slices"
+
+	"github.com/sqllock/sqllock/databases"
+)
+
+// Own are the statements of a strategy whose lock is in its rows, in one dialect, which
+// take the place of those in [Statements]. What is empty stays as it is there.
+type Own struct {
+	// Acquire grants the name if it is free, and answers as that of Statements.
+	Acquire databases.Statement
+	// Row is what a release deletes besides.
+	Row Leftover
+	// Batch are the statements about many grants; nil if there are none.
+	Batch *Batch
+}
+
+// Batch are the statements about many grants at a time. None of them waits for
+// a row that somebody else has locked: that grant is dealt with alone.
+//
+// They bind an array for each column ("names", "owners" and so on, PostgreSQL), or
+// "calls", a JSON array of objects.
+type Batch struct {
+	// Create makes the names' rows, if they are not there. All bind the same.
+	Create []databases.Statement
+	// Acquire grants the names that are free. It returns the owner and the token of
+	// each grant, and nothing where the dialect has InsertID.
+	Acquire databases.Statement
+	// State is that for one name with the name before its columns.
+	State databases.Statement
+	// Renew and Release act on each owner's grant. They return the owners, and whether
+	// somebody waits. With InsertID they return nothing: Leases reads
+	// name, owner and end of the owners' leases, and the insert id of Renew's
+	// answer is the clock that it renewed by.
+	Renew   databases.Statement
+	Release databases.Statement
+	Leases  databases.Statement
+}
+
+// Leftover are the rows that a strategy keeps beside the record, in one dialect: data
+// from which it is made that whatever ends a grant takes them along. What is empty is
+// not needed.
+type Leftover struct {
+	// With goes before the text of a statement that ends a grant, and deletes the
+	// owner's row in it; $1 is the name and $2 the owner. Delete is that as a statement of
+	// its own, where a statement cannot do both.
+	With   string
+	Delete databases.Statement
+	// Stale lists rows, by name and owner, whose owner no longer has the name: their
+	// holders crashed, or another strategy took the name over. Clear deletes one.
+	Stale databases.Statement
+	Clear databases.Statement
+	// Remove deletes what there is of a name whose record was removed.
+	Remove databases.Statement
+}
+
+// plan is what a strategy sends in a dialect.
+type plan struct {
+	Dialect
+
+	// beforeRelease goes before each release.
+	beforeRelease []databases.Statement
+	batch         *Batch
+	leftovers     []Leftover
+}
+
+// plan puts together what a strategy sends.
+func (d Dialect) plan(own Table[Own], leftovers []Table[Leftover]) *plan {
+	p := &plan{Dialect: d}
+	p.Force, p.Remove = slices.Clone(d.Force), slices.Clone(d.Remove)
+
+	mine, _ := own.For(d)
+	p.batch = mine.Batch
+
+	if mine.Acquire.SQL != "" {
+		p.Acquire = mine.Acquire
+	}
+
+	for _, release := range []*databases.Statement{&p.Release, &p.ReleaseLater, &p.ReleaseTx} {
+		release.SQL = mine.Row.With + release.SQL
+	}
+
+	p.beforeRelease = given(mine.Row.Delete)
+
+	for _, table := range leftovers {
+		left, _ := table.For(d)
+		p.leftovers = append(p.leftovers, left)
+		p.Remove = append(p.Remove, given(left.Remove)...)
+
+		if left.With != "" {
+			p.Force[0].SQL = left.With + p.Force[0].SQL
+		}
+
+		p.Force = append(p.Force, given(left.Delete)...)
+	}
+
+	return p
+}
+
+// given is the statement, if there is one.
+func given(statement databases.Statement) []databases.Statement {
+	if statement.SQL == "" {
+		return nil
+	}
+
+	return []databases.Statement{statement}
+}

@@ -1,0 +1,230 @@
+package grants
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+)
+
+// In PostgreSQL's statements, here and in the other packages, nothing may be
+// looked for outside of pg_catalog: who can create an operator or a function in a
+// schema of the search_path would have it called, by whoever uses locks. One whose
+// argument types match better than those in pg_catalog is taken from there
+// (https://www.postgresql.org/docs/current/typeconv-oper.html). So functions and
+// views have their schema, and both sides of an operator the very types that
+// pg_catalog has it for: bigint * interval is not there, float * interval is.
+// float, bigint, boolean, numeric and interval are words of the grammar; text is a
+// name, and has its schema. unnest of several arrays is grammar, too, and of
+// pg_catalog, but only without the schema.
+
+// PostgreSQL's clock, read at the moment of decision: now() and
+// statement_timestamp() are older than the statement's work by whatever it waited;
+// clock_timestamp() is not
+// (https://www.postgresql.org/docs/current/functions-datetime.html#FUNCTIONS-DATETIME-CURRENT).
+const (
+	PostgresNow    = `pg_catalog.clock_timestamp()`
+	PostgresMicros = `(pg_catalog.date_part('epoch', ` + PostgresNow + `) * 1000000::float)::bigint`
+)
+
+// PostgresBriefly is a condition, always true, that lets its statement wait for a
+// lock for a moment only: an INSERT waits for a transaction that has inserted the
+// same name, and has not ended. MySQL's statements have Brief for that.
+const PostgresBriefly = `pg_catalog.set_config('lock_timeout', '100ms', true) <> ''`
+
+// PostgresAsync is a condition, always true, that lets the commit of its statement
+// not wait for the disk nor for a standby, unless the placeholder says that the
+// release is to be durable. It holds for the statement's own transaction
+// (https://www.postgresql.org/docs/current/wal-async-commit.html). What comes later
+// in the log and is durable makes this durable, too: no later grant is there
+// without the release.
+func PostgresAsync(durable string) string {
+	return `pg_catalog.set_config('synchronous_commit', CASE WHEN ` + durable +
+		`::boolean THEN pg_catalog.current_setting('synchronous_commit') ELSE 'off' END, true) <> ''`
+}
+
+// Channel is where PostgreSQL's releases are told, with the name as payload.
+const Channel = "sqllock_released"
+
+// PostgresTell is true if somebody waits, whom it notifies. A notification takes
+// a lock of the whole server at the commit, so there is none otherwise.
+const PostgresTell = `CASE WHEN waiting_until > ` + PostgresNow + ` THEN pg_catalog.pg_notify('` + Channel + `', l.name) IS NOT NULL ELSE false END`
+
+// Postgres is the dialect of PostgreSQL.
+var Postgres = Dialect{
+	Name: databases.Postgres,
+
+	// Text in milliseconds.
+	IdleLimit: func(lease time.Duration) any { return fmt.Sprint(roundUp(lease, time.Millisecond)) },
+
+	Statements: Statements{
+		Create: []databases.Statement{{
+			Name: "grant.create",
+			SQL:  `INSERT INTO sqllock_locks (name) SELECT $1::pg_catalog.text WHERE ` + PostgresBriefly + ` ON CONFLICT DO NOTHING`,
+			Args: []string{"name"},
+		}},
+
+		// As the compare-and-set of package cas, which has the reasons. strategy = $10 is
+		// for connection-held locks: whoever has the session's lock need not wait for the
+		// lease of one whose session has ended, see Instead.
+		Acquire: databases.Statement{
+			Name: "grant.acquire",
+			SQL: `WITH free AS (
+    SELECT name FROM sqllock_locks
+     WHERE name = $1
+       AND (expires_at + lock_delay_us::float * interval '1 microsecond' <= ` + PostgresNow + ` OR owner = $2
+            OR strategy = $10 AND (token = $11::bigint OR $11::bigint < 0))
+       FOR UPDATE SKIP LOCKED
+)
+UPDATE sqllock_locks l
+   SET token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token + $12::bigint, ` + PostgresMicros + `) END,
+       owner = $2, expires_at = greatest(CASE WHEN l.owner = $2 THEN l.expires_at END,
+                                         ` + PostgresNow + ` + $3::float * interval '1 microsecond'),
+       lock_delay_us = $4, acquired_at = ` + PostgresNow + `, host = $5, pid = $6, label = $7, metadata = $8, strategy = $9, ended = ''
+  FROM free
+ WHERE l.name = free.name
+RETURNING l.token`,
+			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "session", "seen", "tokens"},
+		},
+
+		State: databases.Statement{
+			Name: "grant.state",
+			SQL: `SELECT owner, token, ended, (pg_catalog.date_part('epoch', expires_at - ` + PostgresNow + `) * 1000000::float)::bigint,
+       lock_delay_us, host, pid, label, metadata
+  FROM sqllock_locks WHERE name = $1`,
+			Args: []string{"name"},
+		},
+
+		// greatest: a renewal that was held up on its way never shortens what
+		// Extend gave meanwhile.
+		Renew: databases.Statement{
+			Name: "grant.renew",
+			SQL: `UPDATE sqllock_locks
+   SET expires_at = greatest(expires_at, ` + PostgresNow + ` + $3::float * interval '1 microsecond')
+ WHERE name = $1 AND owner = $2`,
+			Args: []string{"name", "owner", "lease"},
+		},
+
+		Release: databases.Statement{
+			Name: "grant.release",
+			SQL: `UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
+ WHERE name = $1 AND owner = $2 AND ` + PostgresAsync("$3") + `
+RETURNING ` + PostgresTell,
+			Args: []string{"name", "owner", "durable"},
+		},
+
+		ReleaseTx: databases.Statement{
+			Name: "grant.release-tx",
+			SQL: `UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
+ WHERE name = $1 AND owner = $2
+RETURNING ` + PostgresTell,
+			Args: []string{"name", "owner"},
+		},
+
+		ReleaseLater: databases.Statement{
+			Name: "grant.release-later",
+			SQL: `UPDATE sqllock_locks l
+   SET owner = '', expires_at = acquired_at + $3::float * interval '1 microsecond', lock_delay_us = 0
+ WHERE name = $1 AND owner = $2
+RETURNING ` + PostgresTell,
+			Args: []string{"name", "owner", "min_hold"},
+		},
+
+		// The row is locked by whoever releases it, so either this comes first
+		// and the release tells, or it finds the name free. Its loss in a crash
+		// costs a poll.
+		Register: databases.Statement{
+			Name: "grant.register",
+			SQL: `UPDATE sqllock_locks
+   SET waiting_until = greatest(waiting_until, ` + PostgresNow + ` + $2::float * interval '1 microsecond')
+ WHERE name = (SELECT name FROM sqllock_locks WHERE name = $1 AND owner <> '' AND expires_at > ` + PostgresNow + `
+                  FOR NO KEY UPDATE SKIP LOCKED) AND ` + PostgresAsync("false"),
+			Args: []string{"name", "for"},
+		},
+
+		Force: []databases.Statement{{
+			Name: "grant.force",
+			SQL: `UPDATE sqllock_locks l
+   SET owner = '', expires_at = 'epoch', lock_delay_us = 0, ended = CASE WHEN owner = '' THEN ended ELSE $3 END
+ WHERE name = $1 AND owner = $2 AND token = $4
+RETURNING ` + PostgresTell,
+			Args: []string{"name", "owner", "ended", "token"},
+		}},
+
+		// FOR KEY SHARE conflicts with the FOR UPDATE of the next acquisition
+		// and of the removal of idle rows, and with nothing that a renewal or a
+		// release does (https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS).
+		Guard: databases.Statement{
+			Name: "grant.guard",
+			SQL:  `SELECT token FROM sqllock_locks WHERE name = $1 AND owner = $2 AND token = $3 FOR KEY SHARE`,
+			Args: []string{"name", "owner", "token"},
+		},
+
+		// FOR UPDATE, as an acquisition: FOR KEY SHARE does not mind a weaker change
+		// that is newer than the snapshot.
+		Date: databases.Statement{
+			Name: "grant.date",
+			SQL: `WITH held AS (
+    SELECT name FROM sqllock_locks WHERE name = $1 AND owner = $2 AND token = $3 FOR UPDATE SKIP LOCKED
+)
+UPDATE sqllock_locks l SET acquired_at = ` + PostgresNow + ` FROM held WHERE l.name = held.name`,
+			Args: []string{"name", "owner", "token"},
+		},
+
+		// As the next acquisition would lock it.
+		Unguarded: databases.Statement{
+			Name: "grant.unguarded",
+			SQL:  `SELECT name FROM sqllock_locks WHERE name = $1 FOR UPDATE SKIP LOCKED`,
+			Args: []string{"name"},
+		},
+
+		Holders: databases.Statement{
+			Name: "grant.holders",
+			SQL: `SELECT name, strategy, token, host, pid, label, metadata,
+       (pg_catalog.date_part('epoch', ` + PostgresNow + ` - acquired_at) * 1000000::float)::bigint,
+       (pg_catalog.date_part('epoch', expires_at - ` + PostgresNow + `) * 1000000::float)::bigint, lock_delay_us, owner
+  FROM sqllock_locks
+ WHERE expires_at + lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow + ` AND pg_catalog.starts_with(name, $1)
+ ORDER BY name LIMIT $2`,
+			Args: []string{"prefix", "limit"},
+		},
+
+		Expired: databases.Statement{
+			Name: "grant.expired",
+			SQL: `SELECT name FROM sqllock_locks
+ WHERE owner <> ''
+   AND expires_at + lock_delay_us::float * interval '1 microsecond' <= ` + PostgresNow + ` ORDER BY name LIMIT 1000`,
+		},
+
+		// The predicate again, on the row as it is when it is locked: one that
+		// was renewed meanwhile stays.
+		End: databases.Statement{
+			Name: "grant.end",
+			SQL: `WITH dead AS (
+    SELECT name FROM sqllock_locks
+     WHERE name = $1 AND owner <> ''
+       AND expires_at + lock_delay_us::float * interval '1 microsecond' <= ` + PostgresNow + `
+       FOR UPDATE SKIP LOCKED
+)
+UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM dead WHERE l.name = dead.name`,
+			Args: []string{"name"},
+		},
+
+		// The token is about the microsecond of the last grant.
+		Idle: databases.Statement{
+			Name: "grant.idle",
+			SQL: `SELECT name FROM sqllock_locks
+ WHERE owner = '' AND expires_at <= ` + PostgresNow + ` AND token < ` + PostgresMicros + ` - $1::bigint ORDER BY name LIMIT 1000`,
+			Args: []string{"retention"},
+		},
+
+		Remove: []databases.Statement{{
+			Name: "grant.remove",
+			SQL: `DELETE FROM sqllock_locks WHERE name = (
+    SELECT name FROM sqllock_locks
+     WHERE name = $1 AND owner = '' AND expires_at <= ` + PostgresNow + ` AND token < ` + PostgresMicros + ` - $2::bigint
+       FOR UPDATE SKIP LOCKED)`,
+			Args: []string{"name", "retention"},
+		}},
+	},
+}

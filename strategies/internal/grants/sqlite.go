@@ -1,0 +1,129 @@
+package grants
+
+import (
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+)
+
+// SQLiteNow is SQLite's clock. It is read once a statement, after that has the write
+// lock, in milliseconds (https://www.sqlite.org/lang_datefunc.html).
+const SQLiteNow = `CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000`
+
+// SQLite is the dialect of SQLite.
+var SQLite = Dialect{
+	Name:        databases.SQLite,
+	Resolution:  time.Millisecond,
+	OneWriter:   true,
+	WhyReadOnly: "the process needs to write the file and its folder",
+
+	Statements: Statements{
+		// As the compare-and-set of package cas.
+		Acquire: databases.Statement{
+			Name: "grant.acquire",
+			SQL: `INSERT INTO sqllock_locks AS l
+       (name, token, owner, expires_at, lock_delay_us, acquired_at, host, pid, label, metadata, strategy)
+VALUES (?1, ` + SQLiteNow + `, ?2, ` + SQLiteNow + ` + ?3, ?4, ` + SQLiteNow + `, ?5, ?6, ?7, ?8, ?9)
+    ON CONFLICT (name) DO UPDATE
+   SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?10, excluded.token) END,
+       owner = excluded.owner, expires_at = max(l.expires_at, excluded.expires_at),
+       lock_delay_us = excluded.lock_delay_us, acquired_at = excluded.acquired_at, host = excluded.host,
+       pid = excluded.pid, label = excluded.label, metadata = excluded.metadata, strategy = excluded.strategy, ended = ''
+ WHERE l.expires_at + l.lock_delay_us <= ` + SQLiteNow + ` OR l.owner = excluded.owner
+RETURNING token`,
+			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "tokens"},
+		},
+
+		State: databases.Statement{
+			Name: "grant.state",
+			SQL: `SELECT owner, token, ended, expires_at - ` + SQLiteNow + `, lock_delay_us, host, pid, label, metadata
+  FROM sqllock_locks WHERE name = ?1`,
+			Args: []string{"name"},
+		},
+
+		Renew: databases.Statement{
+			Name: "grant.renew",
+			SQL:  `UPDATE sqllock_locks SET expires_at = max(expires_at, ` + SQLiteNow + ` + ?3) WHERE name = ?1 AND owner = ?2`,
+			Args: []string{"name", "owner", "lease"},
+		},
+
+		Release: databases.Statement{
+			Name: "grant.release",
+			SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0 WHERE name = ?1 AND owner = ?2
+RETURNING waiting_until > ` + SQLiteNow,
+			Args: []string{"name", "owner"},
+		},
+
+		ReleaseTx: databases.Statement{
+			Name: "grant.release-tx",
+			SQL:  `UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0 WHERE name = ?1 AND owner = ?2`,
+			Args: []string{"name", "owner"},
+		},
+
+		ReleaseLater: databases.Statement{
+			Name: "grant.release-later",
+			SQL: `UPDATE sqllock_locks SET owner = '', expires_at = acquired_at + ?3, lock_delay_us = 0
+ WHERE name = ?1 AND owner = ?2`,
+			Args: []string{"name", "owner", "min_hold"},
+		},
+
+		Register: databases.Statement{
+			Name: "grant.register",
+			SQL: `UPDATE sqllock_locks SET waiting_until = max(waiting_until, ` + SQLiteNow + ` + ?2)
+ WHERE name = ?1 AND owner <> '' AND expires_at > ` + SQLiteNow,
+			Args: []string{"name", "for"},
+		},
+
+		Force: []databases.Statement{{
+			Name: "grant.force",
+			SQL: `UPDATE sqllock_locks
+   SET owner = '', expires_at = 0, lock_delay_us = 0, ended = CASE WHEN owner = '' THEN ended ELSE ?3 END
+ WHERE name = ?1 AND owner = ?2 AND token = ?4`,
+			Args: []string{"name", "owner", "ended", "token"},
+		}},
+
+		// Writes, so that the transaction has SQLite's one write lock from here
+		// on: a read alone would not keep a take-over from committing first.
+		Guard: databases.Statement{
+			Name: "grant.guard",
+			SQL: `UPDATE sqllock_locks SET token = token WHERE name = ?1 AND owner = ?2 AND token = ?3
+RETURNING token`,
+			Args: []string{"name", "owner", "token"},
+		},
+
+		Holders: databases.Statement{
+			Name: "grant.holders",
+			SQL: `SELECT name, strategy, token, host, pid, label, metadata, ` + SQLiteNow + ` - acquired_at, expires_at - ` + SQLiteNow + `,
+       lock_delay_us, owner
+  FROM sqllock_locks WHERE expires_at + lock_delay_us > ` + SQLiteNow + ` AND substr(name, 1, length(?1)) = ?1 ORDER BY name LIMIT ?2`,
+			Args: []string{"prefix", "limit"},
+		},
+
+		Expired: databases.Statement{
+			Name: "grant.expired",
+			SQL: `SELECT name FROM sqllock_locks
+ WHERE owner <> '' AND expires_at + lock_delay_us <= ` + SQLiteNow + ` LIMIT 1000`,
+		},
+
+		End: databases.Statement{
+			Name: "grant.end",
+			SQL: `UPDATE sqllock_locks SET owner = '', lock_delay_us = 0, ended = 'expired'
+ WHERE name = ?1 AND owner <> '' AND expires_at + lock_delay_us <= ` + SQLiteNow,
+			Args: []string{"name"},
+		},
+
+		Idle: databases.Statement{
+			Name: "grant.idle",
+			SQL: `SELECT name FROM sqllock_locks
+ WHERE owner = '' AND expires_at <= ` + SQLiteNow + ` AND token < ` + SQLiteNow + ` - ?1 LIMIT 1000`,
+			Args: []string{"retention"},
+		},
+
+		Remove: []databases.Statement{{
+			Name: "grant.remove",
+			SQL: `DELETE FROM sqllock_locks
+ WHERE name = ?1 AND owner = '' AND expires_at <= ` + SQLiteNow + ` AND token < ` + SQLiteNow + ` - ?2`,
+			Args: []string{"name", "retention"},
+		}},
+	},
+}

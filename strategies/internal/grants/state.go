@@ -1,0 +1,124 @@
+package grants
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// State is what the database knows of a name.
+type State struct {
+	// Owner of the grant; empty if the name is free.
+	Owner string
+	// Token of the latest grant.
+	Token int64
+	// Ended says why the latest grant ended, if not by its own release.
+	Ended string
+	// Left of the lease, negative if it expired; Delay comes on top.
+	Left   time.Duration
+	Delay  time.Duration
+	Holder strategies.Holder
+
+	gone bool // there is no row
+}
+
+// State reads a name's rows. found is false if there are none.
+func (s *Store) State(ctx context.Context, on databases.Session, name string) (st State, found bool, err error) {
+	return ReadState(ctx, on, s.sql.State, name)
+}
+
+// ReadState reads a name's rows by a statement, which may return more columns before
+// those of State.
+func ReadState(
+	ctx context.Context, on databases.Session, statement databases.Statement, name string, more ...any,
+) (st State, found bool, err error) {
+	err = on.Query(ctx, statement, databases.Values{"name": name}, func(row databases.Row) (err error) {
+		found = true
+		st, err = scan(row, more...)
+
+		return err
+	})
+
+	st.gone = err == nil && !found
+
+	return st, found, err
+}
+
+// scan reads a row of a statement for State, with more columns before its own.
+func scan(row databases.Row, more ...any) (st State, err error) {
+	var left, delay, pid int64
+
+	err = row(append(more, &st.Owner, &st.Token, &st.Ended, &left, &delay,
+		&st.Holder.Host, &pid, &st.Holder.Label, &st.Holder.Metadata)...)
+
+	st.Left, st.Delay = micros(left), micros(delay)
+	st.Holder.PID = int(pid)
+
+	return st, err
+}
+
+// Held is the error for a name that the state says somebody has.
+func (st State) Held(name string) *strategies.HeldError {
+	held := &strategies.HeldError{Name: name, Remaining: max(0, st.Left+st.Delay)}
+
+	switch {
+	case st.Owner != "" && st.Left > 0:
+		held.Holder, held.Token = st.Holder, st.Token
+	case st.Owner != "" && st.Left+st.Delay > 0:
+		held.Detail = "the lock delay of a lease that expired"
+	case st.Left > 0:
+		held.Detail = "the minimum hold of a lock that was released"
+	default:
+		held.Detail = "it changes hands, or a transaction has its row locked"
+	}
+
+	return held
+}
+
+// What the column ended says.
+const (
+	forced  = "forced: "
+	expired = "expired"
+)
+
+// status is the state as far as it says.
+func (st State) status(name string) strategies.Status {
+	status := strategies.Status{Name: name, Token: st.Token, Owner: st.Owner, Holder: st.Holder}
+	status.Remaining, status.Taken = st.runs()
+	status.Ended, status.Detail = st.end()
+
+	return status
+}
+
+// end says why the latest grant ended, if not by its own release.
+func (st State) end() (reason strategies.Reason, detail string) {
+	if detail, found := strings.CutPrefix(st.Ended, forced); found {
+		return strategies.Forced, detail
+	}
+
+	if st.Ended == expired {
+		return strategies.Expired, ""
+	}
+
+	return "", ""
+}
+
+// free says whether nobody holds the name and nothing keeps it taken. Where a lease has
+// expired that nobody has ended, there is a grant to end.
+func (st State) free() bool {
+	_, taken := st.runs()
+
+	return st.Owner == "" && taken == 0
+}
+
+// runs says for how long the name is held, or else taken though nobody holds it.
+func (st State) runs() (remaining, taken time.Duration) {
+	if st.Owner != "" && st.Left > 0 {
+		return st.Left, 0
+	}
+
+	return 0, max(0, st.Left+st.Delay)
+}

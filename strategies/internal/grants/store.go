@@ -1,0 +1,182 @@
+// Package grants keeps what the database knows of each grant, whatever the strategy:
+// the name's row with token, owner, lease and holder, its history, and who waits.
+// No strategy grants a name whose row says that another holds it.
+//
+// What is sent is data. A [Dialect] has the statements that all strategies have in
+// common, and what else is to be known of a family of servers: postgres.go, mysql.go
+// and sqlite.go. A strategy adds its own in an [Own], and names the rows that it keeps
+// besides in a [Leftover]. Each method here names the statement that it sends, as a
+// field of s.sql.
+//
+// Methods that are sent on a connection which the caller has end with On, or take it
+// as an argument. The others check one out and return it:
+//
+//	conn, err := s.Conn(ctx)
+//	if err != nil {
+//		return err
+//	}
+//
+//	defer s.Return(conn, &err)
+package grants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// Store runs the statements of one strategy on one database.
+type Store struct {
+	db         databases.DB
+	strategy   string
+	sql        *plan
+	verified   atomic.Bool
+	onePrimary atomic.Bool
+	invalid    error
+}
+
+// New returns the store of a strategy with the statements of its own, one Own for each
+// dialect that it is for, and the rows that any strategy may have left. A nil table is
+// that of a strategy whose own statements say nothing of the record. An error is kept
+// for Validate.
+func New(db databases.DB, strategy string, own Table[Own], leftovers ...Table[Leftover]) *Store {
+	s := &Store{db: db, strategy: strategy, sql: &plan{}}
+
+	if db == nil {
+		s.invalid = fmt.Errorf("%s.New: %w: the database is nil", strategy, strategies.ErrInvalidOption)
+
+		return s
+	}
+
+	dialect, ok := dialects[db.Dialect()]
+	dialect.Name = db.Dialect()
+
+	if _, has := own.For(dialect); !ok || own != nil && !has {
+		s.invalid = &strategies.UnsupportedError{Op: strategy + ".New", Strategy: strategy, Where: "on " + string(dialect.Name)}
+	}
+
+	s.sql = dialect.plan(own, leftovers)
+
+	if v, ok := db.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			s.invalid = fmt.Errorf("%s.New: %w: %w", dialect.Name, strategies.ErrInvalidOption, err)
+		}
+	}
+
+	return s
+}
+
+// Validate reports what New found wrong.
+func (s *Store) Validate() error { return s.invalid }
+
+// Dialect is the database's; zero but for its name if there is none.
+func (s *Store) Dialect() *Dialect { return &s.sql.Dialect }
+
+// Features are those of a strategy of this name, without what it can do.
+func (s *Store) Features() strategies.Features {
+	return strategies.Features{Strategy: s.strategy, Database: string(s.sql.Name)}
+}
+
+// MaxConns is the most connections that the pool opens; zero is no limit.
+func (s *Store) MaxConns() int { return s.db.MaxConns() }
+
+// Conn checks out a connection, for the caller to give to Return, or to release or
+// discard. The first one is asked whether the server will do.
+func (s *Store) Conn(ctx context.Context) (databases.Conn, error) {
+	return s.conn(ctx, false)
+}
+
+// LookConn is Conn for statements that change and lock nothing: a read-only server,
+// such as a replica, will do.
+func (s *Store) LookConn(ctx context.Context) (databases.Conn, error) {
+	return s.conn(ctx, true)
+}
+
+// Return returns a connection to the pool. It is deferred with the address of the
+// error that its caller returns: after one that leaves the connection in doubt, and in
+// a panic, that is discarded. The error becomes sqllock's where it means one.
+func (s *Store) Return(conn databases.Conn, err *error) {
+	if cause := recover(); cause != nil {
+		conn.Discard()
+		panic(cause)
+	}
+
+	if s.Clean(*err) {
+		conn.Release()
+	} else {
+		conn.Discard()
+	}
+
+	*err = s.Explain(*err)
+}
+
+// attemptTime is how long the statements of an attempt may take. Package sqllock has the
+// same, and looks a second longer for what they may bring: change both.
+const attemptTime = 5 * time.Second
+
+// Attempt is Conn for what takes a lock, and returns the context of what is sent. The
+// end of ctx ends the wait for a connection, and nothing that was sent: a statement
+// that its client has given up goes on at the server, and its grant may come after
+// everything that was to end it.
+func (s *Store) Attempt(ctx context.Context) (databases.Conn, context.Context, context.CancelFunc, error) {
+	conn, err := s.Conn(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+
+	sent, cancel, err := Send(ctx)
+	if err != nil {
+		conn.Release()
+
+		return nil, nil, nil, s.Explain(err)
+	}
+
+	return conn, sent, cancel, nil
+}
+
+// Send returns the context of what is sent for an attempt, which does not end with
+// ctx, unless ctx has ended before.
+func Send(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, notSentError{err}
+	}
+
+	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTime)
+
+	return sent, cancel, nil
+}
+
+func (s *Store) conn(ctx context.Context, looking bool) (databases.Conn, error) {
+	if s.invalid != nil {
+		return nil, s.invalid
+	}
+
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return nil, s.noConn(err)
+	}
+
+	if s.verified.Load() {
+		return conn, nil
+	}
+
+	err = s.db.Verify(ctx, conn)
+
+	switch {
+	case err == nil:
+		s.verified.Store(true)
+	case looking && errors.Is(err, databases.ErrReadOnly):
+		// A later acquisition asks again.
+	default:
+		conn.Discard()
+
+		return nil, notSentError{s.Explain(err)}
+	}
+
+	return conn, nil
+}

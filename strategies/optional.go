@@ -1,0 +1,103 @@
+package strategies
+
+import (
+	"context"
+	"time"
+)
+
+// Batcher is a strategy that serves several calls with one statement. The core
+// sends what has gathered while another statement was under way. Answers come
+// in the order of the calls, and each has the meaning that it would have in a
+// statement of its own. A call that the statement could not serve, because a row was
+// locked for example, is answered with ErrNotBatched and not waited for: the core
+// then makes it on its own.
+type Batcher interface {
+	// TryAcquireAll makes one attempt for each request. Their names differ.
+	TryAcquireAll(ctx context.Context, requests []Request) ([]Grant, []error)
+	// RenewAll renews grants of this strategy, for the same lease.
+	RenewAll(ctx context.Context, grants []Grant, lease time.Duration) []error
+	// ReleaseAll ends grants of this strategy.
+	ReleaseAll(ctx context.Context, grants []Grant) []error
+}
+
+// Grouper is a strategy that takes several names at once: all of them or none.
+type Grouper interface {
+	// TryAcquireGroup makes one attempt for all requests, which have one owner and
+	// different names. The grants come in their order. A *HeldError tells in Name which
+	// of them is not free; then none was taken.
+	TryAcquireGroup(ctx context.Context, requests []Request) ([]Grant, error)
+}
+
+// Queuer is a strategy that keeps those who wait for a name in order of arrival, in
+// the database. The order is about fairness: exclusion does not depend on it.
+type Queuer interface {
+	// Enqueue puts r.Owner at the end of the line of r.Name, or keeps its place for
+	// another ttl, and returns who is ahead: nobody if r.Owner is first.
+	Enqueue(ctx context.Context, r Request, ttl time.Duration) (ahead []Waiter, err error)
+	// Leave takes r.Owner out of the line. It may be repeated.
+	Leave(ctx context.Context, r Request) error
+	// Waiters lists those who wait for a name, the first first.
+	Waiters(ctx context.Context, name string) ([]Waiter, error)
+}
+
+// Waiter is one who waits for a name.
+type Waiter struct {
+	// Owner and Holder are those of the request.
+	Owner  string
+	Holder Holder
+	// Mode is what it wants.
+	Mode Mode
+	// Ticket says when it came, by the database's clock: the smallest is the first.
+	Ticket int64
+}
+
+// Placer is a strategy, and no Batcher, that can keep only so many locks at a time,
+// because each holds a connection of the pool. TryAcquire, which does not wait, returns
+// ErrTooManyConnections if there is no place.
+type Placer interface {
+	// Place waits for a place until ctx ends, first come, first served, and calls
+	// waits if it has to, with why. The request that has the place is made at once;
+	// its grant has it until it ends, and without a grant it is free again. Errors
+	// match ErrTooManyConnections.
+	Place(ctx context.Context, waits func(why error)) (any, error)
+}
+
+// Notifier is a strategy that notes who waits for a name, and tells of its
+// release.
+type Notifier interface {
+	// Register notes for so long that somebody waits for the name. It returns
+	// false if it could not, because the name is not held or is changing hands.
+	Register(ctx context.Context, name string, d time.Duration) (bool, error)
+	// Listen calls ready when from now on the release of no name is missed that
+	// somebody is registered for, and then released for each. It returns when ctx
+	// or the connection ends, and an ErrUnsupported where it cannot work.
+	Listen(ctx context.Context, ready func(), released func(name string)) error
+}
+
+// TxReleaser is a grant that can end with the caller's transaction.
+type TxReleaser interface {
+	// ReleaseTx ends the grant as part of tx: the name is free when tx commits.
+	ReleaseTx(ctx context.Context, tx Tx) error
+}
+
+// Reserver is a grant that can have several tokens, for holders of this process
+// one after the other.
+type Reserver interface {
+	// Next returns the grant under its next token, nil if it has none left. The
+	// next grant of the name, whoever gets it, has a larger token than any that
+	// was reserved, also after a crash. With a nil the grant is unchanged;
+	// otherwise it no longer guards.
+	Next() Grant
+}
+
+// Contention is a grant that knows, when it has been released, whether somebody was
+// registered as waiting. The next holder in this process lets others go first then.
+type Contention interface {
+	Contended() bool
+}
+
+// Slotted is a grant that is in one of several slots.
+type Slotted interface {
+	// Slot is its number, from 0 on. No other grant that runs has it.
+	Slot() int
+}

@@ -1,0 +1,162 @@
+// Package strategies is the contract between the core, which knows no SQL, and
+// strategies, which have no timers. Users take a strategy from one of the folders
+// here and give it to sqllock.New; only authors of strategies need the rest.
+//
+// Everything passes as data. A strategy reports who holds a name as a [HeldError]
+// and why a grant is gone as a [LostError]; the core makes of them what users see.
+//
+// What every strategy must have is in [Strategy] and [Grant]. What only some have is
+// an interface of its own, and the core finds it by a type assertion: [Batcher],
+// [Notifier] and [Placer] of a strategy; [TxReleaser], [Reserver] and [Contention]
+// of a grant. [Grouper], [Queuer] and [Slotted] are room for what is not built yet: the
+// core does not ask for them. The conformance suite in package sqllocktest says whether a strategy
+// keeps the contract. The package imports the standard library only.
+package strategies
+
+import (
+	"context"
+	"time"
+)
+
+// Strategy is how a lock is kept in a database. It is safe for concurrent use. It
+// makes one attempt for each call and has no goroutine, log or pause between attempts of
+// its own: the core has those, and calls no strategy under a mutex that others need.
+type Strategy interface {
+	// TryAcquire makes one attempt to take the name for r.Owner and does not
+	// wait for a holder, a guard or a transaction that stands in the way.
+	//
+	// It returns a *HeldError if the name is not free. An error that wraps
+	// ErrUnsupported, ErrNoSchema, ErrReadOnly or ErrNotAllowed is final. One that
+	// wraps ErrNotSent, ErrBusy or ErrTooManyConnections says that nothing was taken,
+	// or was given back with its connection. After any other error the outcome is
+	// unknown: the grant may exist in the database. It wraps ErrUnreachable if
+	// no answer came. An attempt that is repeated with the same
+	// owner must then succeed, with the same token, or the strategy must have
+	// ended what the first one took.
+	TryAcquire(ctx context.Context, r Request) (Grant, error)
+	// Settle ends whatever attempts by r.Owner left behind, because an answer was
+	// lost for example. nil: nothing is left. It may be repeated.
+	Settle(ctx context.Context, r Request) error
+	// Features says what the strategy can do on its database.
+	Features() Features
+	// Validate reports a strategy that was built wrong, for example with a nil pool or
+	// for a database that cannot carry it. sqllock.New returns its error.
+	Validate() error
+
+	// List returns the names that match f and that are held, or taken though nobody
+	// holds them, ordered by name, of whatever strategy.
+	List(ctx context.Context, f Filter) ([]Status, error)
+	// Status returns what is known of a name's latest grant, also when it has ended.
+	// It waits for nobody's transaction. false: the name was never granted, or it was
+	// removed since.
+	Status(ctx context.Context, name string) (Status, bool, error)
+	// ForceRelease ends the grant of whoever holds the name, or what keeps it taken
+	// though nobody does. false: it is free. A *HeldError: another was granted the name
+	// meanwhile, and keeps it; or a transaction has its row locked.
+	ForceRelease(ctx context.Context, name, reason string) (bool, error)
+	// Reap ends grants whose lease has expired and removes what is left of names
+	// that have been idle for longer than retention.
+	Reap(ctx context.Context, retention time.Duration) (Reaped, error)
+}
+
+// Grant is one acquisition as the strategy holds it. Its methods are safe for
+// concurrent use.
+type Grant interface {
+	// Token is the fencing token, larger than that of every earlier grant of
+	// the name.
+	Token() int64
+	// Renew lets the lease run for so long from now on, by the database's
+	// clock, or longer if it does already: a renewal that was held up on its
+	// way must not shorten what a later one gave. nil: renewed. A *LostError:
+	// the grant is gone for good. Any other error: unknown, which is not renewed.
+	Renew(ctx context.Context, lease time.Duration) error
+	// Check asks the database whether the grant is still there, and changes
+	// nothing. Errors are those of Renew.
+	Check(ctx context.Context) error
+	// Release ends the grant. nil: it was ended by this call or by an earlier
+	// one. A *LostError: it had been lost before. Any other error: unknown, and the
+	// call may be repeated.
+	Release(ctx context.Context) error
+	// Guard checks in tx that the grant is the name's latest and keeps any
+	// other from being made until tx ends. A *LostError: it is not.
+	Guard(ctx context.Context, tx Tx) error
+}
+
+// Mode says who may hold a name at the same time.
+type Mode int
+
+// The modes.
+const (
+	// Exclusive, the zero value: one holder, or as many as there are slots.
+	Exclusive Mode = iota
+	// Shared: any number of holders that are shared, too.
+	Shared
+)
+
+// Request is what an attempt asks for.
+type Request struct {
+	// Name of the lock, already checked.
+	Name string
+	// Owner is random, made for one acquisition, and scopes every statement.
+	Owner string
+	// Mode is Exclusive unless the strategy says in its Features that it knows others.
+	Mode Mode
+	// Slots is how many may hold the name, each in a slot of its own. Zero is one, and
+	// it is zero unless the strategy says in its Features that it knows others.
+	Slots int
+	// Lease is how long the grant lasts without renewal.
+	Lease time.Duration
+	// MinHold and LockDelay are zero unless the caller asked for them.
+	MinHold   time.Duration
+	LockDelay time.Duration
+	// Tokens is how many tokens the grant is to have, if it is a Reserver. Zero
+	// is one.
+	Tokens int64
+	// Waiting: the name was held at the last attempt, and nothing was heard of
+	// its release since.
+	Waiting bool
+	// DurableRelease: the release waits until it is on disk, too. Otherwise it
+	// need not: if it is lost in a crash of the server, the lease ends the grant.
+	DurableRelease bool
+	// Holder says who asks.
+	Holder Holder
+	// Place is what a Placer gave for this request, whose caller waits; else nil.
+	Place any
+}
+
+// Holder says who holds a lock, or asks for it.
+type Holder struct {
+	// Host and PID of the process.
+	Host string
+	PID  int
+	// Label is a text that the user gave, Metadata a JSON object of theirs.
+	Label    string
+	Metadata string
+}
+
+// Features says what a strategy can do, beside what its methods show. The core asks
+// for nothing that is not here.
+type Features struct {
+	// Strategy and Database are names for messages: "cas", "postgres".
+	Strategy string
+	Database string
+	// ConnectionHeld: the lock lives in a database session and ends the
+	// instant that session does, for whatever reason.
+	ConnectionHeld bool
+	// MaxLease is the longest lease that the server can carry; zero is no limit but
+	// the core's own.
+	MaxLease time.Duration
+	// MinHold and LockDelay: the fields of Request of those names work.
+	MinHold   bool
+	LockDelay bool
+	// Shared and Slots: the fields Mode and Slots of Request work.
+	Shared bool
+	Slots  bool
+}
+
+// Tx is the caller's own transaction, as postgres.Tx, mysql.Tx, sqlite.Tx and
+// their siblings wrap it. The core passes it on and does nothing with it.
+type Tx interface {
+	// Database names the dialect.
+	Database() string
+}
