@@ -3,6 +3,7 @@ package sqllocktest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -35,6 +36,8 @@ func guardCases() []testCase {
 		{"guard/not after release", nil, guardReleased},
 		{"release in a transaction/commit", releaseTxOnly, releaseTxCommit},
 		{"release in a transaction/after a renewal since the snapshot", both(releaseTxOnly, blocks), releaseTxRenewed},
+		{"release in a transaction/after another transaction's", both(releaseTxOnly, blocks), releaseTxTwice},
+		{"release in a transaction/after a forced release since the snapshot", both(releaseTxOnly, blocks), releaseTxForced},
 		{"release in a transaction/rollback", releaseTxOnly, releaseTxRollback},
 		{"release in a transaction/the next waits for the commit", releaseTxOnly, releaseTxWaits},
 	}
@@ -442,6 +445,58 @@ func releaseTxRenewed(e *env) {
 
 		e.release(lock)
 		e.release(e.acquire(e.b))
+	}
+}
+
+// The second transaction's snapshot shows the lock held, but the first one has released it.
+func releaseTxTwice(e *env) {
+	for _, level := range e.levels() {
+		lock := e.acquire(e.a)
+		first, second := e.begin(level), e.begin(level)
+
+		for _, tx := range []Transaction{first, second} {
+			if err := lock.Guard(e.ctx(), tx.Tx); err != nil {
+				e.Fatalf("Guard() with isolation %q = %v", level, err)
+			}
+		}
+
+		if err := lock.ReleaseTx(e.ctx(), first.Tx); err != nil {
+			e.Fatalf("ReleaseTx() with isolation %q = %v, want nil", level, err)
+		}
+
+		e.commit(first)
+
+		if err := lock.ReleaseTx(e.ctx(), second.Tx); !errors.Is(err, sqllock.ErrReleased) {
+			e.Errorf("ReleaseTx() with isolation %q after another transaction's = %v, want ErrReleased", level, err)
+		}
+
+		e.rollback(second)
+		e.release(lock)
+		e.release(e.acquire(e.b))
+	}
+}
+
+func releaseTxForced(e *env) {
+	const reason = "the reason"
+
+	for _, level := range e.levels() {
+		lock := e.acquire(e.a)
+		tx := e.begin(level)
+
+		if err := lock.Guard(e.ctx(), tx.Tx); err != nil {
+			e.Fatalf("Guard() with isolation %q = %v", level, err)
+		}
+
+		if err := e.b.ForceRelease(e.ctx(), e.name, reason); err != nil {
+			e.Fatalf("ForceRelease() beside a guard = %v, want nil", err)
+		}
+
+		what := fmt.Sprintf("ReleaseTx() with isolation %q after ForceRelease", level)
+		if lost := e.lost(what, lock.ReleaseTx(e.ctx(), tx.Tx), sqllock.ReasonForced); lost.Detail != reason {
+			e.Errorf("%s: LostError.Detail = %q, want %q", what, lost.Detail, reason)
+		}
+
+		e.rollback(tx)
 	}
 }
 

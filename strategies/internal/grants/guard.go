@@ -185,15 +185,23 @@ func (g *Grant) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
 		result, err = on.Exec(ctx, release, values)
 	}
 
+	if err == nil && result.RowsAffected > 0 {
+		return nil
+	}
+
+	// The caller's snapshot may not show what became of the lock; ask outside it. If
+	// the lock is still the grant's there, this transaction has released it before.
+	if err == nil || g.store.Busy(err) {
+		if lost := g.superseded(ctx); errors.Is(lost, strategies.ErrLost) {
+			return lost
+		}
+	}
+
 	switch {
 	case g.store.Busy(err):
 		return fmt.Errorf("%w: %w", errRenewed, g.store.Explain(err))
 	case err != nil:
 		return g.store.Explain(err)
-	}
-
-	if result.RowsAffected > 0 {
-		return nil
 	}
 
 	st, _, err := ReadState(ctx, on, g.store.sql.State, g.request.Name)
