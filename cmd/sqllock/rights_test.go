@@ -345,5 +345,21 @@ func TestDoctorOnRowLevelSecurity(t *testing.T) {
 
 	testdatabases.Execute(t, owner, "ALTER TABLE sqllock_locks ENABLE ROW LEVEL SECURITY")
 	run(t, app, "run", "--name", "n", "--", "true").want(exitUnavailable)
-	diagnosed(t, run(t, app, "doctor"), 1, "error tables 1 tables have row-level security for this user", "DISABLE ROW LEVEL SECURITY")
+	diagnosed(t, run(t, app, "doctor"), 1, "error tables 1 tables have row-level security that binds this user", "DISABLE ROW LEVEL SECURITY")
+
+	testdatabases.Execute(t, owner, "CREATE POLICY everything ON sqllock_locks USING (true) WITH CHECK (true)")
+	run(t, app, "run", "--name", "n", "--", "true").want(0)
+	diagnosed(t, run(t, app, "doctor"), 0, "ok tables")
+
+	testdatabases.Execute(t, owner, "CREATE POLICY nothing ON sqllock_locks AS RESTRICTIVE USING (false)")
+	diagnosed(t, run(t, app, "doctor"), 1, "error tables 1 tables have row-level security that binds this user")
+}
+
+// TestDoctorOnRules: a rule has PostgreSQL do something else than what it was asked.
+func TestDoctorOnRules(t *testing.T) {
+	t.Parallel()
+
+	owner := migratedOn(t, "postgres")
+	testdatabases.Execute(t, owner, "CREATE RULE nothing AS ON UPDATE TO sqllock_locks DO INSTEAD NOTHING")
+	diagnosed(t, run(t, owner, "doctor"), 1, "error tables the tables have 1 rules", "DROP RULE")
 }

@@ -270,6 +270,12 @@ const (
 	primaryKey  = "make name the primary key again, as \"sqllock migrate print\" shows"
 )
 
+// triggers is of all databases: only who wrote one knows what it does.
+var triggers = Finding{
+	Level: Warning, Found: "the tables have %d triggers",
+	Effect: "each grant and renewal waits for them, and one that changes or suppresses a row breaks the locks", Fix: "drop them",
+}
+
 func alterations(dialect databases.Dialect) []alteration {
 	switch dialect {
 	case databases.Postgres:
@@ -279,6 +285,14 @@ func alterations(dialect databases.Dialect) []alteration {
  WHERE c.relname IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes') AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)
    AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid)`,
 				Finding{Level: Error, Found: "the tables were altered: %d primary keys are missing", Effect: noExclusion, Fix: primaryKey},
+			},
+			{
+				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_class c ON c.oid = r.ev_class
+ WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)`,
+				Finding{
+					Level: Error, Found: "the tables have %d rules", Effect: "statements about locks are rewritten, or not run at all",
+					Fix: "DROP RULE ... ON ...",
+				},
 			},
 			{
 				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_collation k ON k.oid = a.attcollation
@@ -291,9 +305,14 @@ func alterations(dialect databases.Dialect) []alteration {
 			},
 			{
 				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
- WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid) AND pg_catalog.row_security_active(c.oid)`,
+ WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid) AND pg_catalog.row_security_active(c.oid)
+   AND (EXISTS (SELECT 1 FROM pg_catalog.pg_policy p WHERE p.polrelid = c.oid AND NOT p.polpermissive)
+     OR NOT EXISTS (SELECT 1 FROM pg_catalog.pg_policy p
+       WHERE p.polrelid = c.oid AND p.polcmd = '*' AND pg_catalog.pg_get_expr(p.polqual, p.polrelid) = 'true'
+         AND COALESCE(pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid), 'true') = 'true'
+         AND EXISTS (SELECT 1 FROM pg_catalog.unnest(p.polroles) role (oid) WHERE role.oid = 0 OR pg_catalog.pg_has_role(role.oid, 'USAGE'))))`,
 				Finding{
-					Level: Error, Found: "%d tables have row-level security for this user", Effect: "locks are refused, or are not seen by others",
+					Level: Error, Found: "%d tables have row-level security that binds this user", Effect: "locks are refused, or are not seen by others",
 					Fix: "ALTER TABLE ... DISABLE ROW LEVEL SECURITY",
 				},
 			},
@@ -315,7 +334,7 @@ func alterations(dialect databases.Dialect) []alteration {
 			{
 				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
  WHERE c.relname::text LIKE 'sqllock%' AND pg_catalog.pg_table_is_visible(c.oid) AND NOT t.tgisinternal`,
-				Finding{Level: Warning, Found: "the tables have %d triggers", Effect: "each grant and renewal waits for them", Fix: "drop them"},
+				triggers,
 			},
 		}
 	case databases.MySQL:
@@ -336,7 +355,7 @@ func alterations(dialect databases.Dialect) []alteration {
 			},
 			{
 				`SELECT COUNT(*) FROM information_schema.triggers WHERE event_object_schema = DATABASE() AND event_object_table LIKE 'sqllock%'`,
-				Finding{Level: Warning, Found: "the tables have %d triggers", Effect: "each grant and renewal waits for them", Fix: "drop them"},
+				triggers,
 			},
 			{
 				`SELECT COUNT(*) FROM information_schema.tables
@@ -349,7 +368,7 @@ func alterations(dialect databases.Dialect) []alteration {
 		return []alteration{
 			{
 				`SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE 'sqllock%'`,
-				Finding{Level: Warning, Found: "the tables have %d triggers", Effect: "each grant and renewal waits for them", Fix: "drop them"},
+				triggers,
 			},
 		}
 	default:

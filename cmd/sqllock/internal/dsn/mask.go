@@ -11,11 +11,12 @@ import (
 const hidden = "…"
 
 var (
-	// secretName is the name of a parameter that has a password, or the end of the
-	// name, up to the value: in "host=db password = pw", in "?sslpassword=pw", and
-	// in "?pass%77ord=pw".
-	secretName = regexp.MustCompile(`(?i)(?:` + escapable("pass") + `(?:` + escapable("word") + `|` + escapable("wd") + `)?|` +
-		escapable("pwd") + `)(?:\s|\+|%20)*(?:=|%3d)\s*`)
+	// secretName is the name of a parameter that has a password or a key, or the end of
+	// the name, up to the value: in "host=db password = pw", in "?sslpassword=pw", in
+	// "?pass%77ord=pw", and in "?_pragma=key('k')".
+	secretName = regexp.MustCompile(`(?i)(?:(?:` + escapable("pass") + `(?:` + escapable("word") + `|` + escapable("wd") + `|` +
+		escapable("phrase") + `|` + escapable("code") + `)?|` + escapable("pw") + `(?:` + escapable("d") + `)?|` +
+		escapable("secret") + `|_(?:re)?key|apikey)(?:\s|\+|%20)*(?:=|%3d)|_pragma(?:=|%3d)(?:re|hex)?key\()\s*`)
 	// secretParameter is that with the value, which is in quotes, or ends with the
 	// word: an & may be one of the password.
 	secretParameter = regexp.MustCompile(`(` + secretName.String() + `)(?:'(?:[^'\\]|\\(?s:.))*(?:'|\\?$)\S*|\S*)`)

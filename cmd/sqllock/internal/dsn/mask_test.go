@@ -39,6 +39,12 @@ func TestMasked(t *testing.T) {
 		{"postgres://db/app?%50%61SS%77%6frd%3ds3cret", "postgres://db/app?%50%61SS%77%6frd%3d…"},
 		{"postgres://db/app?sslpassword=s3cret", "postgres://db/app?sslpassword=…"},
 		{"passwd=s3cret", "passwd=…"},
+		{"postgres://db/app?pw=s3cret", "postgres://db/app?pw=…"},
+		{"postgres://db/app?sslpassphrase=s3cret", "postgres://db/app?sslpassphrase=…"},
+		{"passcode=s3cret client_secret=s3cret api_key=s3cret true", "passcode=… client_secret=… api_key=… true"},
+		{"command not found: sqlite:locks.db?_key=s3cret", "command not found: sqlite:locks.db?_key=…"},
+		{`unknown command "sqlite:locks.db?_pragma=key('s3 cret')"`, `unknown command "sqlite:locks.db?_pragma=key(…"`},
+		{"sqlite:locks.db?_pragma_rekey=s3cret", "sqlite:locks.db?_pragma_rekey=…"},
 		{"MYSQL_PWD=s3cret true", "MYSQL_PWD=… true"},
 		{"unknown flag: --db-password=s3cret", "unknown flag: --db-password=…"},
 		{"postgres://u:p?password=s3cret@db", "postgres://u:…"},
@@ -60,6 +66,8 @@ func TestMasked(t *testing.T) {
 		{"tables are missing; run: sqllock migrate up --dsn mysql://app@db:3306/app", ""},
 		{`lock "invoice:bob@example.com" is still held by ci:build@eu (web-1, pid 12)`, ""},
 		{`lock "日本\n\x1b" is not held by anyone, and "\d" neither`, ""},
+		{"sqlite:locks.db?_pragma=busy_timeout(500)&_pragma=journal_mode(WAL)", ""},
+		{"Duplicate entry 'a' for key 'PRIMARY' (key=1)", ""},
 		{"GRANT SELECT ON `a`.* TO `app`@`%`; token=17 lease=30s", ""},
 	} {
 		if c.want == "" {
