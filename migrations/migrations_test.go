@@ -44,7 +44,7 @@ func TestOneNumbering(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			for _, want := range []string{"-- +goose Up", "-- +goose Down", "sqllock_holders"} {
+			for _, want := range []string{"-- +goose Up", "-- +goose Down", "sqllock_holders", "sqllock_waiters"} {
 				if !strings.Contains(string(text), want) {
 					t.Errorf("%s/%s has no %q", dialect, name, want)
 				}

@@ -40,10 +40,12 @@ type acquisition struct {
 	request  strategies.Request
 	attempts int
 	pacing   pacing
-	failures int       // attempts in a row without an answer
-	ghost    bool      // an attempt of an owner before may have the lock, and is settled
-	doubt    time.Time // of the last attempt of this owner whose outcome was unknown
-	last     error     // to tell at the end: of the last attempt, or what others of this process were told
+	failures int                     // attempts in a row without an answer
+	stop     context.CancelCauseFunc // ends the wait
+	waiting  *waiting                // what the database is told of the wait; nil if it is not
+	ghost    bool                    // an attempt of an owner before may have the lock, and is settled
+	doubt    time.Time               // of the last attempt of this owner whose outcome was unknown
+	last     error                   // to tell at the end: of the last attempt, or what others of this process were told
 }
 
 // newAcquisition checks what is asked for.
@@ -147,6 +149,8 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		wait = bounded
 	}
 
+	a.stop = cancel
+
 	h, err := a.turn(wait, ctx)
 	hadTurn := err == nil
 
@@ -155,6 +159,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	}
 
 	a.pacing.end()
+	l.waiters.remove(a.waiting)
 
 	event := Event{Name: name, Attempts: a.attempts, Waited: now().since(started), Err: err}
 
@@ -227,6 +232,11 @@ func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
 			return nil, err
 		}
 	} else {
+		// Whoever holds nothing is behind the one of this process who asks.
+		if _, holds := ctx.Value(innermost{}).(*hold); holds {
+			a.waits(ctx)
+		}
+
 		h, last, err := l.queue.enter(wait, ctx, name, a.set)
 
 		switch {
@@ -364,11 +374,20 @@ func (a *acquisition) next(wait, ctx context.Context, started time.Time, failed 
 		return fmt.Errorf("lock %q: %w", a.request.Name, failed)
 	}
 
+	a.waits(ctx)
+
 	if !a.pacing.pause(wait, a.attempts-1, held) {
 		return a.ended(wait, ctx)
 	}
 
 	return nil
+}
+
+// waits has the database told of the wait, if it lasts.
+func (a *acquisition) waits(ctx context.Context) {
+	if a.waiting == nil && !a.try {
+		a.waiting = a.locker.waiters.add(ctx, a.request, a.stop)
+	}
 }
 
 // A try asks again, about so far apart, for as long as looksFor at a name that nobody is

@@ -38,6 +38,36 @@ func (l *Locker) Holders(ctx context.Context, f Filter) ([]Status, error) {
 	return statuses, nil
 }
 
+// Waiters lists who waits for locks at this moment, in whatever process, by name and in
+// the order of arrival, which is not the order in which they get the lock. Of those who
+// wait for a name in one process it lists the one that asks for it, and those that hold
+// other locks under whose contexts they wait. A wait is listed once it has lasted for a
+// quarter of a second, and that of a process that has died for up to six seconds. Errors:
+// [ErrInvalidOption] if f.Limit is negative, [ErrUnsupported] if the strategy does not know,
+// [ErrClosed]; the database's.
+func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error) {
+	const verb = "list waiters"
+
+	if err := l.administers(ctx, verb); err != nil {
+		return nil, err
+	}
+
+	if f.Limit < 0 {
+		return nil, fmt.Errorf("%s: %w: WaiterFilter.Limit %d is negative", verb, ErrInvalidOption, f.Limit)
+	}
+
+	if l.waiters.queuer == nil {
+		return nil, fmt.Errorf("%s: %w by strategy %s on %s", verb, ErrUnsupported, l.features.Strategy, l.features.Database)
+	}
+
+	listed, err := l.waiters.queuer.Waiters(ctx, strategies.WaiterFilter{Name: f.Name, Prefix: f.Prefix, Limit: f.Limit})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", verb, err)
+	}
+
+	return waitersOf(listed), nil
+}
+
 // Inspect returns the status of a name: who holds it, or how long it is taken though
 // nobody does, or who had it last and why that ended. A name that was never granted, or
 // whose row was reaped, has the token 0. Errors: [ErrInvalidName], [ErrClosed]; the database's.

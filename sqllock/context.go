@@ -6,12 +6,21 @@ import "context"
 // the trust window does comes too late in a process that was stopped for a while, so
 // its Err looks at the clocks itself. Value and Done are those of a context of the
 // standard library, which finds itself through them: what is derived from this one
-// needs no goroutine of its own.
+// needs no goroutine of its own. Beside that, Value has the hold.
 type heldContext struct {
 	context.Context //nolint:containedctx // it is one
 
 	hold   *hold
 	cancel context.CancelCauseFunc // of Context
+}
+
+// Value is that of a context of the standard library, but for the hold itself.
+func (c *heldContext) Value(key any) any {
+	if key == (innermost{}) {
+		return c.hold
+	}
+
+	return c.Context.Value(key)
 }
 
 // Err is nil while the hold is, as long as nothing else ended the context.

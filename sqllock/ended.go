@@ -32,6 +32,11 @@ func (a *acquisition) ended(wait, ctx context.Context) error {
 		return fmt.Errorf("lock %q: %w", a.request.Name, ErrClosed)
 	}
 
+	var deadlock *DeadlockError
+	if errors.As(cause, &deadlock) && ctx.Err() == nil {
+		return deadlock
+	}
+
 	// Nobody may have it; but under a lock that has ended nothing is acquired.
 	if errors.Is(cause, ErrLost) || errors.Is(cause, ErrReleased) {
 		return endedContext(a.request.Name, cause)

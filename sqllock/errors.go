@@ -19,6 +19,10 @@ var (
 	// acquired under the context of a lock that has ended, whoever has the name: that
 	// error matches ErrLost or ErrReleased as well.
 	ErrNotAcquired = strategies.ErrNotAcquired
+	// ErrDeadlock reports a wait that would not have ended: each of several holders waits for
+	// the next. It comes to the youngest of those waits, with a *[DeadlockError], if each
+	// began under the context of the lock that its process holds.
+	ErrDeadlock = errors.New("deadlock")
 	// ErrLost reports that the lock was ours and is not any more. A *[LostError] tells why.
 	ErrLost = strategies.ErrLost
 	// ErrReleased reports that the handle was released before.

@@ -35,6 +35,7 @@ type hold struct {
 	doubt     time.Time       // of an attempt of the same owner whose outcome is unknown; zero if there is none
 	ctx       context.Context //nolint:containedctx // it is what Lock.Context returns: its end is the news of a loss
 	cancel    context.CancelCauseFunc
+	outside   context.Context //nolint:containedctx // what ctx was made of, which has the lock around this one
 
 	mu        sync.Mutex
 	handles   int
@@ -78,7 +79,8 @@ type reentry struct {
 
 // open makes the lock's context.
 func (h *hold) open(ctx context.Context, key any) {
-	ctx, h.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), key, h))
+	h.outside = context.WithoutCancel(ctx)
+	ctx, h.cancel = context.WithCancelCause(context.WithValue(h.outside, key, h))
 	h.ctx = &heldContext{ctx, h, h.cancel}
 }
 

@@ -95,6 +95,36 @@ type Filter struct {
 	Limit int
 }
 
+// Waiter is one who waits for a lock.
+type Waiter struct {
+	// Name of the lock.
+	Name string
+	// Holder says who waits.
+	Holder Holder
+	// Waited is how long it has waited, by the database's clock.
+	Waited time.Duration
+	// HoldsOthers: it waits under the context of another lock that it holds.
+	HoldsOthers bool
+}
+
+func waitersOf(listed []strategies.Waiter) []Waiter {
+	waiters := make([]Waiter, len(listed))
+	for i, w := range listed {
+		waiters[i] = Waiter{Name: w.Name, Holder: Holder(w.Holder), Waited: w.Waited, HoldsOthers: len(w.Holding) > 0}
+	}
+
+	return waiters
+}
+
+// WaiterFilter narrows [Locker.Waiters]. The zero value matches all who wait.
+type WaiterFilter struct {
+	// Name matches one name, Prefix those that begin with it; empty is every name.
+	Name   string
+	Prefix string
+	// Limit is the most waiters to return; zero is no limit.
+	Limit int
+}
+
 // Reaped counts what [Locker.Reap] did.
 type Reaped struct {
 	// Expired counts grants whose lease had run out.

@@ -11,7 +11,7 @@ import (
 
 // The mutexes of the core, in the order in which they are locked, if several are:
 //
-//	listener.mu → background.mu → queue.mu → keeper.mu → hold.mu
+//	listener.mu, waiters.mu → background.mu → queue.mu → keeper.mu → hold.mu
 //
 // Those of news, of a batcher, of an outcome and of a Lock are locked with no other one
 // inside. No code of a strategy, of a hook or of a log runs under any of them, but under an
@@ -32,6 +32,7 @@ type Locker struct {
 	releases batcher[strategies.Grant, struct{}]
 
 	listener listener
+	waiters  waiters
 
 	life  context.Context //nolint:containedctx // ends with Close; waits and background work end with it
 	close context.CancelCauseFunc
@@ -79,6 +80,9 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 
 	l.listener = listener{locker: l, calls: make(map[string]chan struct{})}
 	l.listener.notifier, _ = strategy.(strategies.Notifier)
+
+	l.waiters = waiters{locker: l, process: newOwner(), present: make(map[*waiting]struct{}), wake: make(chan struct{}, 1)}
+	l.waiters.queuer, _ = strategy.(strategies.Queuer)
 
 	if b, ok := strategy.(strategies.Batcher); ok {
 		l.batching = b

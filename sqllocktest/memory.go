@@ -30,7 +30,9 @@ type Memory struct {
 
 // NewMemory returns a strategy without any lock.
 func NewMemory() *Memory {
-	return &Memory{Script: newMemoryScript(), store: &memoryStore{rows: make(map[string]*memoryRow), ears: make(map[*memoryEar]struct{})}}
+	return &Memory{Script: newMemoryScript(), store: &memoryStore{
+		rows: make(map[string]*memoryRow), ears: make(map[*memoryEar]struct{}), queue: make(map[memoryPlace]memoryWaiter),
+	}}
 }
 
 // Peer returns a strategy with the same locks and a Script of its own, as
@@ -40,7 +42,7 @@ func (m *Memory) Peer() *Memory { return &Memory{Script: newMemoryScript(), stor
 func newMemoryScript() *Script {
 	return &Script{operations: []string{
 		"acquire", "acquire-all", "renew", "renew-all", "check", "release", "release-all", "settle", "guard", "releasetx",
-		"list", "status", "force", "reap", "register", "listen",
+		"list", "status", "force", "reap", "register", "listen", "enqueue", "keep", "leave", "waiters",
 	}}
 }
 
@@ -52,6 +54,7 @@ type memoryStore struct {
 	// is not enough here: in a synctest bubble it can stand still.
 	floor int64
 	ears  map[*memoryEar]struct{}
+	queue map[memoryPlace]memoryWaiter
 }
 
 // memoryEar is one that listens for releases.

@@ -28,27 +28,56 @@ type Grouper interface {
 	TryAcquireGroup(ctx context.Context, requests []Request) ([]Grant, error)
 }
 
-// Queuer is a strategy that keeps those who wait for a name in order of arrival, in
-// the database. The order is about fairness: exclusion does not depend on it.
+// Queuer is a strategy that keeps in the database who waits for a name, in the order of
+// arrival. That is for people, and to find those who wait for each other: exclusion does
+// not depend on it.
 type Queuer interface {
-	// Enqueue puts r.Owner at the end of the line of r.Name, or keeps its place for
-	// another ttl, and returns who is ahead: nobody if r.Owner is first.
-	Enqueue(ctx context.Context, r Request, ttl time.Duration) (ahead []Waiter, err error)
-	// Leave takes r.Owner out of the line. It may be repeated.
-	Leave(ctx context.Context, r Request) error
-	// Waiters lists those who wait for a name, the first first.
-	Waiters(ctx context.Context, name string) ([]Waiter, error)
+	// Enqueue notes that w waits, for ttl. What was noted before with its Process and ID
+	// keeps its ticket.
+	Enqueue(ctx context.Context, w Waiter, ttl time.Duration) error
+	// Keep gives all that was noted for a process another ttl, and returns how many
+	// those are.
+	Keep(ctx context.Context, process string, ttl time.Duration) (int, error)
+	// Leave ends what Enqueue noted, and without an ID all of the process. It may be
+	// repeated.
+	Leave(ctx context.Context, w Waiter) error
+	// Waiters lists those who wait and whose ttl has not ended, by name and in the order
+	// of arrival.
+	Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error)
 }
 
 // Waiter is one who waits for a name.
 type Waiter struct {
-	// Owner and Holder are those of the request.
-	Owner  string
+	// Name that is waited for.
+	Name string
+	// Process is random, one for each locker, ID one for each wait.
+	Process string
+	ID      string
+	// Holder says who waits.
 	Holder Holder
-	// Mode is what it wants.
-	Mode Mode
-	// Ticket says when it came, by the database's clock: the smallest is the first.
+	// Holding are the owners of the locks under whose contexts it waits, which stay
+	// held until the wait ends.
+	Holding []string
+
+	// Waited is how long it has waited.
+	Waited time.Duration
+
+	// What follows is not asked for, but told. Ticket says when it came, by the
+	// database's clock in microseconds: the smallest is the first.
 	Ticket int64
+	// Owner of the grant that it waits for; empty if nobody holds the name.
+	Owner string
+}
+
+// WaiterFilter narrows Waiters. The zero value matches all.
+type WaiterFilter struct {
+	// Name matches one name, Prefix those that begin with it; empty is every name.
+	Name   string
+	Prefix string
+	// Holding matches those only who hold other locks.
+	Holding bool
+	// Limit is the most waiters to return; zero is no limit.
+	Limit int
 }
 
 // Placer is a strategy, and no Batcher, that can keep only so many locks at a time,

@@ -7,10 +7,10 @@
 //
 // What every strategy must have is in [Strategy] and [Grant]. What only some have is
 // an interface of its own, and the core finds it by a type assertion: [Batcher],
-// [Notifier] and [Placer] of a strategy; [TxReleaser], [Reserver] and [Contention]
-// of a grant. [Grouper], [Queuer] and [Slotted] are room for what is not built yet: the
-// core does not ask for them. The conformance suite in package sqllocktest says whether a strategy
-// keeps the contract. The package imports the standard library only.
+// [Notifier], [Placer] and [Queuer] of a strategy; [TxReleaser], [Reserver] and
+// [Contention] of a grant. [Grouper] and [Slotted] are room for what is not built yet: the
+// core does not ask for them. The conformance suite in package sqllocktest says whether a
+// strategy keeps the contract. The package imports the standard library only.
 package strategies
 
 import (

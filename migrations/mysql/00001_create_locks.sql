@@ -39,6 +39,23 @@ CREATE TABLE sqllock_mutexes (
     name VARBINARY(255) NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB;
 
+-- A row for each process that waits for a name, and for each goroutine that waits while
+-- it holds other locks. The process keeps its rows alive, all at once: they are together.
+CREATE TABLE sqllock_queue (
+    process    VARBINARY(64)   NOT NULL DEFAULT '', -- random, one per locker
+    id         VARBINARY(64)   NOT NULL DEFAULT '', -- random, one per wait
+    name       VARBINARY(255)  NOT NULL,
+    ticket     BIGINT          NOT NULL DEFAULT 0,  -- microsecond of the arrival, since 1970: the smallest is the first
+    expires_at BIGINT          NOT NULL DEFAULT 0,  -- unless the process keeps it alive
+    host       VARBINARY(255)  NOT NULL DEFAULT '',
+    pid        BIGINT          NOT NULL DEFAULT 0,
+    label      VARBINARY(255)  NOT NULL DEFAULT '',
+    metadata   VARBINARY(4096) NOT NULL DEFAULT '',
+    holding    VARBINARY(4096) NOT NULL DEFAULT '', -- the owners of the locks under which it waits, with blanks between
+    PRIMARY KEY (process, id),
+    INDEX sqllock_queue_line (name, ticket)
+) ENGINE = InnoDB;
+
 CREATE VIEW sqllock_holders AS
 SELECT CONVERT(l.name USING utf8mb4) AS name, CONVERT(l.strategy USING utf8mb4) AS strategy, l.token,
        CONVERT(l.host USING utf8mb4) AS host, l.pid, CONVERT(l.label USING utf8mb4) AS label,
@@ -50,12 +67,24 @@ SELECT CONVERT(l.name USING utf8mb4) AS name, CONVERT(l.strategy USING utf8mb4) 
   FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
  WHERE e.owner <> '' AND e.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 
+CREATE VIEW sqllock_waiters AS
+SELECT CONVERT(q.name USING utf8mb4) AS name, ROW_NUMBER() OVER (PARTITION BY q.name ORDER BY q.ticket, q.id) AS place,
+       CONVERT(q.host USING utf8mb4) AS host, q.pid, CONVERT(q.label USING utf8mb4) AS label,
+       CONVERT(q.metadata USING utf8mb4) AS metadata,
+       TIMESTAMPADD(MICROSECOND, q.ticket, CAST('1970-01-01' AS DATETIME(6))) AS since,
+       (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - q.ticket) / 1000000 AS waited_seconds,
+       q.holding <> '' AS holds_others
+  FROM sqllock_queue q
+ WHERE q.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+
 -- +goose Down
 
 -- Each commits by itself: what was broken off on the way can be begun anew. First
 -- the table of which transactions have rows for as long as a lock is held.
 DROP TABLE IF EXISTS sqllock_mutexes;
+DROP VIEW IF EXISTS sqllock_waiters;
 DROP VIEW IF EXISTS sqllock_holders;
+DROP TABLE IF EXISTS sqllock_queue;
 DROP TABLE IF EXISTS sqllock_inserts;
 DROP TABLE IF EXISTS sqllock_leases;
 DROP TABLE IF EXISTS sqllock_locks;

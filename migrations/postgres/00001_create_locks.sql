@@ -33,6 +33,24 @@ CREATE TABLE sqllock_mutexes (
     name text COLLATE "C" NOT NULL PRIMARY KEY CHECK (pg_catalog.octet_length(name) BETWEEN 1 AND 255)
 );
 
+-- A row for each process that waits for a name, and for each goroutine that waits while
+-- it holds other locks. The process keeps its rows alive.
+CREATE TABLE sqllock_queue (
+    process    text             NOT NULL DEFAULT '',      -- random, one per locker
+    id         text             NOT NULL DEFAULT '',      -- random, one per wait
+    name       text COLLATE "C" NOT NULL CHECK (pg_catalog.octet_length(name) BETWEEN 1 AND 255),
+    ticket     bigint           NOT NULL DEFAULT 0,       -- microsecond of the arrival, since 1970: the smallest is the first
+    expires_at timestamptz      NOT NULL DEFAULT 'epoch', -- unless the process keeps it alive
+    host       text             NOT NULL DEFAULT '',
+    pid        bigint           NOT NULL DEFAULT 0,
+    label      text             NOT NULL DEFAULT '',
+    metadata   text             NOT NULL DEFAULT '',
+    holding    text             NOT NULL DEFAULT '',      -- the owners of the locks under which it waits, with blanks between
+    PRIMARY KEY (process, id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+
+CREATE INDEX sqllock_queue_line ON sqllock_queue (name, ticket);
+
 CREATE VIEW sqllock_holders AS
 SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata, l.acquired_at,
        extract(epoch FROM pg_catalog.clock_timestamp() - l.acquired_at)::numeric(20, 6) AS held_seconds,
@@ -41,9 +59,19 @@ SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata, l.acquir
   FROM sqllock_locks l
  WHERE l.owner <> '' AND l.expires_at > pg_catalog.clock_timestamp();
 
+CREATE VIEW sqllock_waiters AS
+SELECT q.name, pg_catalog.row_number() OVER (PARTITION BY q.name ORDER BY q.ticket, q.id) AS place,
+       q.host, q.pid, q.label, q.metadata, pg_catalog.to_timestamp(q.ticket::float / 1000000::float) AS since,
+       (extract(epoch FROM pg_catalog.clock_timestamp()) - q.ticket::numeric / 1000000::numeric)::numeric(20, 6) AS waited_seconds,
+       q.holding <> '' AS holds_others
+  FROM sqllock_queue q
+ WHERE q.expires_at > pg_catalog.clock_timestamp();
+
 -- +goose Down
 
+DROP VIEW sqllock_waiters;
 DROP VIEW sqllock_holders;
+DROP TABLE sqllock_queue;
 DROP TABLE sqllock_mutexes;
 DROP TABLE sqllock_inserts;
 DROP TABLE sqllock_locks;

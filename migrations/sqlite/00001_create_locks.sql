@@ -26,6 +26,24 @@ CREATE TABLE sqllock_inserts (
     owner TEXT NOT NULL -- that of the name's row in sqllock_locks, or left over by a crash
 ) WITHOUT ROWID;
 
+-- A row for each process that waits for a name, and for each goroutine that waits while
+-- it holds other locks. The process keeps its rows alive.
+CREATE TABLE sqllock_queue (
+    process    TEXT    NOT NULL DEFAULT '', -- random, one per locker
+    id         TEXT    NOT NULL DEFAULT '', -- random, one per wait
+    name       TEXT    NOT NULL,
+    ticket     INTEGER NOT NULL DEFAULT 0,  -- microsecond of the arrival, since 1970: the smallest is the first
+    expires_at INTEGER NOT NULL DEFAULT 0,  -- unless the process keeps it alive
+    host       TEXT    NOT NULL DEFAULT '',
+    pid        INTEGER NOT NULL DEFAULT 0,
+    label      TEXT    NOT NULL DEFAULT '',
+    metadata   TEXT    NOT NULL DEFAULT '',
+    holding    TEXT    NOT NULL DEFAULT '', -- the owners of the locks under which it waits, with blanks between
+    PRIMARY KEY (process, id)
+) WITHOUT ROWID;
+
+CREATE INDEX sqllock_queue_line ON sqllock_queue (name, ticket);
+
 CREATE VIEW sqllock_holders AS
 SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata,
        strftime('%Y-%m-%d %H:%M:%f', l.acquired_at / 1000000.0, 'unixepoch') AS acquired_at,
@@ -35,8 +53,19 @@ SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata,
   FROM sqllock_locks l
  WHERE l.owner <> '' AND l.expires_at > unixepoch('subsec') * 1000000;
 
+CREATE VIEW sqllock_waiters AS
+SELECT q.name, row_number() OVER (PARTITION BY q.name ORDER BY q.ticket, q.id) AS place,
+       q.host, q.pid, q.label, q.metadata,
+       strftime('%Y-%m-%d %H:%M:%f', q.ticket / 1000000.0, 'unixepoch') AS since,
+       unixepoch('subsec') - q.ticket / 1000000.0                       AS waited_seconds,
+       q.holding <> ''                                                  AS holds_others
+  FROM sqllock_queue q
+ WHERE q.expires_at > unixepoch('subsec') * 1000000;
+
 -- +goose Down
 
+DROP VIEW sqllock_waiters;
 DROP VIEW sqllock_holders;
+DROP TABLE sqllock_queue;
 DROP TABLE sqllock_inserts;
 DROP TABLE sqllock_locks;

@@ -75,7 +75,7 @@ func testMySQL(t *testing.T, server string) {
 							},
 							EndSession: func(t *testing.T, name string) { endMySQLSession(t, beside, strategy.Name, name) },
 							RemoveRow: func(t *testing.T, name string) {
-								removeRows(t, beside, "?", name, "sqllock_locks", "sqllock_leases", "sqllock_inserts", "sqllock_mutexes")
+								removeRows(t, beside, "?", name, "sqllock_locks", "sqllock_leases", "sqllock_inserts", "sqllock_mutexes", "sqllock_queue")
 							},
 							LockRow: func(t *testing.T, name string) func() {
 								return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = ? FOR UPDATE",

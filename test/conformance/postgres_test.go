@@ -98,7 +98,7 @@ func TestPostgres(t *testing.T) {
 							},
 							EndSession: func(t *testing.T, name string) { endPostgresSession(t, beside, strategy.Name, name) },
 							RemoveRow: func(t *testing.T, name string) {
-								removeRows(t, beside, "$1", name, "sqllock_locks", "sqllock_inserts", "sqllock_mutexes")
+								removeRows(t, beside, "$1", name, "sqllock_locks", "sqllock_inserts", "sqllock_mutexes", "sqllock_queue")
 							},
 							LockRow: func(t *testing.T, name string) func() {
 								return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = $1 FOR UPDATE")

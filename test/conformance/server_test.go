@@ -808,7 +808,7 @@ func TestNoSchema(t *testing.T) {
 
 		db := stdPool(t, postgresDatabase(t, postgresConfig(t)))
 		exec(t, db, "ALTER TABLE sqllock_locks DROP COLUMN ended")
-		check(t, db, postgres.NewStd(db), "DROP VIEW sqllock_holders; DROP TABLE sqllock_locks; DROP TABLE sqllock_inserts;"+
+		check(t, db, postgres.NewStd(db), "DROP VIEW sqllock_holders; DROP VIEW sqllock_waiters; DROP TABLE sqllock_queue; DROP TABLE sqllock_locks; DROP TABLE sqllock_inserts;"+
 			" DROP TABLE sqllock_mutexes")
 	})
 
@@ -818,7 +818,7 @@ func TestNoSchema(t *testing.T) {
 
 			db := mysqlPool(t, mysqlDatabase(t, mysqlConfig(t, server)))
 			exec(t, db, "ALTER TABLE sqllock_leases DROP COLUMN ended")
-			check(t, db, mysql.New(db), "DROP VIEW sqllock_holders; DROP TABLE sqllock_locks; DROP TABLE sqllock_leases;"+
+			check(t, db, mysql.New(db), "DROP VIEW sqllock_holders; DROP VIEW sqllock_waiters; DROP TABLE sqllock_queue; DROP TABLE sqllock_locks; DROP TABLE sqllock_leases;"+
 				" DROP TABLE sqllock_inserts; DROP TABLE sqllock_mutexes")
 		})
 	}
@@ -829,7 +829,7 @@ func TestNoSchema(t *testing.T) {
 
 		db := sqlitePool(t, sqliteFile(t))
 		exec(t, db, "ALTER TABLE sqllock_locks DROP COLUMN ended")
-		check(t, db, sqlite.New(db), "DROP VIEW sqllock_holders; DROP TABLE sqllock_locks; DROP TABLE sqllock_inserts")
+		check(t, db, sqlite.New(db), "DROP VIEW sqllock_holders; DROP VIEW sqllock_waiters; DROP TABLE sqllock_queue; DROP TABLE sqllock_locks; DROP TABLE sqllock_inserts")
 	})
 }
 

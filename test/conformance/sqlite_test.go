@@ -44,7 +44,7 @@ func TestSQLite(t *testing.T) {
 								age(t, beside, "sqllock_locks", name, d)
 							},
 							RemoveRow: func(t *testing.T, name string) {
-								removeRows(t, beside, "?", name, "sqllock_locks", "sqllock_inserts")
+								removeRows(t, beside, "?", name, "sqllock_locks", "sqllock_inserts", "sqllock_queue")
 							},
 							LockRow: func(t *testing.T, name string) func() {
 								return lockRows(t, beside, name, "UPDATE sqllock_locks SET token = token WHERE name = ?")

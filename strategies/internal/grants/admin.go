@@ -60,12 +60,7 @@ func (s *Store) List(ctx context.Context, f strategies.Filter) (listed []strateg
 func readHolders(
 	ctx context.Context, conn databases.Conn, holders databases.Statement, f strategies.Filter,
 ) (listed []strategies.Status, err error) {
-	limit := int64(f.Limit)
-	if limit == 0 {
-		limit = math.MaxInt64
-	}
-
-	values := databases.Values{"prefix": f.Prefix, "limit": limit}
+	values := databases.Values{"prefix": f.Prefix, "limit": limit(f.Limit)}
 
 	err = conn.Query(ctx, holders, values, func(row databases.Row) error {
 		var (
@@ -87,6 +82,15 @@ func readHolders(
 	})
 
 	return listed, err
+}
+
+// limit is a filter's as a statement has it.
+func limit(n int) int64 {
+	if n == 0 {
+		return math.MaxInt64
+	}
+
+	return int64(n)
 }
 
 // Status tells of the name's latest grant, and whether it is guarded.
@@ -229,12 +233,12 @@ func (s *Store) Reap(ctx context.Context, retention time.Duration) (reaped strat
 	}
 
 	for _, left := range s.sql.leftovers {
-		if err := s.clear(ctx, conn, left.Stale, left.Clear); err != nil {
+		if err := s.clear(ctx, conn, left.Stale, left.Clear, "name", "owner"); err != nil {
 			return reaped, err
 		}
 	}
 
-	return reaped, nil
+	return reaped, s.sweep(ctx, conn)
 }
 
 // reap lists names and runs the statements for each. It counts those that there was
@@ -297,8 +301,9 @@ func (s *Store) reapOne(
 	return did, nil
 }
 
-// clear deletes, by name and owner, what holders left. There may be no such rows.
-func (s *Store) clear(ctx context.Context, conn databases.Conn, list, each databases.Statement) error {
+// clear deletes what was left behind, by two values that list returns of each. There may
+// be nothing.
+func (s *Store) clear(ctx context.Context, conn databases.Conn, list, each databases.Statement, first, second string) error {
 	if list.SQL == "" {
 		return nil
 	}
@@ -306,10 +311,10 @@ func (s *Store) clear(ctx context.Context, conn databases.Conn, list, each datab
 	var stale []databases.Values
 
 	err := conn.Query(ctx, list, nil, func(row databases.Row) error {
-		var name, owner string
+		var one, other string
 
-		err := row(&name, &owner)
-		stale = append(stale, databases.Values{"name": name, "owner": owner})
+		err := row(&one, &other)
+		stale = append(stale, databases.Values{first: one, second: other})
 
 		return err
 	})

@@ -98,6 +98,16 @@ type Statements struct {
 	Idle   databases.Statement
 	Remove []databases.Statement
 
+	// Enqueue, Keep, Leave and Waiters are those of strategies.Queuer; LeaveAll is Leave
+	// for a process. Dead lists those who did not leave, by process and id: their process
+	// ended, or was cut off.
+	Enqueue  databases.Statement
+	Keep     databases.Statement
+	Leave    databases.Statement
+	LeaveAll databases.Statement
+	Waiters  databases.Statement
+	Dead     databases.Statement
+
 	// Brief lets what follows on a session wait for a row lock as briefly as the server
 	// can, which is a second, and Patient takes that back. PostgreSQL's statements
 	// have PostgresBriefly.

@@ -241,5 +241,44 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
 			SQL: `SHOW GLOBAL VARIABLES WHERE (Variable_name = 'wsrep_on' AND Value = 'ON')
     OR (Variable_name = 'group_replication_single_primary_mode' AND Value = 'OFF')`,
 		},
+
+		// All by the primary key, in which those of a process are together: one after the
+		// other by an index, they would be locked in another order by Leave.
+		Enqueue: databases.Statement{
+			Name: "queue.enter",
+			SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
+VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` - ?, ` + MySQLNow + ` + ?, UNHEX(?), ?, UNHEX(?), UNHEX(?), UNHEX(?))
+    ON DUPLICATE KEY UPDATE expires_at = ` + MySQLNow + ` + ?`,
+			Args: []string{"process", "id", "name", "waited", "ttl", "host", "pid", "label", "metadata", "holding", "ttl"},
+		},
+		Keep: databases.Statement{
+			Name: "queue.keep",
+			SQL:  `UPDATE sqllock_queue SET expires_at = ` + MySQLNow + ` + ? WHERE process = UNHEX(?)`,
+			Args: []string{"ttl", "process"},
+		},
+		Leave: databases.Statement{
+			Name: "queue.leave",
+			SQL:  `DELETE FROM sqllock_queue WHERE process = UNHEX(?) AND id = UNHEX(?)`,
+			Args: []string{"process", "id"},
+		},
+		LeaveAll: databases.Statement{
+			Name: "queue.leave-all",
+			SQL:  `DELETE FROM sqllock_queue WHERE process = UNHEX(?)`,
+			Args: []string{"process"},
+		},
+		Waiters: databases.Statement{
+			Name: "queue.waiters",
+			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + MySQLNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding,
+       CASE WHEN e.expires_at > ` + MySQLNow + ` THEN e.owner ELSE '' END
+  FROM sqllock_queue q LEFT JOIN sqllock_leases e ON e.name = q.name
+ WHERE q.expires_at > ` + MySQLNow + ` AND (LENGTH(UNHEX(?)) = 0 OR q.name = UNHEX(?)) AND LEFT(q.name, LENGTH(UNHEX(?))) = UNHEX(?)
+   AND (NOT ? OR q.holding <> '')
+ ORDER BY q.name, q.ticket, q.id LIMIT ?`,
+			Args: []string{"name", "name", "prefix", "prefix", "holds", "limit"},
+		},
+		Dead: databases.Statement{
+			Name: "queue.dead",
+			SQL:  `SELECT process, id FROM sqllock_queue WHERE expires_at < ` + MySQLNow + ` - 60000000 LIMIT 1000`,
+		},
 	},
 }

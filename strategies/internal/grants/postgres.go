@@ -226,5 +226,46 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
        FOR UPDATE SKIP LOCKED)`,
 			Args: []string{"name", "retention"},
 		}},
+
+		// Their loss in a crash of the server costs an Enqueue.
+		Enqueue: databases.Statement{
+			Name: "queue.enter",
+			SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
+SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.text, ` + PostgresMicros + ` - $10::bigint, ` + PostgresNow + ` + $4::float * interval '1 microsecond',
+       $5::pg_catalog.text, $6::bigint, $7::pg_catalog.text, $8::pg_catalog.text, $9::pg_catalog.text
+ WHERE ` + PostgresAsync("false") + `
+    ON CONFLICT (process, id) DO UPDATE SET expires_at = excluded.expires_at`,
+			Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited"},
+		},
+		Keep: databases.Statement{
+			Name: "queue.keep",
+			SQL: `UPDATE sqllock_queue SET expires_at = ` + PostgresNow + ` + $2::float * interval '1 microsecond'
+ WHERE process = $1 AND ` + PostgresAsync("false"),
+			Args: []string{"process", "ttl"},
+		},
+		Leave: databases.Statement{
+			Name: "queue.leave",
+			SQL:  `DELETE FROM sqllock_queue WHERE process = $1 AND id = $2 AND ` + PostgresAsync("false"),
+			Args: []string{"process", "id"},
+		},
+		LeaveAll: databases.Statement{
+			Name: "queue.leave-all",
+			SQL:  `DELETE FROM sqllock_queue WHERE process = $1 AND ` + PostgresAsync("false"),
+			Args: []string{"process"},
+		},
+		Waiters: databases.Statement{
+			Name: "queue.waiters",
+			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + PostgresMicros + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding,
+       CASE WHEN l.expires_at > ` + PostgresNow + ` THEN l.owner ELSE '' END
+  FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
+ WHERE q.expires_at > ` + PostgresNow + ` AND ($1::pg_catalog.text = '' OR q.name = $1::pg_catalog.text)
+   AND pg_catalog.starts_with(q.name, $2) AND (NOT $3::boolean OR q.holding <> '')
+ ORDER BY q.name, q.ticket, q.id LIMIT $4`,
+			Args: []string{"name", "prefix", "holds", "limit"},
+		},
+		Dead: databases.Statement{
+			Name: "queue.dead",
+			SQL:  `SELECT process, id FROM sqllock_queue WHERE expires_at < ` + PostgresNow + ` - interval '1 minute' LIMIT 1000`,
+		},
 	},
 }

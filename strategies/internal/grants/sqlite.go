@@ -125,5 +125,41 @@ RETURNING token`,
  WHERE name = ?1 AND owner = '' AND expires_at <= ` + SQLiteNow + ` AND token < ` + SQLiteNow + ` - ?2`,
 			Args: []string{"name", "retention"},
 		}},
+
+		Enqueue: databases.Statement{
+			Name: "queue.enter",
+			SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
+VALUES (?1, ?2, ?3, ` + SQLiteNow + ` - ?10, ` + SQLiteNow + ` + ?4, ?5, ?6, ?7, ?8, ?9)
+    ON CONFLICT (process, id) DO UPDATE SET expires_at = excluded.expires_at`,
+			Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited"},
+		},
+		Keep: databases.Statement{
+			Name: "queue.keep",
+			SQL:  `UPDATE sqllock_queue SET expires_at = ` + SQLiteNow + ` + ?2 WHERE process = ?1`,
+			Args: []string{"process", "ttl"},
+		},
+		Leave: databases.Statement{
+			Name: "queue.leave",
+			SQL:  `DELETE FROM sqllock_queue WHERE process = ?1 AND id = ?2`,
+			Args: []string{"process", "id"},
+		},
+		LeaveAll: databases.Statement{
+			Name: "queue.leave-all",
+			SQL:  `DELETE FROM sqllock_queue WHERE process = ?1`,
+			Args: []string{"process"},
+		},
+		Waiters: databases.Statement{
+			Name: "queue.waiters",
+			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + SQLiteNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding,
+       CASE WHEN l.expires_at > ` + SQLiteNow + ` THEN l.owner ELSE '' END
+  FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
+ WHERE q.expires_at > ` + SQLiteNow + ` AND (?1 = '' OR q.name = ?1) AND substr(q.name, 1, length(?2)) = ?2 AND (NOT ?3 OR q.holding <> '')
+ ORDER BY q.name, q.ticket, q.id LIMIT ?4`,
+			Args: []string{"name", "prefix", "holds", "limit"},
+		},
+		Dead: databases.Statement{
+			Name: "queue.dead",
+			SQL:  `SELECT process, id FROM sqllock_queue WHERE expires_at < ` + SQLiteNow + ` - 60000000 LIMIT 1000`,
+		},
 	},
 }

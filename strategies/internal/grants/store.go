@@ -37,6 +37,7 @@ type Store struct {
 	sql        *plan
 	verified   atomic.Bool
 	onePrimary atomic.Bool
+	swept      atomic.Bool
 	invalid    error
 }
 

@@ -24,7 +24,8 @@ var verbs = []struct{ name, statement string }{ //nolint:gochecknoglobals // a t
 	{"DELETE", "DELETE FROM %s WHERE 1 = 0"},
 }
 
-const holdersView = "sqllock_holders"
+// views are what a user need only read.
+var views = []string{"sqllock_holders", "sqllock_waiters"} //nolint:gochecknoglobals // a table
 
 // rights tries what the user may do with each table.
 func rights(ctx context.Context, e *exam) ([]Finding, error) {
@@ -37,7 +38,10 @@ func rights(ctx context.Context, e *exam) ([]Finding, error) {
 		return nil, err
 	}
 
-	tables[holdersView] = nil
+	for _, view := range views {
+		tables[view] = nil
+	}
+
 	missing := map[string][]string{} // by verbs
 	there := false
 
@@ -77,7 +81,7 @@ func (e *exam) lacks(ctx context.Context, table string) ([]string, error) {
 	var lacks []string
 
 	for _, verb := range verbs {
-		if table == holdersView && verb.name != "SELECT" {
+		if slices.Contains(views, table) && verb.name != "SELECT" {
 			break
 		}
 
@@ -150,7 +154,7 @@ func shutOut(ctx context.Context, db *dsn.Database, plan Plan, refused error) ([
 
 	findings, err := (&exam{Plan: plan, db: db, conn: conn}).grants(ctx, map[string][]string{
 		"SELECT, INSERT, UPDATE, DELETE": slices.Collect(maps.Keys(tables)),
-		"SELECT":                         {holdersView},
+		"SELECT":                         views,
 	})
 	for i := range findings {
 		findings[i].Check = "rights"

@@ -120,22 +120,22 @@ func tables(ctx context.Context, e *exam) ([]Finding, error) {
 	return fine("as the migrations make them"), nil
 }
 
-// missing is about a table that is not there, or the view.
+// missing is about a table or a view that is not there.
 func missing(table string) []Finding {
 	said, effect := "the table "+table+" is missing", "statements about locks fail"
-	if table == holdersView {
-		said, effect = "the view "+table+" is missing", "nobody can ask in SQL who holds what, and \"sqllock migrate down\" fails"
+	if slices.Contains(views, table) {
+		said, effect = "the view "+table+" is missing", "nobody can ask in SQL who holds what or waits, and \"sqllock migrate down\" fails"
 	}
 
 	return found(Error, said, effect, "make it again as \"sqllock migrate print\" shows; \"migrate up\" has done so once, and does not again")
 }
 
-// gone are those of the tables that are not there; else the view, if it is not. Of
+// gone are those of the tables that are not there; else the views that are not. Of
 // those that the user may not read nothing is known here.
 func (e *exam) gone(ctx context.Context, tables []string) (gone []string, err error) {
-	for _, table := range append(tables, holdersView) {
-		if table == holdersView && len(gone) > 0 {
-			break // it may lack only what it reads
+	for _, table := range append(tables, views...) {
+		if table == views[0] && len(gone) > 0 {
+			break // they may lack only what they read
 		}
 
 		_, err := e.conn.ExecContext(ctx, "SELECT 1 FROM "+table+" WHERE 1 = 0", e.mode()...)
@@ -271,7 +271,7 @@ const (
 )
 
 // triggers is of all databases: only who wrote one knows what it does.
-var triggers = Finding{
+var triggers = Finding{ //nolint:gochecknoglobals // a constant
 	Level: Warning, Found: "the tables have %d triggers",
 	Effect: "each grant and renewal waits for them, and one that changes or suppresses a row breaks the locks", Fix: "drop them",
 }
@@ -282,7 +282,7 @@ func alterations(dialect databases.Dialect) []alteration {
 		return []alteration{
 			{
 				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
- WHERE c.relname IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes') AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)
+ WHERE c.relname IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes', 'sqllock_queue') AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)
    AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid)`,
 				Finding{Level: Error, Found: "the tables were altered: %d primary keys are missing", Effect: noExclusion, Fix: primaryKey},
 			},

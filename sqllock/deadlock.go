@@ -1,0 +1,177 @@
+package sqllock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// A deadlock is a cycle of waits: each is for a lock that is held where the next one waits.
+// Every process looks for those that end with a wait of its own, and ends the youngest
+// wait of each.
+
+// innermost is the context key under which the context of a lock has its hold, whatever
+// the locker and the name. The context below has that of the lock around it.
+type innermost struct{}
+
+// mostOwners bounds how many locks a wait tells of, the innermost first.
+const mostOwners = 100
+
+// owners are those of the locks under whose contexts ctx is, and that stay held for as
+// long as it waits.
+func owners(ctx context.Context) (owners []string) {
+	h, ok := ctx.Value(innermost{}).(*hold)
+
+	for ; ok && len(owners) < mostOwners; h, ok = h.outside.Value(innermost{}).(*hold) {
+		if h.settings.renew && h.err() == nil {
+			owners = append(owners, h.request.Owner)
+		}
+	}
+
+	return owners
+}
+
+// look ends those of the waits that are the youngest of a deadlock, if they were so
+// before: a holder may just have released what the next one waits for.
+func (w *waiters) look(known []*waiting) {
+	suspects := map[string]*waiting{}
+
+	for _, one := range known {
+		if len(one.Holding) > 0 {
+			suspects[one.ID] = one
+		}
+	}
+
+	if len(suspects) == 0 {
+		return
+	}
+
+	var all []strategies.Waiter
+
+	if w.ask(func(ctx context.Context) (err error) {
+		all, err = w.queuer.Waiters(ctx, strategies.WaiterFilter{Holding: true})
+
+		return err
+	}) != nil {
+		return
+	}
+
+	waits := waitGraph(all)
+
+	for _, waiter := range all {
+		one := suspects[waiter.ID]
+		if one == nil || waiter.Process != w.process {
+			continue
+		}
+
+		cycle := waits.cycle(waiter)
+		seen := one.cycle
+		one.cycle = signature(cycle)
+
+		if len(cycle) > 0 && one.cycle == seen {
+			one.stop(&DeadlockError{Name: one.Name, Cycle: waitersOf(cycle)})
+		}
+	}
+}
+
+// graph has those who wait while they hold a lock, by its owner.
+type graph map[string][]strategies.Waiter
+
+func waitGraph(all []strategies.Waiter) graph {
+	g := graph{}
+
+	for _, w := range all {
+		for _, owner := range w.Holding {
+			g[owner] = append(g[owner], w)
+		}
+	}
+
+	return g
+}
+
+// cycle returns a cycle in which nobody is younger than w, beginning with w; nil if there
+// is none. Each holds what the one before waits for.
+func (g graph) cycle(w strategies.Waiter) []strategies.Waiter {
+	seen := map[string]bool{}
+
+	var from func(path []strategies.Waiter) []strategies.Waiter
+
+	from = func(path []strategies.Waiter) []strategies.Waiter {
+		last := path[len(path)-1]
+		if last.Owner == "" {
+			return nil
+		}
+
+		for _, next := range g[last.Owner] {
+			switch {
+			case next.ID == w.ID:
+				return path
+			case seen[next.ID] || older(w, next):
+				continue
+			}
+
+			seen[next.ID] = true
+
+			if found := from(append(path, next)); found != nil {
+				return found
+			}
+		}
+
+		return nil
+	}
+
+	return from([]strategies.Waiter{w})
+}
+
+// older says whether a came before b.
+func older(a, b strategies.Waiter) bool {
+	return cmp.Or(cmp.Compare(a.Ticket, b.Ticket), cmp.Compare(a.ID, b.ID)) < 0
+}
+
+// signature tells a cycle from another one.
+func signature(cycle []strategies.Waiter) string {
+	var b strings.Builder
+
+	for _, w := range cycle {
+		fmt.Fprintf(&b, "%s %s ", w.ID, w.Owner)
+	}
+
+	return b.String()
+}
+
+// DeadlockError says that the wait for a lock would not have ended by itself: its holder
+// waits, perhaps over others, for a lock that is held where this wait was. It matches
+// [ErrDeadlock] and [ErrNotAcquired].
+type DeadlockError struct {
+	// Name of the lock that was waited for.
+	Name string
+	// Cycle is who waits for what, this wait first. Each waits for a lock that the next one
+	// holds, and the last for one that the first holds.
+	Cycle []Waiter
+}
+
+// Error is one line: who waits for what, and what to do.
+func (e *DeadlockError) Error() string {
+	var b strings.Builder
+
+	fmt.Fprintf(&b, "lock %q %s, %s: ", e.Name, ErrNotAcquired, ErrDeadlock)
+
+	for i, w := range e.Cycle {
+		switch i {
+		case 0:
+			fmt.Fprintf(&b, "%s waits for %q", w.Holder, w.Name)
+		default:
+			fmt.Fprintf(&b, ", which %s holds, who waits for %q", w.Holder, w.Name)
+		}
+	}
+
+	b.WriteString(", which the first holds; acquire them in the same order everywhere")
+
+	return b.String()
+}
+
+// Is reports whether target is ErrDeadlock or ErrNotAcquired.
+func (*DeadlockError) Is(target error) bool { return target == ErrDeadlock || target == ErrNotAcquired }
