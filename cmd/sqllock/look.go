@@ -63,6 +63,14 @@ func (l looker) Inspect(ctx context.Context, name string) (sqllock.Status, error
 	return l.Locker.Inspect(ctx, name)
 }
 
+// Waiters is the Locker's, bounded.
+func (l looker) Waiters(ctx context.Context, filter sqllock.WaiterFilter) ([]sqllock.Waiter, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+
+	return l.Locker.Waiters(ctx, filter)
+}
+
 // glance is Inspect for those who look again and again: it does not ask whether the
 // name is guarded, for which the row is locked for a moment. Hundreds of processes that
 // wait would keep it from those who acquire and renew.

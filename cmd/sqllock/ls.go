@@ -21,8 +21,9 @@ import (
 type lsFlags struct {
 	database
 
-	json  bool
-	watch duration
+	json    bool
+	waiting bool
+	watch   duration
 }
 
 const defaultWatch = "2s"
@@ -32,14 +33,20 @@ func newLs() *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "ls [PREFIX]",
-		Short: "List the locks that are held",
+		Short: "List the locks that are held, or who waits for them",
 		Long: `List the locks that are held, of every strategy, or those whose names begin
 with PREFIX. HELD is how long the lock has been held, LEASE how long the lease
 runs if it is not renewed; both by the database's clock. A holder that lives
 renews at a third of its lease. Names that nobody holds any more and that a
 minimum hold or a lock delay keeps taken are listed too, with the time left.
-Names are cut to the width of a terminal, and nowhere else.`,
+Names are cut to the width of a terminal, and nowhere else.
+
+With --waiting, list who waits for locks, in the order of arrival: a process
+once for each lock that it asks for, and once for each part of it that waits
+while it holds another lock. Who waits for less than a quarter of a second is
+not listed.`,
 		Example: `  sqllock ls
+  sqllock ls --waiting
   sqllock ls customer/ --watch
   sqllock ls --json | jq -r '.[] | select(.held_seconds > 3600) | .name'`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -61,29 +68,44 @@ Names are cut to the width of a terminal, and nowhere else.`,
 				return usage(cmd, fmt.Errorf("%s was read as PREFIX, not as the interval of --watch; write --watch=%s", filter.Prefix, filter.Prefix))
 			}
 
-			return f.look(cmd.Context(), func(l looker) error { return f.list(cmd.Context(), cmd.OutOrStdout(), l, filter) })
+			list := f.locks
+			if f.waiting {
+				list = f.waiters
+			}
+
+			return f.look(cmd.Context(), func(l looker) error {
+				return f.list(cmd.Context(), cmd.OutOrStdout(), func(ctx context.Context) (listing, error) { return list(ctx, l, filter) })
+			})
 		},
 	}
 
 	f.register(cmd)
 	cmd.Flags().BoolVar(&f.json, "json", false, "print a JSON array; one in each line with --watch")
+	cmd.Flags().BoolVar(&f.waiting, "waiting", false, "list who waits, and not who holds")
 	cmd.Flags().Var(&f.watch, "watch", "list again every two seconds, or as often as --watch=TIME says")
 	cmd.Flags().Lookup("watch").NoOptDefVal = defaultWatch
 
 	return cmd
 }
 
+// listing is what is listed, in both forms.
+type listing struct {
+	json  any
+	table text.Table
+	none  string // instead of a table without rows
+}
+
 // list lists once, or until ctx ends.
-func (f *lsFlags) list(ctx context.Context, out io.Writer, l looker, filter sqllock.Filter) error {
+func (f *lsFlags) list(ctx context.Context, out io.Writer, look func(context.Context) (listing, error)) error {
 	width := terminalWidth(out)
 
 	for {
-		locks, err := l.Holders(ctx, filter)
+		listed, err := look(ctx)
 		if err != nil {
 			return err
 		}
 
-		if err := f.print(out, locks, filter, width); err != nil || f.watch == 0 {
+		if err := f.print(out, listed, width); err != nil || f.watch == 0 {
 			return err
 		}
 
@@ -95,17 +117,61 @@ func (f *lsFlags) list(ctx context.Context, out io.Writer, l looker, filter sqll
 	}
 }
 
+// locks lists those that are held.
+func (*lsFlags) locks(ctx context.Context, l looker, filter sqllock.Filter) (listing, error) {
+	locks, err := l.Holders(ctx, filter)
+	if err != nil {
+		return listing{}, err
+	}
+
+	shown := make([]lockJSON, len(locks))
+	for i, lock := range locks {
+		shown[i] = jsonOf(lock)
+	}
+
+	return listing{shown, tableOf(locks), none("no locks are held", filter)}, nil
+}
+
+// waiters lists those who wait.
+func (*lsFlags) waiters(ctx context.Context, l looker, filter sqllock.Filter) (listing, error) {
+	waiters, err := l.Waiters(ctx, sqllock.WaiterFilter{Prefix: filter.Prefix})
+	if err != nil {
+		return listing{}, err
+	}
+
+	shown := make([]waiterJSON, len(waiters))
+	table := text.Table{Header: []string{"NAME", "WAITER", "WAITED", "HOLDS"}, Shrink: []int{0, 1}}
+
+	for i, w := range waiters {
+		shown[i] = waiterOf(w)
+
+		holds := "-"
+		if w.HoldsOthers {
+			holds = "others"
+		}
+
+		table.Rows = append(table.Rows, []string{plain.Text(w.Name), plain.Text(w.Holder.String()), text.Duration(w.Waited), holds})
+	}
+
+	return listing{shown, table, none("nobody waits for locks", filter)}, nil
+}
+
+// none says that there is nothing to list.
+func none(said string, filter sqllock.Filter) string {
+	if filter.Prefix == "" {
+		return said
+	}
+
+	// Nothing has such a name, so it may be a database for which a flag is missing.
+	return fmt.Sprintf("%s whose names begin with %q", said, dsn.MaskedArgument(filter.Prefix))
+}
+
 // Clears the screen of a terminal.
 const clearScreen = "\x1b[H\x1b[2J"
 
-func (f *lsFlags) print(out io.Writer, locks []sqllock.Status, filter sqllock.Filter, width int) error {
+func (f *lsFlags) print(out io.Writer, listed listing, width int) error {
 	if f.json {
-		shown := make([]lockJSON, len(locks))
-		for i, lock := range locks {
-			shown[i] = jsonOf(lock)
-		}
-
-		return printJSON(out, shown)
+		return printJSON(out, listed.json)
 	}
 
 	var b strings.Builder
@@ -114,14 +180,10 @@ func (f *lsFlags) print(out io.Writer, locks []sqllock.Status, filter sqllock.Fi
 		b.WriteString(clearScreen)
 	}
 
-	switch {
-	case len(locks) > 0:
-		b.WriteString(strings.Join(tableOf(locks).Lines(width), "\n") + "\n")
-	case filter.Prefix != "":
-		// Nothing has such a name, so it may be a database for which a flag is missing.
-		fmt.Fprintf(&b, "no locks are held whose names begin with %q\n", dsn.MaskedArgument(filter.Prefix))
-	default:
-		b.WriteString("no locks are held\n")
+	if len(listed.table.Rows) > 0 {
+		b.WriteString(strings.Join(listed.table.Lines(width), "\n") + "\n")
+	} else {
+		b.WriteString(listed.none + "\n")
 	}
 
 	if f.watch > 0 && width == 0 {
@@ -182,6 +244,29 @@ type lockJSON struct {
 	HeldSeconds      float64         `json:"held_seconds"`
 	RemainingSeconds float64         `json:"remaining_seconds"`
 	TakenSeconds     float64         `json:"taken_seconds,omitempty"`
+}
+
+// waiterJSON is one who waits as --json shows it.
+type waiterJSON struct {
+	Name          string          `json:"name"`
+	Host          string          `json:"host"`
+	PID           int             `json:"pid"`
+	Label         string          `json:"label"`
+	Metadata      json.RawMessage `json:"metadata,omitempty"`
+	WaitedSeconds float64         `json:"waited_seconds"`
+	HoldsOthers   bool            `json:"holds_others"`
+}
+
+func waiterOf(w sqllock.Waiter) waiterJSON {
+	shown := waiterJSON{
+		Name: w.Name, Host: w.Holder.Host, PID: w.Holder.PID, Label: w.Holder.Label, WaitedSeconds: seconds(w.Waited), HoldsOthers: w.HoldsOthers,
+	}
+
+	if metadata := []byte(w.Holder.Metadata); json.Valid(metadata) {
+		shown.Metadata = metadata
+	}
+
+	return shown
 }
 
 // seconds has microseconds, as databases have. One division rounds once, so that no

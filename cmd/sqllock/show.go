@@ -23,7 +23,8 @@ func newShow() *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show who holds a lock, or who had it last",
 		Long: `Show who holds a lock, or who had it last and why it ended. Exits with 1 if
-nobody holds it. "taken" is for how long --min-hold keeps the name taken though
+nobody holds it. "waiting" are those who wait, in the order of arrival, as
+"sqllock ls --waiting" lists them. "taken" is for how long --min-hold keeps the name taken though
 nobody holds it any more; "guarded" is whether a transaction keeps the next
 holder out at this moment (Lock.Guard); SQLite does not tell, and --json leaves
 it out there.`,
@@ -39,11 +40,16 @@ it out there.`,
 					return err
 				}
 
+				waiters, err := l.Waiters(ctx, sqllock.WaiterFilter{Name: args[0]})
+				if err != nil {
+					return err
+				}
+
 				if asJSON {
 					// SQLite has no row locks to look at.
-					err = printJSON(out, seenOf(status, l.db.Target.Dialect != databases.SQLite))
+					err = printJSON(out, seenOf(status, waiters, l.db.Target.Dialect != databases.SQLite))
 				} else {
-					err = printStatus(out, status)
+					err = printStatus(out, status, waiters)
 				}
 
 				if err == nil && !status.Held() {
@@ -71,7 +77,10 @@ func taken(status sqllock.Status) string {
 	return "for another " + text.Duration(status.Taken) + " (minimum hold or lock delay)"
 }
 
-func printStatus(out io.Writer, status sqllock.Status) error {
+// mostWaiters bounds how many of those who wait are shown to a person.
+const mostWaiters = 20
+
+func printStatus(out io.Writer, status sqllock.Status, waiters []sqllock.Waiter) error {
 	lines := [][2]string{{"name", plain.Text(status.Name)}}
 	add := func(key, value string) { lines = append(lines, [2]string{key, value}) }
 
@@ -107,6 +116,19 @@ func printStatus(out io.Writer, status sqllock.Status) error {
 		add("guarded", "a transaction keeps the next holder out")
 	}
 
+	key := "waiting"
+
+	for i, w := range waiters {
+		if i == mostWaiters {
+			add("", fmt.Sprintf("and %d more", len(waiters)-i))
+
+			break
+		}
+
+		add(key, fmt.Sprintf("%d. %s, for %s", i+1, plain.Text(w.Holder.String()), text.Duration(w.Waited)))
+		key = ""
+	}
+
 	for _, line := range lines {
 		if _, err := fmt.Fprintf(out, "%-10s%s\n", line[0], line[1]); err != nil {
 			return err
@@ -127,12 +149,13 @@ func ended(status sqllock.Status) string {
 
 // seenJSON is a name as --json shows it.
 type seenJSON struct {
-	Name    string    `json:"name"`
-	Held    bool      `json:"held"`
-	Guarded *bool     `json:"guarded,omitempty"` // nil if that is not known
-	Taken   float64   `json:"taken_seconds,omitempty"`
-	Lock    *lockJSON `json:"lock,omitempty"`
-	Last    *lastJSON `json:"last,omitempty"`
+	Name    string       `json:"name"`
+	Held    bool         `json:"held"`
+	Guarded *bool        `json:"guarded,omitempty"` // nil if that is not known
+	Taken   float64      `json:"taken_seconds,omitempty"`
+	Lock    *lockJSON    `json:"lock,omitempty"`
+	Last    *lastJSON    `json:"last,omitempty"`
+	Waiting []waiterJSON `json:"waiting,omitempty"`
 }
 
 type lastJSON struct {
@@ -145,7 +168,7 @@ type lastJSON struct {
 
 // seenOf is a status as --json shows it; tells: the database says whether a
 // transaction is guarded.
-func seenOf(status sqllock.Status, tells bool) seenJSON {
+func seenOf(status sqllock.Status, waiters []sqllock.Waiter, tells bool) seenJSON {
 	shown := seenJSON{Name: status.Name, Held: status.Held(), Taken: seconds(status.Taken)}
 
 	if status.Held() {
@@ -155,6 +178,10 @@ func seenOf(status sqllock.Status, tells bool) seenJSON {
 
 	if tells {
 		shown.Guarded = &status.Guarded
+	}
+
+	for _, w := range waiters {
+		shown.Waiting = append(shown.Waiting, waiterOf(w))
 	}
 
 	if status.Token > 0 {
