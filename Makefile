@@ -67,12 +67,18 @@ quick: ## Vet, build and test what needs no server, in about a minute
 	SQLLOCK_TEST_DATABASES=sqlite go test -p 4 -parallel 16 $(TESTFLAGS) \
 		./... ./cmd/sqllock/... ./test/conformance ./test/fuzz ./test/model ./test/stress
 
-# The known-bad variants without the race detector, which makes processes so slow that what is wrong with some of them,
-# a race of milliseconds, hardly happens.
 .PHONY: test
-test: graph $(WITHSERVERS) ## Vet and test every module against real databases
+test: graph gotest slice ## Vet and test every module against real databases
+
+.PHONY: gotest
+gotest: $(WITHSERVERS) ## What of it go test runs
 	@$(if $(RACE),,echo "no C compiler: the tests run without the race detector")
 	@$(WITHSERVERS) -- $(MAKE) --no-print-directory test-with-servers
+
+# The known-bad variants without the race detector, which makes processes so slow that what is wrong with some of them,
+# a race of milliseconds, hardly happens.
+.PHONY: slice
+slice: ## What of it stress runs
 	@cd test && go build -o $(BIN)/stress ./cmd/stress && go build $(RACE) -o $(BIN)/stress-slice ./cmd/stress
 	$(BIN)/stress -locks=false $(STRESSFLAGS)
 	$(BIN)/stress-slice -variants=false -duration $(SLICE) -round 8s $(STRESSFLAGS)
