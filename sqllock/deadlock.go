@@ -26,7 +26,7 @@ func owners(ctx context.Context) (owners []string) {
 	h, ok := ctx.Value(innermost{}).(*hold)
 
 	for ; ok && len(owners) < mostOwners; h, ok = h.outside.Value(innermost{}).(*hold) {
-		if h.settings.renew && h.err() == nil {
+		if h.settings.renew && h.settings.maxHold == 0 && h.err() == nil {
 			owners = append(owners, h.request.Owner)
 		}
 	}
@@ -142,9 +142,9 @@ func signature(cycle []strategies.Waiter) string {
 	return b.String()
 }
 
-// DeadlockError says that the wait for a lock would not have ended by itself: its holder
-// waits, perhaps over others, for a lock that is held where this wait was. It matches
-// [ErrDeadlock] and [ErrNotAcquired].
+// DeadlockError says that the wait for a lock is one of a cycle: its holder waits, perhaps
+// over others, for a lock that is held where this wait was. None of them would have got what
+// it waits for before another gave up. It matches [ErrDeadlock] and [ErrNotAcquired].
 type DeadlockError struct {
 	// Name of the lock that was waited for.
 	Name string

@@ -19,9 +19,10 @@ var (
 	// acquired under the context of a lock that has ended, whoever has the name: that
 	// error matches ErrLost or ErrReleased as well.
 	ErrNotAcquired = strategies.ErrNotAcquired
-	// ErrDeadlock reports a wait that would not have ended: each of several holders waits for
-	// the next. It comes to the youngest of those waits, with a *[DeadlockError], if each
-	// began under the context of the lock that its process holds.
+	// ErrDeadlock reports a wait for a lock whose holder waits for this one, directly or over
+	// others. It comes to the youngest of those waits, with a *[DeadlockError], if each began
+	// under the context of the lock that its process holds, also if one of them has a limit. A
+	// holder counts as waiting if anything waits under the context of its lock.
 	ErrDeadlock = errors.New("deadlock")
 	// ErrLost reports that the lock was ours and is not any more. A *[LostError] tells why.
 	ErrLost = strategies.ErrLost

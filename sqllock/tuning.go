@@ -37,7 +37,8 @@ func WithoutHandOff() Option {
 // WithoutNotifications opens no connection to hear of releases while waiting, and
 // polls instead. By default a locker has one such connection on
 // PostgreSQL, for all names that are waited for. That is one too many where very many
-// processes each wait for one lock. A call that does not wait refuses it.
+// processes each wait for one lock. On SQLite it does not look for commits. A call that
+// does not wait refuses it.
 func WithoutNotifications() Option {
 	return func(s *settings) error {
 		s.listens = false

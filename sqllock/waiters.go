@@ -20,8 +20,12 @@ const (
 	// lookEvery is how often those who wait while they hold other locks look for a
 	// deadlock.
 	lookEvery = time.Second
-	// tellTime bounds each of the statements.
-	tellTime = 2 * time.Second
+	// tellTime bounds each of the statements, and silentFor is how long none is sent after
+	// one that failed: they must not keep a connection of a small pool from renewals. The
+	// last, when the locker is closed, may take lastTell.
+	tellTime  = 500 * time.Millisecond
+	silentFor = 10 * tellTime
+	lastTell  = 2 * time.Second
 	// telling is what Close calls them. No lock has a name with a NUL.
 	telling = "\x00the list of those who wait"
 )
@@ -38,8 +42,10 @@ type waiters struct {
 
 	mu      sync.Mutex
 	present map[*waiting]struct{}
-	gone    []strategies.Waiter // whom the database was told of
+	gone    []*waiting // whom the database may have been told of
 	telling bool
+
+	failed time.Time // when a statement did, as the goroutine knows
 }
 
 // waiting is one who waits.
@@ -49,7 +55,7 @@ type waiting struct {
 	began time.Time
 	stop  context.CancelCauseFunc // ends the wait
 	timer *time.Timer             // until the database is told
-	over  bool                    // under the mutex of waiters
+	over  time.Time               // under the mutex of waiters; zero while it waits
 	sent  bool                    // so is this: the database may have been told
 
 	// These are the goroutine's.
@@ -80,7 +86,7 @@ func (w *waiters) notice(one *waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if one.over || !w.telling && !w.locker.background.begin(telling) {
+	if !one.over.IsZero() || !w.telling && !w.locker.background.begin(telling) {
 		return
 	}
 
@@ -106,11 +112,11 @@ func (w *waiters) remove(one *waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	one.over = true
+	one.over = time.Now()
 	delete(w.present, one)
 
 	if one.sent {
-		w.gone = append(w.gone, one.Waiter)
+		w.gone = append(w.gone, one)
 		wakeUp(w.wake)
 	}
 }
@@ -127,16 +133,16 @@ func (w *waiters) tell() {
 	for {
 		w.leave()
 
-		present := w.enter()
+		known := w.enter()
 
 		if time.Since(kept) >= keepEvery {
 			kept = time.Now()
-			w.keep(present)
+			w.keep(known)
 		}
 
 		if time.Since(looked) >= lookEvery*9/10 { // the ticks of a busy machine come unevenly
 			looked = time.Now()
-			w.look(present)
+			w.look(known)
 		}
 
 		if w.idle() {
@@ -160,21 +166,48 @@ func (w *waiters) idle() bool {
 	return !w.telling
 }
 
-// leave tells the database who waits no more. If it does not answer, it believes that no
-// longer all the same.
+// leave tells the database who waits no more. What it does not take is told again, for as
+// long as it believes otherwise.
 func (w *waiters) leave() {
 	w.mu.Lock()
 	gone, all := w.gone, len(w.present) == 0
 	w.gone = nil
 	w.mu.Unlock()
 
+	var left error
+
 	if all && len(gone) > 1 {
-		gone = []strategies.Waiter{{Process: w.process}}
+		left = w.ask(func(ctx context.Context) error { return w.queuer.Leave(ctx, strategies.Waiter{Process: w.process}) })
+		if left == nil {
+			return
+		}
 	}
 
-	for _, one := range gone {
-		if w.ask(func(ctx context.Context) error { return w.queuer.Leave(ctx, one) }) != nil {
+	for i, one := range gone {
+		if left == nil {
+			left = w.ask(func(ctx context.Context) error { return w.queuer.Leave(ctx, one.Waiter) })
+		}
+
+		if left != nil {
+			w.leaveLater(gone[i:])
+
 			return
+		}
+	}
+}
+
+// leaveLater keeps those of whom the database was not told that they have left.
+func (w *waiters) leaveLater(gone []*waiting) {
+	if w.locker.life.Err() != nil {
+		return
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	for _, one := range gone {
+		if time.Since(one.over) < believed {
+			w.gone = append(w.gone, one)
 		}
 	}
 }
@@ -236,13 +269,27 @@ func (w *waiters) keep(known []*waiting) {
 	}
 }
 
+var errSilent = errors.New("nothing is sent for a while")
+
 // ask sends a statement. A driver that does not return when it is to is asked for nothing
 // more until it does.
 func (w *waiters) ask(statement func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.locker.life), tellTime)
+	bound := tellTime
+
+	switch {
+	case w.locker.life.Err() != nil:
+		bound = lastTell
+	case time.Since(w.failed) < silentFor:
+		return errSilent
+	}
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.locker.life), bound)
 	defer cancel()
 
 	_, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, statement(ctx) })
+	if err != nil {
+		w.failed = time.Now()
+	}
 
 	var abandoned abandonedError[struct{}]
 	if errors.As(err, &abandoned) {

@@ -19,6 +19,7 @@ func waiterCases() []testCase {
 		{"waiters/are listed while they wait", queuesOnly, waitersListed},
 		{"waiters/leave however the wait ends", queuesOnly, waitersLeave},
 		{"waiters/that the database forgot come back", queuesOnly, waitersForgotten},
+		{"waiters/a list that cannot be written is left alone", queuesOnly, waitersRefused},
 		{"waiters/a deadlock ends the youngest wait", queuesOnly, waitersDeadlock},
 		{"waiters/a wait that will end is no deadlock", queuesOnly, waitersNoDeadlock},
 	}
@@ -273,6 +274,26 @@ func waitersForgotten(e *env) {
 	e.nobodyWaits("after it had the lock")
 }
 
+// Whatever keeps the list from being written must not use up the pool's connections. The
+// wait goes on without it.
+func waitersRefused(e *env) {
+	const long = 2500 * time.Millisecond
+
+	lock := e.acquire(e.b)
+	e.script.Fail("enqueue", 100, Before, nil)
+
+	next := e.waiting(e.a)
+	e.elapse(long)
+
+	if n := e.script.Count("enqueue"); n != 1 {
+		e.Errorf("it was tried %d times in %s to note a wait, want once", n, long)
+	}
+
+	e.script.Reset()
+	e.release(lock)
+	e.release(e.get(next))
+}
+
 // nested acquires a second name under the context of a lock, and gives what came of it.
 func (e *env) nested(l *sqllock.Locker, outer *sqllock.Lock, name string) <-chan error {
 	ended := make(chan error, 1)
@@ -353,8 +374,6 @@ func waitersNoDeadlock(e *env) {
 
 	chain := e.nested(e.a, first, other)
 	back := e.nested(e.b, second, e.name)
-
-	e.waiters("both wait", 2)
 
 	// The second lock ends with its lease, and its wait with it.
 	if err := <-back; errors.Is(err, sqllock.ErrDeadlock) || err == nil {

@@ -19,6 +19,9 @@ CREATE TABLE sqllock_locks (
     waiting_until INTEGER NOT NULL DEFAULT 0   -- until then other processes wait for it
 ) WITHOUT ROWID;
 
+-- Those who wait look here, after each commit, whether their name is free.
+CREATE INDEX sqllock_locks_waiting ON sqllock_locks (waiting_until) WHERE waiting_until > 0;
+
 -- Strategy insert: a row for each name that it holds. The lease is in the name's
 -- row above, where every strategy keeps it.
 CREATE TABLE sqllock_inserts (

@@ -7,7 +7,20 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-var _ strategies.Queuer = (*Strategy)(nil)
+var (
+	_ strategies.Queuer   = (*Strategy)(nil)
+	_ strategies.Notifier = (*Strategy)(nil)
+)
+
+// Listen tells of releases on PostgreSQL.
+func (s *Strategy) Listen(ctx context.Context, ready func(), released func(name string)) error {
+	return s.store.Listen(ctx, ready, released)
+}
+
+// Register notes in the name's record that somebody waits.
+func (s *Strategy) Register(ctx context.Context, name string, d time.Duration) (bool, error) {
+	return s.store.Register(ctx, name, d)
+}
 
 // Enqueue notes that w waits.
 func (s *Strategy) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) error {

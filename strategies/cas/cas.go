@@ -27,10 +27,7 @@ const name = "cas"
 // Strategy keeps locks as the status of a row. It is safe for concurrent use.
 type Strategy struct{ store *grants.Store }
 
-var (
-	_ strategies.Batcher  = (*Strategy)(nil)
-	_ strategies.Notifier = (*Strategy)(nil)
-)
+var _ strategies.Batcher = (*Strategy)(nil)
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
@@ -76,14 +73,4 @@ func (s *Strategy) RenewAll(ctx context.Context, held []strategies.Grant, lease 
 // ReleaseAll releases grants in one statement.
 func (s *Strategy) ReleaseAll(ctx context.Context, held []strategies.Grant) []error {
 	return s.store.ReleaseAll(ctx, held)
-}
-
-// Listen tells of releases on PostgreSQL.
-func (s *Strategy) Listen(ctx context.Context, ready func(), released func(name string)) error {
-	return s.store.Listen(ctx, ready, released)
-}
-
-// Register notes in the row that somebody waits.
-func (s *Strategy) Register(ctx context.Context, name string, d time.Duration) (bool, error) {
-	return s.store.Register(ctx, name, d)
 }

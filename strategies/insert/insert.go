@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
@@ -35,8 +34,6 @@ type Strategy struct {
 	store *grants.Store
 	steps steps
 }
-
-var _ strategies.Notifier = (*Strategy)(nil)
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
@@ -177,14 +174,4 @@ func (s *Strategy) inTransaction(ctx context.Context, conn databases.Conn, r str
 	}
 
 	return 0, s.store.AsHeld(ctx, conn, r.Name, err)
-}
-
-// Listen tells of releases on PostgreSQL.
-func (s *Strategy) Listen(ctx context.Context, ready func(), released func(name string)) error {
-	return s.store.Listen(ctx, ready, released)
-}
-
-// Register notes in the record that somebody waits.
-func (s *Strategy) Register(ctx context.Context, name string, d time.Duration) (bool, error) {
-	return s.store.Register(ctx, name, d)
 }

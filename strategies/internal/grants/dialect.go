@@ -71,6 +71,9 @@ type Statements struct {
 	// Register notes that somebody waits for a name that is held. It changes a
 	// row if it did.
 	Register databases.Statement
+	// Freed lists names that are free and that somebody waits for, where the database tells
+	// of commits and not of releases.
+	Freed databases.Statement
 	// Force ends a grant of the owner that State told, and notes why. One of
 	// them changes a row if there was one.
 	Force []databases.Statement

@@ -245,7 +245,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
 		// All by the primary key, in which those of a process are together: one after the
 		// other by an index, they would be locked in another order by Leave.
 		Enqueue: databases.Statement{
-			Name: "queue.enter",
+			Name: "queue.enqueue",
 			SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
 VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` - ?, ` + MySQLNow + ` + ?, UNHEX(?), ?, UNHEX(?), UNHEX(?), UNHEX(?))
     ON DUPLICATE KEY UPDATE expires_at = ` + MySQLNow + ` + ?`,

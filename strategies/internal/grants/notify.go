@@ -10,19 +10,55 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Listen tells of releases, where the database can tell.
+// freedTime bounds the look after a commit.
+const freedTime = time.Second
+
+// Listen tells of releases, where the database can tell. Where it tells of commits only,
+// it looks which names are free.
 func (s *Store) Listen(ctx context.Context, ready func(), released func(name string)) error {
 	listener, ok := s.db.(databases.Listener)
 	if !ok {
 		return fmt.Errorf("%w: notifications on %s", strategies.ErrUnsupported, s.sql.Name)
 	}
 
-	err := listener.Listen(ctx, Channel, ready, released)
+	told := released
+
+	// Who begins to wait asks sooner than a commit is seen, and has to go on asking.
+	if s.sql.Freed.SQL != "" {
+		ready, told = func() {}, func(string) { s.freed(ctx, released) }
+	}
+
+	err := listener.Listen(ctx, Channel, ready, told)
 	if errors.Is(err, databases.ErrNoNotifications) {
 		return fmt.Errorf("%w: %w", strategies.ErrUnsupported, err)
 	}
 
 	return err
+}
+
+// freed tells of the names that are free and waited for. An error is that of a moment: the
+// next commit brings another look.
+func (s *Store) freed(ctx context.Context, released func(name string)) {
+	ctx, cancel := context.WithTimeout(ctx, freedTime)
+	defer cancel()
+
+	conn, err := s.LookConn(ctx)
+	if err != nil {
+		return
+	}
+
+	defer s.Return(conn, &err)
+
+	err = conn.Query(ctx, s.sql.Freed, nil, func(row databases.Row) error {
+		var name string
+
+		err := row(&name)
+		if err == nil {
+			released(name)
+		}
+
+		return err
+	})
 }
 
 // Register notes for so long that somebody waits for the name. It returns false if the

@@ -229,7 +229,7 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 
 		// Their loss in a crash of the server costs an Enqueue.
 		Enqueue: databases.Statement{
-			Name: "queue.enter",
+			Name: "queue.enqueue",
 			SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
 SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.text, ` + PostgresMicros + ` - $10::bigint, ` + PostgresNow + ` + $4::float * interval '1 microsecond',
        $5::pg_catalog.text, $6::bigint, $7::pg_catalog.text, $8::pg_catalog.text, $9::pg_catalog.text

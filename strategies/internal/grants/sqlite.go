@@ -74,6 +74,13 @@ RETURNING waiting_until > ` + SQLiteNow,
 			Args: []string{"name", "for"},
 		},
 
+		// The first condition is that of the index.
+		Freed: databases.Statement{
+			Name: "grant.freed",
+			SQL: `SELECT name FROM sqllock_locks
+ WHERE waiting_until > 0 AND waiting_until > ` + SQLiteNow + ` AND expires_at + lock_delay_us <= ` + SQLiteNow,
+		},
+
 		Force: []databases.Statement{{
 			Name: "grant.force",
 			SQL: `UPDATE sqllock_locks
@@ -127,7 +134,7 @@ RETURNING token`,
 		}},
 
 		Enqueue: databases.Statement{
-			Name: "queue.enter",
+			Name: "queue.enqueue",
 			SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
 VALUES (?1, ?2, ?3, ` + SQLiteNow + ` - ?10, ` + SQLiteNow + ` + ?4, ?5, ?6, ?7, ?8, ?9)
     ON CONFLICT (process, id) DO UPDATE SET expires_at = excluded.expires_at`,
