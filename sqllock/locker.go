@@ -112,7 +112,7 @@ func (l *Locker) Features() strategies.Features {
 // Errors: [ErrNotAcquired] if somebody has the lock, [ErrUnreachable] or
 // [ErrTooManyConnections] if the database did not say so, each joined with ctx's error if
 // that ended the wait, or ctx's error alone if ctx had ended before the call, or ended
-// before much was known; [ErrClosed], [ErrInvalidName], [ErrInvalidOption],
+// before much was known; [ErrDeadlock]; [ErrClosed], [ErrInvalidName], [ErrInvalidOption],
 // [ErrUnsupported], [ErrNoSchema], [ErrReadOnly], [ErrNotAllowed]; the database's.
 //
 // A locker that has reached the database before waits for one that cannot be
