@@ -24,10 +24,10 @@ func newShow() *cobra.Command {
 		Short: "Show who holds a lock, or who had it last",
 		Long: `Show who holds a lock, or who had it last and why it ended. Exits with 1 if
 nobody holds it. "waiting" are those who wait, in the order of arrival, as
-"sqllock ls --waiting" lists them. "taken" is for how long --min-hold keeps the name taken though
-nobody holds it any more; "guarded" is whether a transaction keeps the next
-holder out at this moment (Lock.Guard); SQLite does not tell, and --json leaves
-it out there.`,
+"sqllock ls --waiting" lists them. "taken" is for how long --min-hold keeps the
+name taken though nobody holds it any more; "guarded" is whether a transaction
+keeps the next holder out at this moment (Lock.Guard); SQLite does not tell,
+and --json leaves it out there.`,
 		Example: `  sqllock show nightly
   sqllock show nightly --json`,
 		Args: oneName, ValidArgsFunction: db.completeName,
