@@ -1201,13 +1201,13 @@ func TestNoIndexOnRenewedColumns(t *testing.T) {
 
 	err := db.QueryRowContext(t.Context(),
 		`SELECT count(*) FROM pg_indexes WHERE tablename LIKE 'sqllock\_%' AND tablename <> 'sqllock_goose_version'
-			AND indexdef NOT LIKE '%(name)'`).Scan(&indexes)
+			AND indexdef NOT LIKE '%(name)' AND indexdef NOT LIKE '%(process, id)' AND indexdef NOT LIKE '%(name, ticket)'`).Scan(&indexes)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	if indexes != 0 {
-		t.Errorf("%d indexes on other columns than name, want none", indexes)
+		t.Errorf("%d indexes on columns that are written again, want none", indexes)
 	}
 
 	// Renewals stay heap-only.
