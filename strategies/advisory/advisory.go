@@ -44,6 +44,8 @@ const name = "advisory"
 
 // Strategy keeps locks as advisory locks. It is safe for concurrent use.
 type Strategy struct {
+	queue
+
 	store   *grants.Store
 	sql     statements
 	checked atomic.Bool
@@ -51,6 +53,9 @@ type Strategy struct {
 	mu      sync.Mutex
 	current *session
 }
+
+// queue is what the strategy keeps of those who wait, as all do.
+type queue = grants.Queue
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db:
 // ErrUnsupported for SQLite.
@@ -62,7 +67,7 @@ func New(db databases.DB) *Strategy {
 		sql.refused = "on " + string(store.Dialect().Name)
 	}
 
-	return &Strategy{store: store, sql: sql}
+	return &Strategy{queue: store.Queue(), store: store, sql: sql}
 }
 
 // Validate reports a database that cannot carry the strategy.

@@ -25,13 +25,22 @@ import (
 const name = "cas"
 
 // Strategy keeps locks as the status of a row. It is safe for concurrent use.
-type Strategy struct{ store *grants.Store }
+type Strategy struct {
+	queue
+
+	store *grants.Store
+}
+
+// queue is what the strategy keeps of those who wait, as all do.
+type queue = grants.Queue
 
 var _ strategies.Batcher = (*Strategy)(nil)
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
-	return &Strategy{grants.New(db, name, statements, leftovers.All()...)}
+	store := grants.New(db, name, statements, leftovers.All()...)
+
+	return &Strategy{store.Queue(), store}
 }
 
 // Features says what the strategy can do: everything.

@@ -36,10 +36,15 @@ const name = "forupdate"
 
 // Strategy keeps locks as row locks. It is safe for concurrent use.
 type Strategy struct {
+	queue
+
 	store  *grants.Store
 	sql    statements
 	places places
 }
+
+// queue is what the strategy keeps of those who wait, as all do.
+type queue = grants.Queue
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db:
 // ErrUnsupported for SQLite.
@@ -51,7 +56,7 @@ func New(db databases.DB) *Strategy {
 		sql.refused = "on " + string(store.Dialect().Name)
 	}
 
-	return &Strategy{store: store, sql: sql, places: places{conns: func() int { return db.MaxConns() }}}
+	return &Strategy{queue: store.Queue(), store: store, sql: sql, places: places{conns: func() int { return db.MaxConns() }}}
 }
 
 // Validate reports a database that cannot carry the strategy.

@@ -31,16 +31,21 @@ const name = "insert"
 
 // Strategy keeps locks as rows that exist. It is safe for concurrent use.
 type Strategy struct {
+	queue
+
 	store *grants.Store
 	steps steps
 }
+
+// queue is what the strategy keeps of those who wait, as all do.
+type queue = grants.Queue
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
 	store := grants.New(db, name, statements, leftovers.All()...)
 	steps, _ := dialects.For(*store.Dialect())
 
-	return &Strategy{store, steps}
+	return &Strategy{store.Queue(), store, steps}
 }
 
 // Features says what the strategy can do: everything.

@@ -15,7 +15,9 @@ const freedTime = time.Second
 
 // Listen tells of releases, where the database can tell. Where it tells of commits only,
 // it looks which names are free.
-func (s *Store) Listen(ctx context.Context, ready func(), released func(name string)) error {
+func (q Queue) Listen(ctx context.Context, ready func(), released func(name string)) error {
+	s := q.store
+
 	listener, ok := s.db.(databases.Listener)
 	if !ok {
 		return fmt.Errorf("%w: notifications on %s", strategies.ErrUnsupported, s.sql.Name)
@@ -63,7 +65,9 @@ func (s *Store) freed(ctx context.Context, released func(name string)) {
 
 // Register notes for so long that somebody waits for the name. It returns false if the
 // row is locked.
-func (s *Store) Register(ctx context.Context, name string, d time.Duration) (registered bool, err error) {
+func (q Queue) Register(ctx context.Context, name string, d time.Duration) (registered bool, err error) {
+	s := q.store
+
 	defer func() {
 		if s.Busy(err) {
 			err = nil

@@ -9,9 +9,22 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
+// Queue is what a strategy embeds to be a strategies.Queuer and a strategies.Notifier.
+type Queue struct{ store *Store }
+
+var (
+	_ strategies.Queuer   = Queue{}
+	_ strategies.Notifier = Queue{}
+)
+
+// Queue returns what the store keeps of those who wait.
+func (s *Store) Queue() Queue { return Queue{s} }
+
 // Enqueue notes that w waits. The first time it also removes what dead processes left:
 // not everybody runs a reaper.
-func (s *Store) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (err error) {
+func (q Queue) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (err error) {
+	s := q.store
+
 	conn, err := s.Conn(ctx)
 	if err != nil {
 		return err
@@ -39,7 +52,9 @@ func (s *Store) sweep(ctx context.Context, conn databases.Conn) error {
 }
 
 // Keep gives all waiters of a process another ttl, and returns how many they are.
-func (s *Store) Keep(ctx context.Context, process string, ttl time.Duration) (kept int, err error) {
+func (q Queue) Keep(ctx context.Context, process string, ttl time.Duration) (kept int, err error) {
+	s := q.store
+
 	conn, err := s.Conn(ctx)
 	if err != nil {
 		return 0, err
@@ -53,7 +68,9 @@ func (s *Store) Keep(ctx context.Context, process string, ttl time.Duration) (ke
 }
 
 // Leave ends what Enqueue noted, of one wait or of a whole process.
-func (s *Store) Leave(ctx context.Context, w strategies.Waiter) (err error) {
+func (q Queue) Leave(ctx context.Context, w strategies.Waiter) (err error) {
+	s := q.store
+
 	conn, err := s.Conn(ctx)
 	if err != nil {
 		return err
@@ -72,7 +89,9 @@ func (s *Store) Leave(ctx context.Context, w strategies.Waiter) (err error) {
 }
 
 // Waiters lists those who wait, and for whom.
-func (s *Store) Waiters(ctx context.Context, f strategies.WaiterFilter) (waiters []strategies.Waiter, err error) {
+func (q Queue) Waiters(ctx context.Context, f strategies.WaiterFilter) (waiters []strategies.Waiter, err error) {
+	s := q.store
+
 	conn, err := s.LookConn(ctx)
 	if err != nil {
 		return nil, err
