@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -73,7 +75,7 @@ func TestPostgres(t *testing.T) {
 
 				var seen sync.Map
 
-				t.Cleanup(func() { resolved(t, config, stranger(config), &seen) })
+				t.Cleanup(func() { resolved(t, config, stranger(), &seen) })
 
 				sqllocktest.Run(t, sqllocktest.Harness{
 					New: func(t *testing.T) sqllocktest.Fixture {
@@ -126,24 +128,83 @@ func TestPostgres(t *testing.T) {
 func postgresDatabase(t *testing.T, server *pgx.ConnConfig) *pgx.ConnConfig {
 	t.Helper()
 
+	original.Do(func() { makeOriginal(t, server) })
+
+	if !original.made {
+		t.Fatal("there is no database to copy: another test says why")
+	}
+
 	name := uniqueName()
 	maintenance := stdPool(t, server)
-	exec(t, maintenance, "CREATE DATABASE "+name)
-	t.Cleanup(func() {
-		exec(t, maintenance, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
-		exec(t, maintenance, "DROP ROLE IF EXISTS "+name+"_stranger")
-	})
+	exec(t, maintenance, "CREATE DATABASE "+name+" TEMPLATE "+original.name)
+	t.Cleanup(func() { exec(t, maintenance, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
 
 	config := server.Copy()
 	config.Database = name
-	plant(t, stdPool(t, config), stranger(config))
-	migrate(t, stdPool(t, config), databases.Postgres)
 
 	return config
 }
 
-// stranger is the other user of a database.
-func stranger(config *pgx.ConnConfig) string { return config.Database + "_stranger" }
+// original is the database that others are copies of: what another user made takes
+// seconds to make, and is the same in all of them. TestMain drops it.
+var original struct {
+	sync.Once
+
+	server *pgx.ConnConfig
+	name   string
+	made   bool
+}
+
+func makeOriginal(t *testing.T, server *pgx.ConnConfig) {
+	t.Helper()
+
+	original.server, original.name = server, uniqueName()
+	exec(t, stdPool(t, server), "CREATE DATABASE "+original.name)
+
+	config := server.Copy()
+	config.Database = original.name
+	db := stdPool(t, config)
+
+	plant(t, db, stranger())
+	migrate(t, db, databases.Postgres)
+
+	// No copy is made of a database to which somebody is connected.
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	original.made = true
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+
+	if err := dropOriginal(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+
+		code = max(code, 1)
+	}
+
+	os.Exit(code)
+}
+
+func dropOriginal() error {
+	if original.name == "" {
+		return nil
+	}
+
+	db := stdlib.OpenDB(*original.server)
+
+	_, err := db.ExecContext(context.Background(), "DROP DATABASE IF EXISTS "+original.name+" WITH (FORCE)")
+	if err == nil {
+		_, err = db.ExecContext(context.Background(), "DROP ROLE IF EXISTS "+stranger())
+	}
+
+	return errors.Join(err, db.Close())
+}
+
+// stranger is the other user of the databases.
+func stranger() string { return original.name + "_stranger" }
 
 func stdPool(t *testing.T, config *pgx.ConnConfig) *sql.DB {
 	t.Helper()
