@@ -121,6 +121,12 @@ func startAny(ctx context.Context, names []string, log io.Writer, before ...way)
 
 	set.password = password
 
+	if found, ok := set.servers["postgres"]; ok && found.stop != nil {
+		if err := quickLogins(ctx, found.dsn, password); err != nil {
+			return nil, errors.Join(err, set.Close())
+		}
+	}
+
 	return set, nil
 }
 
