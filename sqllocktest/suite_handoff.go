@@ -368,6 +368,11 @@ func handOffFair(e *env) {
 
 	var group sync.WaitGroup
 
+	defer func() {
+		close(done)
+		group.Wait()
+	}()
+
 	for range 4 {
 		group.Go(func() {
 			for {
@@ -392,9 +397,6 @@ func handOffFair(e *env) {
 	for range 3 {
 		e.release(e.acquire(e.b))
 	}
-
-	close(done)
-	group.Wait()
 }
 
 // Whoever guards gets its grants from the database, which then tells an old snapshot.
