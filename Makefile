@@ -20,7 +20,7 @@ TESTFLAGS ?=
 TIMEOUT   ?= 40m
 
 # Tests at a time. Most of them wait for a lease or a server and not for a processor.
-PARALLEL ?= 8
+PARALLEL ?= 12
 
 # Of `make bench`, which measures the library beside others, as in: make bench COMPAREFLAGS='-scenarios pair'
 COMPAREFLAGS ?=
