@@ -106,11 +106,11 @@ type Tx interface {
 
 // Listener is a DB whose server tells one session what another notifies of.
 type Listener interface {
-	// Listen calls ready when from now on no notification on the channel is
+	// Listen calls ready when from now on no notification on the channels is
 	// missed, and then notified for each. It returns when ctx ends or the
 	// connection does; with an error that wraps ErrNoNotifications if there is
 	// no use in trying again soon.
-	Listen(ctx context.Context, channel string, ready func(), notified func(payload string)) error
+	Listen(ctx context.Context, channels []string, ready func(), notified func(channel, payload string)) error
 }
 
 // DB gives connections of one database.

@@ -22,7 +22,7 @@ func TestQuotedSQL(t *testing.T) {
 	constants := map[string]string{
 		"PostgresNow": "now", "PostgresMicros": "micros",
 		"MySQLNow": "now", "MySQLLate": "late", "SQLiteNow": "now",
-		"PostgresTell": `CASE WHEN waiting_until > now THEN pg_catalog.pg_notify('sqllock_released', l.name) IS NOT NULL ELSE false END`,
+		"PostgresTell": "tell", "channelOf": "sqllock_", "allChannel": "sqllock_released",
 	}
 
 	var statements []string
@@ -44,9 +44,14 @@ func TestQuotedSQL(t *testing.T) {
 		}
 
 		ast.Inspect(file, func(n ast.Node) bool {
-			if kv, ok := n.(*ast.KeyValueExpr); ok {
-				if key, ok := kv.Key.(*ast.Ident); ok && key.Name == "SQL" {
-					statements = append(statements, words(text(kv.Value, constants)))
+			switch n := n.(type) {
+			case *ast.KeyValueExpr:
+				if key, ok := n.Key.(*ast.Ident); ok && key.Name == "SQL" {
+					statements = append(statements, words(text(n.Value, constants)))
+				}
+			case *ast.ValueSpec: // a part that several have
+				for _, value := range n.Values {
+					statements = append(statements, words(text(value, constants)))
 				}
 			}
 

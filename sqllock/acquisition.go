@@ -23,7 +23,7 @@ import (
 //
 // In turn it waits for others of this process, of whom one at a time asks the
 // database; the lock may come with the turn. In attempt it asks the strategy once. In
-// pause it waits until asking again makes sense, which pacing knows.
+// pause it waits until asking again makes sense, which its place in line says.
 //
 // The answer to an attempt may be lost. Then the same owner asks again, and is told of its
 // grant. If the attempt is still under way when its time is over, what it may bring is
@@ -39,10 +39,10 @@ type acquisition struct {
 	try      bool
 	request  strategies.Request
 	attempts int
-	pacing   pacing
+	line     inLine
 	failures int                     // attempts in a row without an answer
 	stop     context.CancelCauseFunc // ends the wait
-	waiting  *waiting                // what the database is told of the wait; nil if it is not
+	entered  time.Time               // when its turn in this process came
 	ghost    bool                    // an attempt of an owner before may have the lock, and is settled
 	doubt    time.Time               // of the last attempt of this owner whose outcome was unknown
 	last     error                   // to tell at the end: of the last attempt, or what others of this process were told
@@ -91,7 +91,7 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 	}
 
 	return &acquisition{
-		locker: l, key: key, outer: outer, set: set, try: try || set.waits && set.maxWait == 0, pacing: pacing{locker: l, set: set, name: name},
+		locker: l, key: key, outer: outer, set: set, try: try || set.waits && set.maxWait == 0, line: inLine{locker: l},
 		request: strategies.Request{
 			Name: name, Owner: newOwner(), Lease: set.lease, MinHold: set.minHold, LockDelay: set.lockDelay,
 			DurableRelease: set.durable, Holder: strategies.Holder(set.holder),
@@ -158,8 +158,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		h, err = a.attempt(wait, ctx)
 	}
 
-	a.pacing.end()
-	l.waiters.remove(a.waiting)
+	a.leaveLine(err == nil && a.request.Wait != "" && l.features.LeavesLine)
 
 	event := Event{Name: name, Attempts: a.attempts, Waited: now().since(started), Err: err}
 
@@ -214,7 +213,6 @@ func (a *acquisition) limit() (time.Duration, error) {
 
 // giveUp gives the turn to the next, and ends what an attempt may have left.
 func (a *acquisition) giveUp(ctx context.Context) {
-	a.pacing.gaveUp()
 	a.locker.queue.leave(a.request.Name)
 
 	if !a.doubt.IsZero() {
@@ -235,6 +233,7 @@ func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
 		// Whoever holds nothing is behind the one of this process who asks.
 		if _, holds := ctx.Value(innermost{}).(*hold); holds {
 			a.waits(ctx)
+			l.waiters.behind(a.line.one)
 		}
 
 		h, last, err := l.queue.enter(wait, ctx, name, a.set)
@@ -250,12 +249,24 @@ func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
 		a.hear(last)
 	}
 
-	tokens, polite, rivals := l.queue.advise(name)
+	a.entered = time.Now()
+
+	tokens, crowded := l.queue.advise(name)
 	if a.set.handsOff && a.set.renew && a.set.minHold == 0 && !l.inTxs.Load() {
 		a.request.Tokens = tokens
 	}
 
-	if !a.pacing.enter(wait, polite, a.try, rivals) {
+	// Where the line is not forgotten with the last of those in it, only an attempt tells.
+	if !crowded || a.try || !l.features.LeavesLine || l.waiters.queuer == nil {
+		return nil, nil //nolint:nilnil // the turn without the lock
+	}
+
+	// Others wait. It would be refused, and goes to the end of their line.
+	held := &HeldError{Name: name, line: 1}
+	a.waits(ctx)
+
+	if !a.line.pause(wait, held, &a.request) {
+		a.hear(standing{held: held})
 		l.queue.leave(name)
 
 		return nil, a.ended(wait, ctx)
@@ -306,11 +317,9 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 		return nil, a.ended(wait, ctx)
 	}
 
-	request := a.request
-	request.Waiting = a.pacing.waiting
-
 	started := time.Now()
 	place, err := a.place(wait)
+	request := a.request
 	start := now() // the lease does not run while a place is waited for
 
 	var grant strategies.Grant
@@ -355,6 +364,8 @@ func (a *acquisition) next(wait, ctx context.Context, started time.Time, failed 
 	held := a.answered(failed)
 
 	switch {
+	case held != nil && held.line != 0 && !a.request.First && a.nobodyWaits(wait, held):
+		return nil
 	case held != nil && a.try:
 		switch {
 		case a.looksAgain(wait, held):
@@ -376,18 +387,81 @@ func (a *acquisition) next(wait, ctx context.Context, started time.Time, failed 
 
 	a.waits(ctx)
 
-	if !a.pacing.pause(wait, a.attempts-1, held) {
+	if held == nil {
+		// Few attempts without an answer are made, so that they are not all over
+		// before a connection can be had again.
+		if !sleep(wait, backoff(a.attempts-1, max(a.set.pollMin, firstRetry), max(a.set.pollMax, lastRetry))) {
+			return a.ended(wait, ctx)
+		}
+
+		return nil
+	}
+
+	if !a.line.pause(wait, held, &a.request) {
 		return a.ended(wait, ctx)
 	}
 
 	return nil
 }
 
-// waits has the database told of the wait, if it lasts.
+// waits makes what the database is told of the wait.
 func (a *acquisition) waits(ctx context.Context) {
-	if a.waiting == nil && !a.try {
-		a.waiting = a.locker.waiters.add(ctx, a.request, a.stop)
+	if a.line.one == nil && !a.try {
+		a.line.one = a.locker.waiters.newWaiting(ctx, a)
+
+		if a.set.listens {
+			a.locker.listener.use()
+		}
 	}
+}
+
+// leaveLine ends the wait, as far as the database was told of it. granted says that it has
+// left its line with the lock.
+func (a *acquisition) leaveLine(granted bool) {
+	if a.line.one == nil {
+		return
+	}
+
+	a.locker.waiters.remove(a.line.one, granted)
+
+	if a.set.listens {
+		a.locker.listener.unuse()
+	}
+}
+
+// stepOut leaves the line for as long as the acquisition could not use its turn.
+func (a *acquisition) stepOut() {
+	a.leaveLine(false)
+	a.line = inLine{locker: a.locker}
+	a.request.First, a.request.Line, a.request.Process, a.request.Wait = false, 0, "", ""
+}
+
+// nobodyWaits looks whether a name that is kept for those who wait is kept for nobody: they
+// have gone, or ended. Then the request may have it.
+func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
+	queuer := a.locker.waiters.queuer
+	if queuer == nil {
+		return false
+	}
+
+	ctx, cancel := context.WithTimeout(wait, longest(a.set))
+	defer cancel()
+
+	waiters, err := within(ctx, func(ctx context.Context) ([]strategies.Waiter, error) {
+		return queuer.Waiters(ctx, strategies.WaiterFilter{Name: held.Name, Limit: 2})
+	})
+
+	for _, w := range waiters {
+		if a.line.one == nil || w.ID != a.line.one.ID {
+			return false
+		}
+	}
+
+	if err == nil {
+		a.request.First, a.request.Line = true, held.line
+	}
+
+	return err == nil
 }
 
 // A try asks again, about so far apart, for as long as looksFor at a name that nobody is
@@ -401,7 +475,7 @@ const (
 // have the lock: its row was locked, which may be for a moment, by somebody who looks
 // whether a transaction guards it, for example. Or it met a grant of its own.
 func (a *acquisition) looksAgain(wait context.Context, held *HeldError) bool {
-	looks := unheld(held) && time.Since(a.pacing.since) < looksFor || a.haunted(held)
+	looks := unheld(held) && time.Since(a.entered) < looksFor || a.haunted(held)
 
 	return looks && sleep(wait, lookPause/2+jitter(lookPause))
 }
@@ -520,10 +594,6 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 		return nil, ErrClosed
 	}
 
-	if !a.try {
-		a.pacing.learn()
-	}
-
 	// From then on the lock can end, and the turn with it.
 	l.queue.hold(request.Name, h)
 	l.keeper.keep(h)
@@ -544,7 +614,10 @@ func (a *acquisition) place(wait context.Context) (any, error) {
 	name := a.request.Name
 	defer a.locker.queue.noPlace(name, nil)
 
-	return placer.Place(wait, func(err error) { a.locker.queue.noPlace(name, err) })
+	return placer.Place(wait, func(err error) {
+		a.locker.queue.noPlace(name, err)
+		a.stepOut()
+	})
 }
 
 // uncertain says whether an attempt that failed may have been granted all the same.

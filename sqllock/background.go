@@ -301,7 +301,7 @@ func (b *background) work(e *ending) {
 		e.looks = nil
 	case len(e.looks) > 0:
 		e.failed = err
-		e.looks[0] = time.Now().Add(backoff(e.tries, defaultPollMin, defaultPollMax))
+		e.looks[0] = time.Now().Add(backoff(e.tries, firstRetry, lastRetry))
 		e.tries++
 	}
 

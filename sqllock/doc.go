@@ -72,8 +72,9 @@
 //     answer is [ErrUnreachable].
 //   - After [Lock.Guard] nobody else is granted the lock until the caller's
 //     transaction ends, whatever clocks, pauses and networks do.
-//   - Waiting holds no database connection in the lease strategies, and only one
-//     goroutine of a locker at a time asks the database for a name.
+//   - Waiting is first come, first served, between processes, too. It holds no
+//     database connection in the lease strategies, and only one goroutine of a
+//     locker at a time stands in line for a name.
 //
 // # What is not
 //
@@ -84,8 +85,8 @@
 // save work, not to protect data.
 //
 // The database must keep the commits that it acknowledged, and its clock must
-// not jump forward by more than [WithLockDelay]. Waiting is first come, first
-// served within a locker, but not between processes.
+// not jump forward by more than [WithLockDelay]. The order of arrival, in which
+// waiters get the lock, may be broken while the database does not answer.
 //
 // A connection-held lock (forupdate, advisory) ends the instant its database
 // session does: killed by an operator, a fail-over, an idle limit. Its holder

@@ -37,6 +37,10 @@ func (a *acquisition) ended(wait, ctx context.Context) error {
 		return deadlock
 	}
 
+	if a.line.silent() {
+		a.last = ErrUnreachable
+	}
+
 	// Nobody may have it; but under a lock that has ended nothing is acquired.
 	if errors.Is(cause, ErrLost) || errors.Is(cause, ErrReleased) {
 		return endedContext(a.request.Name, cause)
@@ -45,6 +49,12 @@ func (a *acquisition) ended(wait, ctx context.Context) error {
 	// The caller's context may have ended with a cause of its own.
 	if ended := ctx.Err(); ended != nil && !errors.Is(cause, ended) {
 		cause = errors.Join(ended, cause)
+	}
+
+	if held := new(HeldError); errors.As(a.last, &held) && !unheld(held) {
+		placed := *held
+		placed.Ahead = a.line.ahead()
+		a.last = &placed
 	}
 
 	return &waitError{name: a.request.Name, cause: cause, last: orUnheld(a.last)}
@@ -135,7 +145,9 @@ func (a *acquisition) haunted(held *HeldError) bool {
 }
 
 // unheld says whether an answer tells of nobody who holds the name.
-func unheld(held *HeldError) bool { return held.Holder == (Holder{}) && held.Remaining == 0 }
+func unheld(held *HeldError) bool {
+	return held.Holder == (Holder{}) && held.Remaining == 0 && held.line == 0
+}
 
 // orUnheld is the error of an attempt or of a wait, for who has to know whether somebody
 // has the lock: a job must not be skipped because of a transaction that has the name's

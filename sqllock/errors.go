@@ -70,8 +70,14 @@ type HeldError struct {
 	// Remaining is how long the holder's lease runs without renewal, as the
 	// database saw it; zero if not known. A holder that lives renews it.
 	Remaining time.Duration
+	// Ahead is how many others, each for a process, were before the caller in the line
+	// when it was last looked: within two seconds, as a rule. Zero also if that is not known,
+	// or the caller did not wait.
+	Ahead int
 	// Detail says more where there is more to say.
 	Detail string
+
+	line int64 // not zero if nobody holds it, and others may wait for it
 }
 
 // Error is one line: the name, the holder and the time left.
@@ -92,12 +98,18 @@ func (e *HeldError) how() string {
 		fmt.Fprintf(&b, "held by %s", e.Holder)
 	case remaining > 0:
 		fmt.Fprintf(&b, "reserved for another %s", remaining)
+	case e.line != 0:
+		b.WriteString("kept for those who wait for it")
 	default:
 		b.WriteString("held")
 	}
 
 	if e.Detail != "" {
 		fmt.Fprintf(&b, " (%s)", plain.Text(e.Detail))
+	}
+
+	if e.Ahead > 0 {
+		fmt.Fprintf(&b, ", %d ahead in line", e.Ahead)
 	}
 
 	return b.String()
@@ -269,6 +281,7 @@ func asHeld(name string, err error) error {
 	if held := new(strategies.HeldError); errors.As(err, &held) {
 		return &HeldError{
 			Name: name, Holder: Holder(held.Holder), Token: held.Token, Remaining: held.Remaining, Detail: held.Detail,
+			line: held.Line,
 		}
 	}
 

@@ -81,7 +81,7 @@ func (u *unheard) TryAcquire(ctx context.Context, r strategies.Request) (strateg
 	return u.Memory.TryAcquire(ctx, r)
 }
 
-func (*unheard) Listen(context.Context, func(), func(string)) error {
+func (*unheard) Listen(context.Context, string, func(), func(string, int64), func()) error {
 	return sqllock.ErrTooManyConnections
 }
 
@@ -94,9 +94,13 @@ func TestListeningInVainWakesNobody(t *testing.T) {
 		_, err := newLocker(t, strategy, sqllock.WithoutBatching()).Acquire(t.Context(), name, sqllock.WithMaxWait(10*time.Minute))
 		wantIs(t, "Acquire() of a lock that is held", err, sqllock.ErrNotAcquired)
 
-		// Once in half to a whole second, and more often at the beginning.
-		if n := strategy.asked.Load(); n < 600 || n > 1500 {
-			t.Errorf("asked %d times in ten minutes, want about once in 0.75 s", n)
+		// Once in 25 to 50 milliseconds, and more often at the beginning.
+		if n := strategy.Count("stand"); n < 12000 || n > 25000 {
+			t.Errorf("looked %d times in ten minutes, want about once in 37 ms", n)
+		}
+
+		if n := strategy.asked.Load(); n > 2 {
+			t.Errorf("asked %d times in ten minutes, want it to wait for its turn", n)
 		}
 	})
 }

@@ -459,7 +459,7 @@ func (h *hold) releaseGrant(ctx context.Context) error {
 
 	for try := range releaseTries {
 		if unheard {
-			sleep(ctx, backoff(try, defaultPollMin, defaultPollMax))
+			sleep(ctx, backoff(try, firstRetry, lastRetry))
 		}
 
 		err = h.releaseOnce(ctx, together && try == 0)

@@ -10,47 +10,41 @@ import (
 )
 
 const (
-	// registration is how long the database keeps in mind that somebody waits.
-	registration = 10 * time.Second
-	// slowestPoll is the longest pause of a waiter that will hear of the release: a
-	// notification can be lost, though that should never happen.
-	slowestPoll = 5 * time.Second
 	// linger is how long the connection is kept when nobody waits.
 	linger = 10 * time.Second
 	// listening is what Close calls the connection that listens. No lock has a name with a NUL.
 	listening = "\x00the connection that listens"
-	// pollingOnly is how long waiters only poll where notifications do not come.
+	// relisten is the longest pause before another try to listen, and pollingOnly how long none is
+	// made where notifications do not come.
+	relisten    = 5 * time.Second
 	pollingOnly = time.Minute
 )
 
-// listener hears of releases while somebody of this locker waits. It has one
+// listener hears whose turn it is while somebody of this locker waits. It has one
 // connection, for all names.
 type listener struct {
 	locker   *Locker
 	notifier strategies.Notifier // nil if the strategy is none
 
 	mu        sync.Mutex
-	calls     map[string]chan struct{} // wake-ups of those who wait, one for each name
-	noted     recent[struct{}]         // the database has in mind that somebody here waits
+	users     int // who wait
 	open      bool
-	listening bool // no release is missed
+	hearing   bool // nothing is missed
 	pollUntil time.Time
 	stop      context.CancelFunc
 	closing   *time.Timer // when nobody waits any more
 }
 
-// subscribe returns a channel on which something comes when the name may be free,
-// until unsubscribe is called. A locker has one contender for a name.
-func (n *listener) subscribe(name string) (calls <-chan struct{}, unsubscribe func()) {
+// use listens until unuse.
+func (n *listener) use() {
 	if n.notifier == nil {
-		return nil, func() {}
+		return
 	}
 
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	wakeUps := make(chan struct{}, 1)
-	n.calls[name] = wakeUps
+	n.users++
 
 	if n.closing != nil {
 		n.closing.Stop()
@@ -58,19 +52,18 @@ func (n *listener) subscribe(name string) (calls <-chan struct{}, unsubscribe fu
 	}
 
 	n.startLocked()
+}
 
-	return wakeUps, func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
+func (n *listener) unuse() {
+	if n.notifier == nil {
+		return
+	}
 
-		// Somebody else may have subscribed by now.
-		if n.calls[name] == wakeUps {
-			delete(n.calls, name)
-		}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 
-		if len(n.calls) == 0 && n.open {
-			n.closing = time.AfterFunc(linger, n.shut)
-		}
+	if n.users--; n.users == 0 && n.open {
+		n.closing = time.AfterFunc(linger, n.shut)
 	}
 }
 
@@ -91,7 +84,7 @@ func (n *listener) shut() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	if len(n.calls) == 0 && n.open {
+	if n.users == 0 && n.open {
 		n.stop()
 	}
 }
@@ -100,16 +93,18 @@ func (n *listener) shut() {
 func (n *listener) listen(ctx context.Context) {
 	defer n.locker.background.finish(listening)
 
+	w := &n.locker.waiters
+
 	for try := 0; ; try++ {
-		err := n.notifier.Listen(ctx, func() {
+		err := n.notifier.Listen(ctx, w.process, func() {
 			try = 0
 
 			n.set(true)
-		}, n.released)
+		}, w.turn, w.lookNow)
 
 		n.set(false)
 
-		if ctx.Err() != nil || errors.Is(err, ErrUnsupported) || !sleep(ctx, backoff(try, defaultPollMin, slowestPoll)) {
+		if ctx.Err() != nil || errors.Is(err, ErrUnsupported) || !sleep(ctx, backoff(try, firstRetry, relisten)) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 
@@ -121,7 +116,7 @@ func (n *listener) listen(ctx context.Context) {
 			n.stop()
 
 			// Somebody came when it was just being shut.
-			if len(n.calls) > 0 {
+			if n.users > 0 {
 				n.startLocked()
 			}
 
@@ -130,31 +125,24 @@ func (n *listener) listen(ctx context.Context) {
 	}
 }
 
-// set notes whether releases are heard of. Everybody looks then: for what may have
-// been missed before.
-func (n *listener) set(listening bool) {
+// set notes whether nothing is missed. Everybody looks then: for what may have been before.
+func (n *listener) set(hearing bool) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
+	changed := n.hearing != hearing
+	n.hearing = hearing
+	n.mu.Unlock()
 
-	if n.listening == listening {
-		return
-	}
-
-	n.listening = listening
-
-	for _, call := range n.calls {
-		wakeUp(call)
+	if changed {
+		n.locker.waiters.lookNow()
 	}
 }
 
-// released wakes whoever waits for the name.
-func (n *listener) released(name string) {
+// hears reports whether nothing is missed at this moment.
+func (n *listener) hears() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	if call, ok := n.calls[name]; ok {
-		wakeUp(call)
-	}
+	return n.hearing
 }
 
 func wakeUp(call chan<- struct{}) {
@@ -162,34 +150,4 @@ func wakeUp(call chan<- struct{}) {
 	case call <- struct{}{}:
 	default:
 	}
-}
-
-// hears reports whether releases are heard of at this moment.
-func (n *listener) hears() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-
-	return n.listening
-}
-
-// mayHaveMissed says whether a release may have been told of before the
-// subscription that was just made: the database knew that somebody waited.
-func (n *listener) mayHaveMissed(name string) bool { return n.hears() && n.isNoted(name) }
-
-// isNoted says whether the database knows for long enough that somebody waits.
-func (n *listener) isNoted(name string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-
-	_, left := n.noted.get(name)
-
-	return left > registration/2
-}
-
-// note notes that the database knows until then.
-func (n *listener) note(name string, until time.Time) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-
-	n.noted.put(name, struct{}{}, until)
 }

@@ -78,10 +78,11 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	l.acquires.single = strategy.TryAcquire
 	l.releases.single = func(ctx context.Context, g strategies.Grant) (struct{}, error) { return struct{}{}, g.Release(ctx) }
 
-	l.listener = listener{locker: l, calls: make(map[string]chan struct{})}
+	l.listener = listener{locker: l}
 	l.listener.notifier, _ = strategy.(strategies.Notifier)
 
-	l.waiters = waiters{locker: l, process: newOwner(), present: make(map[*waiting]struct{}), wake: make(chan struct{}, 1)}
+	l.waiters = waiters{locker: l, process: newOwner(), wake: make(chan struct{}, 1)}
+	l.waiters.present, l.waiters.asking = make(map[*waiting]struct{}), make(map[string]*waiting)
 	l.waiters.queuer, _ = strategy.(strategies.Queuer)
 
 	if b, ok := strategy.(strategies.Batcher); ok {

@@ -26,10 +26,13 @@ const (
 	defaultMargin  = 10 * time.Millisecond
 	defaultDrift   = 0.01
 	defaultPoll    = time.Millisecond
-	defaultPollMin = 20 * time.Millisecond
-	defaultPollMax = time.Second
+	defaultPollMax = 50 * time.Millisecond
 	minLease       = 100 * time.Millisecond
 	maxLease       = 366 * 24 * time.Hour
+
+	// What failed is tried again between these.
+	firstRetry = 20 * time.Millisecond
+	lastRetry  = time.Second
 )
 
 // Option sets one thing, for all locks when given to [New] and for one lock when given to

@@ -13,13 +13,7 @@ import (
 type queue struct {
 	mu    sync.Mutex
 	lines map[string]*line
-	past  recent[past]
-}
-
-// past is what is known of a name that nobody has to do with any more.
-type past struct {
-	crowded time.Time
-	rivals  float64
+	past  recent[struct{}] // names that others waited for when they were released here
 }
 
 // line is the queue of one name. It exists while somebody has the turn.
@@ -28,8 +22,7 @@ type line struct {
 
 	waiters list.List // of *waiter, first come, first served; many may leave at once
 	reserve int64     // tokens to reserve for those who wait here
-	crowded time.Time // of the last release, if others waited for the name then
-	rivals  float64   // how many others contend for it
+	crowded bool      // other processes waited for the name at the last release here
 }
 
 // standing is what is known in this process of who has a name.
@@ -119,36 +112,22 @@ const (
 	mostReserve  = 8192
 )
 
-// politeness is how long those who wait here let others go first after this
-// process had the lock.
-const politeness = 5 * time.Millisecond
-
-// advise says how many tokens an acquisition should ask for, whether it should let
-// others go first, and how many others there are.
-func (q *queue) advise(name string) (tokens int64, polite bool, rivals float64) {
+// advise says how many tokens an acquisition should ask for, and whether other processes
+// waited for the name when it was released here.
+func (q *queue) advise(name string) (tokens int64, crowded bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
 	l := q.lines[name]
 	if l.waiters.Len() == 0 {
-		return 1, !l.crowded.IsZero(), l.rivals
+		return 1, l.crowded
 	}
 
 	if l.reserve == 0 {
 		l.reserve = leastReserve
 	}
 
-	return l.reserve, !l.crowded.IsZero(), l.rivals
-}
-
-// learn learns from a wait how many others contend for the name. It comes before
-// the turn can end.
-func (q *queue) learn(name string, changes int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-
-	l := q.lines[name]
-	l.rivals = learned(l.rivals, changes)
+	return l.reserve, l.crowded
 }
 
 // crowd notes whether others waited for the name when it was released here.
@@ -157,10 +136,7 @@ func (q *queue) crowd(name string, crowded bool) {
 	defer q.mu.Unlock()
 
 	if l, ok := q.lines[name]; ok {
-		l.crowded = time.Time{}
-		if crowded {
-			l.crowded = time.Now()
-		}
+		l.crowded = crowded
 	}
 }
 
@@ -178,7 +154,7 @@ func (q *queue) handOff(name string, give func(w *waiter, crowded bool) *hold) b
 	first := l.waiters.Front()
 	w, _ := first.Value.(*waiter)
 
-	if w.hold = give(w, !l.crowded.IsZero()); w.hold == nil {
+	if w.hold = give(w, l.crowded); w.hold == nil {
 		return false
 	}
 
@@ -271,38 +247,22 @@ func (q *queue) noPlace(name string, err error) {
 	}
 }
 
-const (
-	// rememberRivals is for how long their number is known, and rememberCrowd for
-	// how long that they waited: who comes back at once lets them go first, too.
-	rememberRivals = 10 * time.Second
-	rememberCrowd  = 20 * time.Millisecond
-)
+// rememberCrowd is for how long it is known that others wait.
+const rememberCrowd = 20 * time.Millisecond
 
 // openLocked makes the line of a name that nobody has to do with.
 func (q *queue) openLocked(name string) {
-	l := &line{}
-
-	if p, known := q.past.get(name); known > 0 {
-		l.rivals = p.rivals
-
-		if time.Since(p.crowded) < rememberCrowd {
-			l.crowded = p.crowded
-		}
-	}
-
-	q.lines[name] = l
+	_, left := q.past.get(name)
+	q.lines[name] = &line{crowded: left > 0}
 }
 
 // removeLocked removes a line.
 func (q *queue) removeLocked(name string) {
-	l := q.lines[name]
-	delete(q.lines, name)
-
-	if l.crowded.IsZero() && l.rivals < 1 {
-		q.past.remove(name)
-	} else {
-		q.past.put(name, past{l.crowded, l.rivals}, time.Now().Add(rememberRivals))
+	if q.lines[name].crowded {
+		q.past.put(name, struct{}{}, time.Now().Add(rememberCrowd))
 	}
+
+	delete(q.lines, name)
 }
 
 // hold notes that the one whose turn it is has the lock now.

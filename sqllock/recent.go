@@ -44,5 +44,3 @@ func (r *recent[V]) get(name string) (V, time.Duration) {
 
 	return e.value, time.Until(e.until)
 }
-
-func (r *recent[V]) remove(name string) { delete(r.entries, name) }

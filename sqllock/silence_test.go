@@ -80,8 +80,10 @@ func TestSilenceAfterAnAnswer(t *testing.T) {
 				const wait = 2 * time.Minute
 
 				time.AfterFunc(wait-c.silent, func() {
-					_, resume := memory.Pause("acquire", sqllocktest.Before)
-					t.Cleanup(resume)
+					for _, operation := range []string{"acquire", "stand", "keep", "enqueue"} {
+						_, resume := memory.Pause(operation, sqllocktest.Before)
+						t.Cleanup(resume)
+					}
 				})
 
 				_, err := locker.Acquire(t.Context(), name, sqllock.WithMaxWait(wait))

@@ -60,11 +60,12 @@ func WithDurableRelease() Option {
 	}
 }
 
-// WithPoll bounds the random pause between two attempts of a waiting [Locker.Acquire]:
-// it starts about at lowest and grows towards an eighth of the time since the lock
-// was last seen to change hands, up to highest. The defaults are 1 ms and 1 s; both must
-// be between 1 ms and 366 days. Where the database notifies of releases it is
-// polled less often. A call that does not wait refuses it.
+// WithPoll bounds the random pause between two looks at the line that an [Locker.Acquire]
+// waits in: it starts about at lowest and grows towards an eighth of the time since the line
+// last moved, up to highest. The defaults are 1 ms and 50 ms; both must be between 1 ms and
+// 366 days. One look is for all who wait in a locker, and those who are not first look more
+// rarely. Where the database notifies of releases it is looked every two seconds. A call that
+// does not wait refuses it.
 func WithPoll(lowest, highest time.Duration) Option {
 	return func(s *settings) error {
 		if lowest < time.Millisecond || highest < lowest || highest > maxLease {

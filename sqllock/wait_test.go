@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -92,19 +94,19 @@ func (d *deaf) TryAcquire(ctx context.Context, r strategies.Request) (strategies
 	return d.Memory.TryAcquire(ctx, r)
 }
 
-func (d *deaf) Register(ctx context.Context, name string, duration time.Duration) (bool, error) {
-	if err := d.hang(ctx, "register"); err != nil {
+func (d *deaf) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (bool, error) {
+	if err := d.hang(ctx, "enqueue"); err != nil {
 		return false, err
 	}
 
-	return d.Memory.Register(ctx, name, duration)
+	return d.Memory.Enqueue(ctx, w, ttl)
 }
 
 // A long lease is no reason to wait for as long.
 func TestLongLeaseOnADeadConnection(t *testing.T) {
 	t.Parallel()
 
-	for _, operation := range []string{"acquire", "register"} {
+	for _, operation := range []string{"acquire", "enqueue"} {
 		t.Run(operation, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				strategy := &deaf{Memory: sqllocktest.NewMemory(), operation: operation}
@@ -206,7 +208,9 @@ func (s slow) TryAcquire(ctx context.Context, r strategies.Request) (strategies.
 	return s.Memory.TryAcquire(ctx, r)
 }
 
-func (slow) Listen(context.Context, func(), func(string)) error { return sqllock.ErrUnsupported }
+func (slow) Listen(context.Context, string, func(), func(string, int64), func()) error {
+	return sqllock.ErrUnsupported
+}
 
 // Who takes the lock again as soon as it was released is as polite as if somebody
 // of its process had waited: otherwise the name is free for less than the others'
@@ -284,13 +288,13 @@ func TestShortWaitOnACrowdedName(t *testing.T) {
 type gossip struct {
 	*sqllocktest.Memory
 
-	told chan func(name string)
+	told chan func(name string, line int64)
 }
 
-func (g *gossip) Listen(ctx context.Context, ready func(), released func(name string)) error {
-	g.told <- released
+func (g *gossip) Listen(ctx context.Context, process string, ready func(), turn func(name string, line int64), look func()) error {
+	g.told <- turn
 
-	return g.Memory.Listen(ctx, ready, released)
+	return g.Memory.Listen(ctx, process, ready, turn, look)
 }
 
 // Whoever may connect to the database can tell of releases that there were not.
@@ -307,7 +311,7 @@ func TestForgedReleases(t *testing.T) {
 					most   = 30 // attempts: ten at first, then one in a second
 				)
 
-				strategy := &gossip{sqllocktest.NewMemory(), make(chan func(string), 1)}
+				strategy := &gossip{sqllocktest.NewMemory(), make(chan func(string, int64), 1)}
 				held := acquire(t, newLocker(t, strategy.Peer()))
 				locker := newLocker(t, strategy, sqllock.WithoutBatching())
 				locks := make(chan *sqllock.Lock, 1)
@@ -321,7 +325,7 @@ func TestForgedReleases(t *testing.T) {
 				before := strategy.Count("acquire")
 
 				for range forged {
-					tell(name)
+					tell(name, 0)
 					time.Sleep(5 * time.Millisecond)
 				}
 
@@ -341,7 +345,7 @@ func TestForgedReleases(t *testing.T) {
 				release(t, held)
 
 				for goesOn && len(locks) == 0 && time.Since(released) < time.Minute {
-					tell(name)
+					tell(name, 0)
 					time.Sleep(5 * time.Millisecond)
 				}
 
@@ -410,4 +414,77 @@ func TestDeadlineDuringTheFirstAttempt(t *testing.T) {
 		wantIs(t, "Acquire() that ended during its first attempt", err, sqllock.ErrNotAcquired)
 		wantNot(t, "Acquire() that ended during its first attempt", err, sqllock.ErrUnreachable)
 	})
+}
+
+// Whoever gives up says how many came before.
+func TestPlaceInLine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		lock := acquire(t, newLocker(t, memory.Peer()))
+
+		var group sync.WaitGroup
+
+		for range 2 {
+			other := newLocker(t, memory.Peer())
+
+			group.Go(func() { release(t, acquire(t, other)) })
+			time.Sleep(time.Second)
+		}
+
+		_, err := locker.Acquire(t.Context(), name, sqllock.WithMaxWait(time.Second))
+
+		held := new(sqllock.HeldError)
+		if !errors.As(err, &held) || held.Ahead != 2 || !strings.Contains(err.Error(), "2 ahead in line") {
+			t.Errorf("Acquire() behind two others = %v, want that it tells of them", err)
+		}
+
+		release(t, lock)
+		group.Wait()
+	})
+}
+
+// In the order of arrival, also where nobody is notified.
+func TestLineOfManyProcesses(t *testing.T) {
+	t.Parallel()
+
+	for _, options := range [][]sqllock.Option{nil, {sqllock.WithoutNotifications()}} {
+		t.Run(fmt.Sprint(len(options)), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				const processes = 20
+
+				memory := sqllocktest.NewMemory()
+				lock := acquire(t, newLocker(t, memory))
+				order := make(chan int, processes)
+
+				var group sync.WaitGroup
+
+				for i := range processes {
+					locker := newLocker(t, memory.Peer(), options...)
+
+					group.Go(func() {
+						lock := acquire(t, locker)
+						order <- i
+
+						time.Sleep(time.Duration(i%3) * time.Millisecond)
+						release(t, lock)
+					})
+					time.Sleep(10 * time.Millisecond)
+				}
+
+				released := time.Now()
+				release(t, lock)
+				group.Wait()
+
+				for want := range processes {
+					if got := <-order; got != want {
+						t.Errorf("process %d has the lock when it is the turn of %d", got, want)
+					}
+				}
+
+				if took := time.Since(released); took > 3*time.Second {
+					t.Errorf("all %d had the lock after %s, want it to go on at once", processes, took)
+				}
+			})
+		})
+	}
 }

@@ -9,30 +9,38 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
+// The database has a line for each name. Of a process stands in it the one that asks for
+// the name, on behalf of all who wait for it here. Whoever is first asks for the lock when it
+// is released; whoever has not been in line is granted a name only if nobody is. That is
+// for order and for promptness: a lock is exclusive whatever anybody believes of the line,
+// and if the line cannot be had, those who wait ask now and then.
+
 const (
-	// noticed is how long an acquisition waits before the database is told of it: most
-	// waits are over before, and cost nothing.
-	noticed = 250 * time.Millisecond
 	// believed is how long the database believes that somebody waits who does not say so
 	// again, and keepEvery how often that is said, for all in one statement.
 	believed  = 6 * time.Second
 	keepEvery = believed / 3
+	// noticed is how long somebody waits behind another one of this process before the
+	// database is told of it, and at most in line before it is looked how many are ahead.
+	noticed = 250 * time.Millisecond
 	// lookEvery is how often those who wait while they hold other locks look for a
 	// deadlock.
 	lookEvery = time.Second
-	// tellTime bounds each of the statements, and silentFor is how long none is sent after
-	// one that failed: they must not keep a connection of a small pool from renewals. The
-	// last, when the locker is closed, may take lastTell.
-	tellTime  = 500 * time.Millisecond
-	silentFor = 10 * tellTime
-	lastTell  = 2 * time.Second
+	// tellTime bounds each of the statements. None is sent for a while after one that failed,
+	// from leastSilence on and twice as long after each, up to mostSilence: they must not keep a
+	// connection of a small pool from renewals. The last, when the locker is closed, may
+	// take lastTell.
+	tellTime     = time.Second
+	leastSilence = 250 * time.Millisecond
+	mostSilence  = 5 * time.Second
+	lastTell     = 2 * time.Second
 	// telling is what Close calls them. No lock has a name with a NUL.
 	telling = "\x00the list of those who wait"
 )
 
-// waiters tells the database who of this process waits: for each name the one that asks
-// for it, and of the others those who hold other locks meanwhile. It is for people, and
-// for finding deadlocks: nothing fails if it cannot be told. One goroutine does so, one
+// waiters are those of this process who wait, as the database is told: for each name the one
+// that asks for it, and of those behind it the ones that hold other locks meanwhile, which is
+// for finding deadlocks. One goroutine keeps them in line and looks how they stand, one
 // statement after the other, while there is anybody.
 type waiters struct {
 	locker  *Locker
@@ -42,51 +50,65 @@ type waiters struct {
 
 	mu      sync.Mutex
 	present map[*waiting]struct{}
-	gone    []*waiting // whom the database may have been told of
+	asking  map[string]*waiting // of them those in line, by name
+	gone    []*waiting          // whom the database may have been told of
 	telling bool
-
-	failed time.Time // when a statement did, as the goroutine knows
+	failed  time.Time // when a statement did
+	vain    int       // how many did in a row
+	next    time.Time // when to look how they stand, at the latest
 }
 
 // waiting is one who waits.
 type waiting struct {
 	strategies.Waiter
 
+	set   *settings
 	began time.Time
 	stop  context.CancelCauseFunc // ends the wait
-	timer *time.Timer             // until the database is told
-	over  time.Time               // under the mutex of waiters; zero while it waits
-	sent  bool                    // so is this: the database may have been told
+	timer *time.Timer             // until the database is told of one that is behind
+	turns chan int64              // that it is its turn, and what Request.Line says
 
-	// These are the goroutine's.
-	noted bool
-	cycle string // the deadlock that it was seen in; empty if it was not
+	// These are under the mutex of waiters.
+	over     time.Time           // zero while it waits
+	sent     bool                // the database may have been told
+	noted    bool                // it was
+	standing strategies.Standing // how it stood
+	stood    time.Time           // when that was asked, or it entered the line
+	moved    time.Time           // when others ahead were seen to be fewer
+
+	cycle string // the goroutine's: the deadlock that it was seen in; empty if it was not
 }
 
-// add begins a wait of ctx, which stop ends. remove has to follow.
-func (w *waiters) add(ctx context.Context, request strategies.Request, stop context.CancelCauseFunc) *waiting {
-	if w.queuer == nil {
-		return nil
-	}
-
-	one := &waiting{began: time.Now(), stop: stop, Waiter: strategies.Waiter{
-		Name: request.Name, Process: w.process, ID: newOwner(), Holder: request.Holder, Holding: owners(ctx),
+// newWaiting is a wait of ctx, which stop ends.
+func (w *waiters) newWaiting(ctx context.Context, a *acquisition) *waiting {
+	return &waiting{set: a.set, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), Waiter: strategies.Waiter{
+		Name: a.request.Name, Process: w.process, ID: newOwner(), Holder: a.request.Holder, Holding: owners(ctx),
 	}}
+}
+
+// behind tells the database of a wait for another one of this process, if it lasts. remove
+// has to follow.
+func (w *waiters) behind(one *waiting) {
+	one.Behind = true
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	one.timer = time.AfterFunc(noticed, func() { w.notice(one) })
-
-	return one
 }
 
-// notice has the database told of a wait that lasts.
 func (w *waiters) notice(one *waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if !one.over.IsZero() || !w.telling && !w.locker.background.begin(telling) {
+	if one.Behind && one.over.IsZero() {
+		w.addLocked(one)
+	}
+}
+
+// addLocked has the goroutine take care of one.
+func (w *waiters) addLocked(one *waiting) {
+	if !w.telling && !w.locker.background.begin(telling) {
 		return
 	}
 
@@ -101,39 +123,178 @@ func (w *waiters) notice(one *waiting) {
 	wakeUp(w.wake)
 }
 
-// remove ends a wait; nil is none.
-func (w *waiters) remove(one *waiting) {
-	if one == nil {
-		return
+// enter puts one at the end of the line for its name. It says whether the name is taken, so
+// that its release will be told. remove has to follow.
+func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err error) {
+	w.mu.Lock()
+
+	if w.silentLocked() > 0 {
+		w.mu.Unlock()
+
+		return false, errSilent
 	}
 
-	one.timer.Stop()
+	one.Behind, one.sent, one.stood, one.moved = false, true, time.Now(), time.Now()
+	w.asking[one.Name] = one // its turn may come before the answer
+	waiter := one.Waiter
+	w.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(wait, tellTime)
+	defer cancel()
+
+	taken, err = within(ctx, func(ctx context.Context) (bool, error) { return w.queuer.Enqueue(ctx, waiter, believed) })
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
+	if wait.Err() == nil {
+		w.answeredLocked(err)
+	}
+
+	if err != nil {
+		delete(w.asking, one.Name)
+
+		return false, err
+	}
+
+	one.noted = true
+
+	if taken {
+		w.nextLocked(one.stood.Add(min(w.pause(one), noticed)))
+	} else {
+		w.next = one.stood // it may have been released before
+	}
+
+	w.addLocked(one)
+
+	return taken, nil
+}
+
+// answeredLocked notes whether a statement failed. That a row was locked is an answer.
+func (w *waiters) answeredLocked(err error) {
+	if err == nil || errors.Is(err, strategies.ErrBusy) {
+		w.vain = 0
+	} else {
+		w.failed = time.Now()
+		w.vain++
+	}
+}
+
+// silentLocked is how long no statement is sent.
+func (w *waiters) silentLocked() time.Duration {
+	if w.vain == 0 {
+		return 0
+	}
+
+	return time.Until(w.failed.Add(min(leastSilence<<min(w.vain-1, 10), mostSilence)))
+}
+
+// pause is how long one stands in line before it is looked how.
+func (w *waiters) pause(one *waiting) time.Duration {
+	if one.set.listens && w.locker.listener.hears() {
+		return keepEvery
+	}
+
+	pause := pollPause(time.Since(one.moved), one.set.pollMin, one.set.pollMax)
+
+	return min(pause*time.Duration(1+min(one.standing.Ahead, maxSlower)), max(pause, lastRetry))
+}
+
+// maxSlower bounds how much more rarely those who are not first look.
+const maxSlower = 8
+
+// pollPause returns how long to wait before the next question, for who has waited
+// for so long: from half of a bound up to it, which is an eighth of that time when it has
+// been long, and a smaller part when it has not. Most locks are held for a moment,
+// and what is asked then is over soon.
+func pollPause(waited, lowest, highest time.Duration) time.Duration {
+	const long = 500 * time.Millisecond
+
+	part := float64(waited) / float64(waited+long) / 8
+	bound := float64(lowest) + part*float64(waited)
+
+	return jitter(time.Duration(min(bound, float64(highest))))
+}
+
+// nextLocked has it looked how all stand at some time, or before.
+func (w *waiters) nextLocked(at time.Time) {
+	if w.next.IsZero() || at.Before(w.next) {
+		w.next = at
+
+		wakeUp(w.wake)
+	}
+}
+
+// lookNow has it looked at once how all stand.
+func (w *waiters) lookNow() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if len(w.asking) > 0 {
+		w.nextLocked(time.Now())
+	}
+}
+
+// turn tells the one that waits for a name that it is its turn.
+func (w *waiters) turn(name string, line int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if one, ok := w.asking[name]; ok {
+		one.turn(line)
+	}
+}
+
+func (one *waiting) turn(line int64) {
+	select {
+	case one.turns <- line:
+	default:
+	}
+}
+
+// remove ends a wait; nil is none. granted says that it has left its line with the lock.
+func (w *waiters) remove(one *waiting, granted bool) {
+	if one == nil {
+		return
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if one.timer != nil {
+		one.timer.Stop()
+	}
+
 	one.over = time.Now()
 	delete(w.present, one)
 
-	if one.sent {
-		w.gone = append(w.gone, one)
-		wakeUp(w.wake)
+	if w.asking[one.Name] == one {
+		delete(w.asking, one.Name)
 	}
+
+	if one.sent && !granted {
+		w.gone = append(w.gone, one)
+
+		if !w.telling && w.locker.background.begin(telling) {
+			w.telling = true
+
+			go w.tell()
+		}
+	}
+
+	wakeUp(w.wake)
 }
 
 // tell is the goroutine.
 func (w *waiters) tell() {
 	defer w.locker.background.finish(telling)
 
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-
 	kept, looked := time.Now(), time.Time{}
 
 	for {
 		w.leave()
 
-		known := w.enter()
+		known := w.note()
 
 		if time.Since(kept) >= keepEvery {
 			kept = time.Now()
@@ -145,25 +306,145 @@ func (w *waiters) tell() {
 			w.look(known)
 		}
 
-		if w.idle() {
+		w.stand()
+
+		pause, idle := w.idle()
+		if idle {
 			return
 		}
 
+		timer := time.NewTimer(pause)
+
 		select {
 		case <-w.wake:
-		case <-tick.C:
+		case <-timer.C:
 		}
+
+		timer.Stop()
 	}
 }
 
-// idle says whether there is nothing left to tell, and no goroutine then.
-func (w *waiters) idle() bool {
+// idle says whether there is nothing left to tell, and no goroutine then; or else how long
+// there is nothing to do.
+func (w *waiters) idle() (pause time.Duration, idle bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	w.telling = len(w.present)+len(w.gone) > 0
+	pause = lookEvery
 
-	return !w.telling
+	if !w.next.IsZero() {
+		pause = min(pause, time.Until(w.next))
+	}
+
+	return pause, !w.telling
+}
+
+// stand looks how those in line stand, if it is time, and tells those whose turn it is.
+func (w *waiters) stand() {
+	w.mu.Lock()
+	due := len(w.asking) > 0 && !w.next.IsZero() && !time.Now().Before(w.next)
+
+	if due {
+		w.next = time.Time{}
+	}
+
+	w.mu.Unlock()
+
+	if !due {
+		return
+	}
+
+	var all []strategies.Standing
+
+	asked := time.Now()
+	err := w.ask(func(ctx context.Context) (err error) {
+		all, err = w.queuer.Stand(ctx, w.process)
+
+		return err
+	})
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if err != nil {
+		w.nextLocked(time.Now().Add(max(w.silentLocked(), leastSilence)))
+
+		return
+	}
+
+	// However many they are, the server has more to do than to answer this.
+	soonest := time.Now().Add(4 * time.Since(asked))
+	forgotten := make(map[*waiting]struct{}, len(w.asking))
+
+	for _, one := range w.asking {
+		if one.stood.Before(asked) {
+			forgotten[one] = struct{}{}
+		}
+	}
+
+	for _, s := range all {
+		one := w.asking[s.Name]
+		if one == nil || one.ID != s.ID {
+			w.strayLocked(s)
+
+			continue
+		}
+
+		delete(forgotten, one)
+		w.nextLocked(later(one.saw(s, asked, w.pause(one)), soonest))
+	}
+
+	for one := range forgotten {
+		one.noted = false
+	}
+}
+
+// saw takes in how one stands, and returns when to look again.
+func (one *waiting) saw(s strategies.Standing, asked time.Time, pause time.Duration) time.Time {
+	if s.Ahead < one.standing.Ahead {
+		one.moved = asked
+	}
+
+	one.standing, one.stood = s, asked
+
+	switch {
+	case s.Ahead > 0:
+		pause = min(pause, s.Life+time.Millisecond)
+	case s.Taken > 0:
+		pause = min(pause, s.Taken+time.Millisecond)
+	case s.Alone:
+		one.turn(s.Line)
+	default:
+		one.turn(0)
+	}
+
+	// It could be overtaken.
+	if s.Line == 0 {
+		one.noted = false
+	}
+
+	return asked.Add(pause)
+}
+
+// strayLocked has an entry removed that nobody of this process stands for: it was not known that it
+// was made, or removing it failed.
+func (w *waiters) strayLocked(s strategies.Standing) {
+	for one := range w.present {
+		if one.ID == s.ID {
+			return // it is just entering
+		}
+	}
+
+	for _, one := range w.gone {
+		if one.ID == s.ID {
+			return
+		}
+	}
+
+	w.gone = append(w.gone, &waiting{
+		Waiter: strategies.Waiter{Name: s.Name, Process: w.process, ID: s.ID}, sent: true, over: time.Now(),
+	})
 }
 
 // leave tells the database who waits no more. What it does not take is told again, for as
@@ -212,24 +493,48 @@ func (w *waiters) leaveLater(gone []*waiting) {
 	}
 }
 
-// enter tells the database of those whom it was not told of, and returns all whom it knows.
-func (w *waiters) enter() (known []*waiting) {
+// note tells the database of those whom it was not told of, and returns all whom it knows.
+func (w *waiters) note() (known []*waiting) {
 	answers := true
 
 	for _, one := range w.all() {
-		if !one.noted && answers {
-			waiter := one.Waiter
-			waiter.Waited = time.Since(one.began)
-			answers = w.ask(func(ctx context.Context) error { return w.queuer.Enqueue(ctx, waiter, believed) }) == nil
-			one.noted = answers
+		waiter, noted := w.told(one)
+		if !noted && answers {
+			answers = w.ask(func(ctx context.Context) error {
+				_, err := w.queuer.Enqueue(ctx, waiter, believed)
+
+				return err
+			}) == nil
+
+			w.setNoted(one, answers)
+
+			noted = answers
 		}
 
-		if one.noted {
+		if noted {
 			known = append(known, one)
 		}
 	}
 
 	return known
+}
+
+// told is what the database is told of one, and whether it was.
+func (w *waiters) told(one *waiting) (waiter strategies.Waiter, noted bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	waiter = one.Waiter
+	waiter.Waited = time.Since(one.began)
+
+	return waiter, one.noted
+}
+
+func (w *waiters) setNoted(one *waiting, noted bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	one.noted = noted
 }
 
 // all returns those who wait, of whom the database may know from now on.
@@ -265,7 +570,7 @@ func (w *waiters) keep(known []*waiting) {
 	}
 
 	for _, one := range known {
-		one.noted = false
+		w.setNoted(one, false)
 	}
 }
 
@@ -276,10 +581,14 @@ var errSilent = errors.New("nothing is sent for a while")
 func (w *waiters) ask(statement func(context.Context) error) error {
 	bound := tellTime
 
+	w.mu.Lock()
+	silent := w.silentLocked() > 0
+	w.mu.Unlock()
+
 	switch {
 	case w.locker.life.Err() != nil:
 		bound = lastTell
-	case time.Since(w.failed) < silentFor:
+	case silent:
 		return errSilent
 	}
 
@@ -287,9 +596,10 @@ func (w *waiters) ask(statement func(context.Context) error) error {
 	defer cancel()
 
 	_, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, statement(ctx) })
-	if err != nil {
-		w.failed = time.Now()
-	}
+
+	w.mu.Lock()
+	w.answeredLocked(err)
+	w.mu.Unlock()
 
 	var abandoned abandonedError[struct{}]
 	if errors.As(err, &abandoned) {

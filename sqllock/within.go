@@ -109,13 +109,6 @@ func bounded(ctx context.Context, timeout time.Duration, f func(context.Context)
 	return err
 }
 
-// endsWithin says whether ctx has a deadline that is near.
-func endsWithin(ctx context.Context, d time.Duration) bool {
-	deadline, ok := ctx.Deadline()
-
-	return ok && time.Until(deadline) < d
-}
-
 // sleep waits for d or until ctx ends, and says whether it was d.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)

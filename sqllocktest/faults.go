@@ -73,14 +73,14 @@ func (f *Faulty) MaxConns() int { return f.db.MaxConns() }
 // Listen is the database's, if it has one. Its connection is not under the
 // script.
 func (f *Faulty) Listen(
-	ctx context.Context, channel string, ready func(), notified func(payload string),
+	ctx context.Context, channels []string, ready func(), notified func(channel, payload string),
 ) error {
 	listener, ok := f.db.(databases.Listener)
 	if !ok {
 		return databases.ErrNoNotifications
 	}
 
-	return listener.Listen(ctx, channel, ready, notified)
+	return listener.Listen(ctx, channels, ready, notified)
 }
 
 // Validate is the database's, if it has one.

@@ -42,7 +42,7 @@ func (m *Memory) Peer() *Memory { return &Memory{Script: newMemoryScript(), stor
 func newMemoryScript() *Script {
 	return &Script{operations: []string{
 		"acquire", "acquire-all", "renew", "renew-all", "check", "release", "release-all", "settle", "guard", "releasetx",
-		"list", "status", "force", "reap", "register", "listen", "enqueue", "keep", "leave", "waiters",
+		"list", "status", "force", "reap", "listen", "enqueue", "keep", "leave", "stand", "waiters",
 	}}
 }
 
@@ -52,13 +52,30 @@ type memoryStore struct {
 	rows map[string]*memoryRow
 	// floor is the largest token of the rows that were removed. The clock alone
 	// is not enough here: in a synctest bubble it can stand still.
-	floor int64
-	ears  map[*memoryEar]struct{}
-	queue map[memoryPlace]memoryWaiter
+	floor  int64
+	ears   map[*memoryEar]struct{}
+	queue  map[memoryPlace]memoryWaiter
+	ticket int64 // the last
 }
 
-// memoryEar is one that listens for releases.
-type memoryEar struct{ released chan string }
+// memoryEar is one that listens.
+type memoryEar struct {
+	process string
+	turns   chan memoryTurn
+}
+
+// memoryTurn says whose turn it is, and without a name that it is not known.
+type memoryTurn struct {
+	name string
+	line int64
+}
+
+func (e *memoryEar) hear(turn memoryTurn) {
+	select {
+	case e.turns <- turn:
+	default: // it does not keep up
+	}
+}
 
 // memoryRow is what is known of a name.
 type memoryRow struct {
@@ -73,7 +90,7 @@ type memoryRow struct {
 	minHold   time.Duration
 	reason    strategies.Reason // why the last grant ended, if not by its own release
 	detail    string
-	waiting   time.Time // until then somebody waits for the name
+	waiting   int64 // another number with each wait that begins; 0 if nobody waits
 	pins      map[*MemoryTx]struct{}
 }
 
@@ -83,7 +100,7 @@ const memoryName = "memory"
 // Features are all there are.
 func (*Memory) Features() strategies.Features {
 	return strategies.Features{
-		Strategy: memoryName, Database: memoryName,
+		Strategy: memoryName, Database: memoryName, LeavesLine: true,
 		MinHold: true, LockDelay: true,
 	}
 }
@@ -204,6 +221,18 @@ func (m *Memory) acquire(now time.Time, r strategies.Request) (strategies.Grant,
 		return nil, err
 	}
 
+	if row.waiting != 0 && !r.First {
+		return nil, &strategies.HeldError{Name: r.Name, Line: row.waiting}
+	}
+
+	if row.waiting == r.Line {
+		row.waiting = 0
+	}
+
+	if r.Wait != "" {
+		delete(m.store.queue, memoryPlace{r.Process, r.Wait})
+	}
+
 	*row = memoryRow{
 		name: r.Name, token: max(max(row.token, m.store.floor)+max(1, r.Tokens), now.UnixMicro()), owner: r.Owner, holder: r.Holder,
 		acquired: now, expires: now.Add(r.Lease), lockDelay: r.LockDelay, minHold: r.MinHold, pins: row.pins, waiting: row.waiting,
@@ -258,23 +287,9 @@ func (r *memoryRow) runs(now time.Time) (remaining, taken time.Duration) {
 	}
 }
 
-// Register notes that somebody waits for the name.
-func (m *Memory) Register(ctx context.Context, name string, d time.Duration) (registered bool, err error) {
-	err = m.do(ctx, "register", func(now time.Time) error {
-		row := m.store.row(name)
-		if registered = row.owner != "" && now.Before(row.expires); registered {
-			row.waiting = now.Add(d)
-		}
-
-		return nil
-	})
-
-	return registered, err
-}
-
-// Listen tells of releases.
-func (m *Memory) Listen(ctx context.Context, ready func(), released func(name string)) error {
-	ear := &memoryEar{make(chan string, 1024)}
+// Listen tells a process of its turns.
+func (m *Memory) Listen(ctx context.Context, process string, ready func(), turn func(name string, line int64), look func()) error {
+	ear := &memoryEar{process: process, turns: make(chan memoryTurn, 1024)}
 
 	err := m.do(ctx, "listen", func(time.Time) error {
 		m.store.ears[ear] = struct{}{}
@@ -296,24 +311,37 @@ func (m *Memory) Listen(ctx context.Context, ready func(), released func(name st
 
 	for {
 		select {
-		case name := <-ear.released:
-			released(name)
+		case t := <-ear.turns:
+			if t.name == "" {
+				look()
+			} else {
+				turn(t.name, t.line)
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// tell tells those who listen of a release, if somebody waits, and says whether.
+// tell tells who is first in line of a release, if somebody waits, and says whether.
 func (s *memoryStore) tell(now time.Time, row *memoryRow) bool {
-	if !row.waiting.After(now) {
+	if row.waiting == 0 {
 		return false
 	}
 
+	line := s.line(now, row.name)
+	if len(line) == 0 {
+		return true
+	}
+
+	turn := memoryTurn{name: row.name}
+	if len(line) == 1 {
+		turn.line = row.waiting
+	}
+
 	for ear := range s.ears {
-		select {
-		case ear.released <- row.name:
-		default: // it does not keep up
+		if ear.process == line[0].Process {
+			ear.hear(turn)
 		}
 	}
 

@@ -20,22 +20,87 @@ type memoryWaiter struct {
 	came, expires time.Time
 }
 
-// Enqueue notes that w waits.
-func (m *Memory) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) error {
-	return m.do(ctx, "enqueue", func(now time.Time) error {
+// Enqueue puts w into line.
+func (m *Memory) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (taken bool, err error) {
+	err = m.do(ctx, "enqueue", func(now time.Time) error {
 		place := memoryPlace{w.Process, w.ID}
 
 		noted, known := m.store.queue[place]
-		if !known {
-			w.Ticket = now.Add(-w.Waited).UnixMicro()
+		if !known || noted.Behind {
+			m.store.ticket = max(m.store.ticket+1, now.Add(-w.Waited).UnixMicro())
+			w.Ticket = m.store.ticket
 			noted = memoryWaiter{Waiter: w, came: now.Add(-w.Waited)}
 		}
 
-		noted.expires = now.Add(ttl)
+		noted.Behind, noted.expires = w.Behind, now.Add(ttl)
 		m.store.queue[place] = noted
+
+		if !w.Behind {
+			row := m.store.row(w.Name)
+			row.waiting = max(row.waiting+1, now.UnixMicro())
+			remaining, more := row.runs(now)
+			taken = remaining+more > 0
+		}
 
 		return nil
 	})
+
+	return taken, err
+}
+
+// line returns those in line for a name, in their order.
+func (s *memoryStore) line(now time.Time, name string) (line []memoryWaiter) {
+	for _, w := range s.queue {
+		if w.Name == name && !w.Behind && now.Before(w.expires) {
+			line = append(line, w)
+		}
+	}
+
+	slices.SortFunc(line, func(a, b memoryWaiter) int {
+		return cmp.Or(cmp.Compare(a.Ticket, b.Ticket), strings.Compare(a.ID, b.ID))
+	})
+
+	return line
+}
+
+// Stand says how those of a process stand.
+func (m *Memory) Stand(ctx context.Context, process string) (all []strategies.Standing, err error) {
+	err = m.do(ctx, "stand", func(now time.Time) error {
+		for _, w := range m.store.queue {
+			if w.Process != process || w.Behind {
+				continue
+			}
+
+			row := m.store.row(w.Name)
+			remaining, more := row.runs(now)
+			one := strategies.Standing{Name: w.Name, ID: w.ID, Taken: remaining + more}
+			others := 0
+
+			for _, other := range m.store.line(now, w.Name) {
+				if other.ID == w.ID {
+					continue
+				}
+
+				others++
+
+				if other.Ticket < w.Ticket || other.Ticket == w.Ticket && other.ID < w.ID {
+					if life := other.expires.Sub(now); one.Ahead == 0 || life < one.Life {
+						one.Life = life
+					}
+
+					one.Ahead++
+				}
+			}
+
+			one.Alone, one.Line = others == 0, row.waiting
+
+			all = append(all, one)
+		}
+
+		return nil
+	})
+
+	return all, err
 }
 
 // Keep gives all that was noted for a process another ttl.
@@ -64,6 +129,11 @@ func (m *Memory) Leave(ctx context.Context, w strategies.Waiter) error {
 			}
 		}
 
+		// It may have been its turn.
+		for ear := range m.store.ears {
+			ear.hear(memoryTurn{})
+		}
+
 		return nil
 	})
 }
@@ -89,7 +159,9 @@ func (m *Memory) Waiters(ctx context.Context, f strategies.WaiterFilter) (waiter
 	})
 
 	slices.SortFunc(waiters, func(a, b strategies.Waiter) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Ticket, b.Ticket), strings.Compare(a.ID, b.ID))
+		behind := map[bool]int{true: 1}
+
+		return cmp.Or(strings.Compare(a.Name, b.Name), behind[a.Behind]-behind[b.Behind], cmp.Compare(a.Ticket, b.Ticket), strings.Compare(a.ID, b.ID))
 	})
 
 	if f.Limit > 0 && len(waiters) > f.Limit {

@@ -125,6 +125,21 @@ var mutants = []struct {
 		"tokens handed on that are not reserved", "hand-off/tokens that were reserved are never given again",
 		func(m *sqllocktest.Memory) strategies.Strategy { return unreserved{m} },
 	},
+	{"a newcomer overtakes", "line/nobody is granted what is kept for others", func(m *sqllocktest.Memory) strategies.Strategy {
+		return pushing{m}
+	}},
+	{"all are told that it is their turn", "line/in the order of arrival", func(m *sqllocktest.Memory) strategies.Strategy {
+		return unordered{m}
+	}},
+	{"the dead stay in line", "line/the dead are passed", func(m *sqllocktest.Memory) strategies.Strategy {
+		return immortal{m}
+	}},
+	{"a turn that nobody passes on", "line/who gives up passes the turn on", func(m *sqllocktest.Memory) strategies.Strategy {
+		return staying{m}
+	}},
+	{"a wait that is forgotten with another", "line/of those who have gone is forgotten", func(m *sqllocktest.Memory) strategies.Strategy {
+		return forgetful{m}
+	}},
 	{"a wait that nobody hears of", "waiting/a release is heard", func(m *sqllocktest.Memory) strategies.Strategy {
 		return unheard{m}
 	}},

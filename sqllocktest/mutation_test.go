@@ -184,4 +184,61 @@ func (g unreservedGrant) Next() strategies.Grant {
 // unheard says that it noted a waiter, and did not.
 type unheard struct{ *sqllocktest.Memory }
 
-func (unheard) Register(context.Context, string, time.Duration) (bool, error) { return true, nil }
+func (unheard) Enqueue(context.Context, strategies.Waiter, time.Duration) (bool, error) {
+	return true, nil
+}
+
+// pushing lets everybody go first.
+type pushing struct{ *sqllocktest.Memory }
+
+func (s pushing) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	r.First = true
+
+	return s.Memory.TryAcquire(ctx, r)
+}
+
+// unordered sees nobody ahead, and tells of no turn.
+type unordered struct{ *sqllocktest.Memory }
+
+func (s unordered) Stand(ctx context.Context, process string) ([]strategies.Standing, error) {
+	all, err := s.Memory.Stand(ctx, process)
+	for i := range all {
+		all[i].Ahead = 0
+	}
+
+	return all, err
+}
+
+func (unordered) Listen(context.Context, string, func(), func(string, int64), func()) error {
+	return strategies.ErrUnsupported
+}
+
+// immortal believes for ever that somebody waits.
+type immortal struct{ *sqllocktest.Memory }
+
+func (s immortal) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (bool, error) {
+	return s.Memory.Enqueue(ctx, w, 1000*ttl)
+}
+
+// staying never takes anybody out of a line.
+type staying struct{ *sqllocktest.Memory }
+
+func (staying) Leave(context.Context, strategies.Waiter) error { return nil }
+
+// forgetful forgets that anybody waits, whatever the line was when it was seen.
+type forgetful struct{ *sqllocktest.Memory }
+
+func (s forgetful) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	if r.Line != 0 {
+		// The number as it is now, from a newcomer who is refused.
+		newcomer := r
+		newcomer.Owner, newcomer.First = r.Owner+"/newcomer", false
+
+		held := new(strategies.HeldError)
+		if _, err := s.Memory.TryAcquire(ctx, newcomer); errors.As(err, &held) {
+			r.Line = held.Line
+		}
+	}
+
+	return s.Memory.TryAcquire(ctx, r)
+}

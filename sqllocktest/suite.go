@@ -128,7 +128,7 @@ type testCase struct {
 func cases(plain bool) []testCase {
 	all := slices.Concat(
 		exclusionCases(), tokenCases(), leaseCases(), ownerCases(), ambiguityCases(), nameCases(), tryCases(),
-		waitingCases(), waiterCases(), guardCases(), administrationCases(), callCases(), closeCases(), sessionCases(), rivalCases(),
+		waitingCases(), waiterCases(), lineCases(), guardCases(), administrationCases(), callCases(), closeCases(), sessionCases(), rivalCases(),
 	)
 	if plain {
 		return all
@@ -492,7 +492,7 @@ func (e *env) age(d time.Duration) {
 // request is one for the strategy itself, without the core.
 func (e *env) request() strategies.Request {
 	return strategies.Request{
-		Name: e.name, Owner: rand.Text(), Lease: lease, Holder: strategies.Holder{Host: "suite", PID: 1, Label: "grant"},
+		Name: e.name, Owner: rand.Text(), Lease: lease, Holder: strategies.Holder{Host: "suite", PID: 1, Label: "grant"}, First: true,
 	}
 }
 

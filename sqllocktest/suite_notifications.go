@@ -1,6 +1,7 @@
 package sqllocktest
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -51,14 +52,17 @@ func waitHeard(e *env, options ...sqllock.Option) {
 
 // Whoever could not note that it waits, or did so twice, has the lock all the same.
 func waitUnnoted(e *env) {
-	if _, ok := e.Strategy.(strategies.Notifier); !ok {
-		e.Skip("the strategy has no Notifier")
+	if _, ok := e.Strategy.(strategies.Queuer); !ok {
+		e.Skip("the strategy has no Queuer")
 	}
 
 	for _, fault := range []func(){
-		func() { e.script.Fail("register", 1, Before, nil) },
-		func() { e.script.Fail("register", 1, After, nil) },
-		func() { e.script.Twice("register") },
+		func() { e.script.Fail("enqueue", 1, Before, nil) },
+		func() { e.script.Fail("enqueue", 1, After, nil) },
+		func() { e.script.Twice("enqueue") },
+		func() { e.script.Fail("stand", 1, Before, nil) },
+		func() { e.script.Fail("stand", 1, After, nil) },
+		func() { e.script.Twice("stand") },
 	} {
 		// A name of its own each time: who noted it once need not do it again.
 		e.name += "/again"
@@ -77,11 +81,11 @@ func waitUnnoted(e *env) {
 }
 
 func waitNoted(e *env) {
-	notifier, ok := e.Strategy.(strategies.Notifier)
+	queuer, ok := e.Strategy.(strategies.Queuer)
 
 	switch {
 	case !ok:
-		e.Skip("the strategy has no Notifier")
+		e.Skip("the strategy has no Queuer")
 	case e.harness.GuardBlocksRenewal:
 		e.Skip("the database has one writer, so that a locked row stops all others")
 	case e.LockRow == nil:
@@ -90,17 +94,18 @@ func waitNoted(e *env) {
 
 	lock := e.acquire(e.b)
 	unlock := e.LockRow(e.T, e.name)
+	waiter := strategies.Waiter{Name: e.name, Process: e.request().Owner, ID: "1"}
 
-	e.within(e.harness.TryWithin, "Register() beside a locked row", func() {
-		if _, err := notifier.Register(e.ctx(), e.name, time.Second); err != nil {
-			e.Errorf("Register() beside a locked row = %v, want nil", err)
+	e.within(e.harness.TryWithin, "Enqueue() beside a locked row", func() {
+		if _, err := queuer.Enqueue(e.ctx(), waiter, lease); err != nil && !errors.Is(err, strategies.ErrBusy) {
+			e.Errorf("Enqueue() beside a locked row = %v, want nil or ErrBusy", err)
 		}
 	})
 
 	unlock()
 	e.release(lock)
 
-	if registered, err := notifier.Register(e.ctx(), e.name, time.Second); registered || err != nil {
-		e.Errorf("Register() for a name that nobody holds = %t, %v, want false", registered, err)
+	if taken, err := queuer.Enqueue(e.ctx(), waiter, lease); taken || err != nil {
+		e.Errorf("Enqueue() for a name that nobody holds = %t, %v, want false", taken, err)
 	}
 }

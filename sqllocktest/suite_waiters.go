@@ -52,7 +52,7 @@ func waitersInOrder(e *env) {
 	c := strategies.Waiter{Name: e.name + "/other", Process: a.Process, ID: "x"}
 
 	for i, w := range []strategies.Waiter{a, b, c, a} { // a again: it keeps its place
-		if err := []strategies.Queuer{first, second, first, second}[i].Enqueue(e.ctx(), w, lease); err != nil {
+		if _, err := []strategies.Queuer{first, second, first, second}[i].Enqueue(e.ctx(), w, lease); err != nil {
 			e.Fatalf("Enqueue(%q) = %v", w.ID, err)
 		}
 
@@ -159,7 +159,7 @@ func waitersKept(e *env) {
 	for _, w := range []strategies.Waiter{
 		{Name: e.name, Process: living, ID: "1"}, {Name: e.name + "/other", Process: living, ID: "2"}, {Name: e.name, Process: dead, ID: "1"},
 	} {
-		if err := q.Enqueue(e.ctx(), w, moment); err != nil {
+		if _, err := q.Enqueue(e.ctx(), w, moment); err != nil {
 			e.Fatalf("Enqueue() = %v", err)
 		}
 	}
@@ -195,7 +195,7 @@ func waitersListed(e *env) {
 	}
 
 	for _, w := range waiters {
-		if w.HoldsOthers || w.Waited <= 0 || w.Holder.PID == 0 {
+		if w.HoldsOthers || w.Waited < 0 || w.Holder.PID == 0 {
 			e.Errorf("Waiters() has %+v, want who it is and how long, and no other locks", w)
 		}
 	}
@@ -285,8 +285,8 @@ func waitersRefused(e *env) {
 	next := e.waiting(e.a)
 	e.elapse(long)
 
-	if n := e.script.Count("enqueue"); n != 1 {
-		e.Errorf("it was tried %d times in %s to note a wait, want once", n, long)
+	if n := e.script.Count("enqueue"); n < 1 || n > 5 {
+		e.Errorf("it was tried %d times in %s to note a wait, want it more and more rarely", n, long)
 	}
 
 	e.script.Reset()

@@ -41,6 +41,8 @@ type HeldError struct {
 	Token  int64
 	// Remaining is how long the name stays taken without a renewal; zero if not known.
 	Remaining time.Duration
+	// Line is not zero if the name is free, and kept for those who wait: for Request.
+	Line int64
 	// Detail says more where there is more to say.
 	Detail string
 }

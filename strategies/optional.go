@@ -28,22 +28,42 @@ type Grouper interface {
 	TryAcquireGroup(ctx context.Context, requests []Request) ([]Grant, error)
 }
 
-// Queuer is a strategy that keeps in the database who waits for a name, in the order of
-// arrival. That is for people, and to find those who wait for each other: exclusion does
-// not depend on it.
+// Queuer is a strategy that keeps in the database who waits for a name: one line for each
+// name, in the order of arrival. Exclusion does not depend on it.
 type Queuer interface {
-	// Enqueue notes that w waits, for ttl. What was noted before with its Process and ID
-	// keeps its ticket.
-	Enqueue(ctx context.Context, w Waiter, ttl time.Duration) error
+	// Enqueue puts w at the end of the line for its name, for ttl, unless it is in it. One that was Behind
+	// begins at the end when it is not any more. It says whether the name is taken, so that
+	// its release will be told to those who listen. If not it may be free, or may have been
+	// released before this was known: Stand says.
+	Enqueue(ctx context.Context, w Waiter, ttl time.Duration) (taken bool, err error)
 	// Keep gives all that was noted for a process another ttl, and returns how many
 	// those are.
 	Keep(ctx context.Context, process string, ttl time.Duration) (int, error)
 	// Leave ends what Enqueue noted, and without an ID all of the process. It may be
 	// repeated.
 	Leave(ctx context.Context, w Waiter) error
-	// Waiters lists those who wait and whose ttl has not ended, by name and in the order
-	// of arrival.
+	// Stand says how those of a process stand that are not Behind.
+	Stand(ctx context.Context, process string) ([]Standing, error)
+	// Waiters lists those who wait and whose ttl has not ended, by name and in the order of
+	// arrival, those Behind last.
 	Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error)
+}
+
+// Standing is how a waiter stands.
+type Standing struct {
+	// Name that it waits for, and its ID.
+	Name string
+	ID   string
+	// Ahead is how many others are before it, Life for how long the first of those who are
+	// is believed to wait if nobody says so again.
+	Ahead int
+	Life  time.Duration
+	// Taken is for how long the name stays taken without a renewal; zero if it is free.
+	Taken time.Duration
+	// Alone: there are no others. Then Line is for Request. It is zero if newcomers do not
+	// see that anybody waits, which Enqueue mends.
+	Alone bool
+	Line  int64
 }
 
 // Waiter is one who waits for a name.
@@ -58,6 +78,8 @@ type Waiter struct {
 	// Holding are the owners of the locks under whose contexts it waits, which stay
 	// held until the wait ends.
 	Holding []string
+	// Behind: it waits for another wait of its process, and is in no line.
+	Behind bool
 
 	// Waited is how long it has waited.
 	Waited time.Duration
@@ -91,16 +113,13 @@ type Placer interface {
 	Place(ctx context.Context, waits func(why error)) (any, error)
 }
 
-// Notifier is a strategy that notes who waits for a name, and tells of its
-// release.
+// Notifier is a Queuer that tells those who are in line of a release.
 type Notifier interface {
-	// Register notes for so long that somebody waits for the name. It returns
-	// false if it could not, because the name is not held or is changing hands.
-	Register(ctx context.Context, name string, d time.Duration) (bool, error)
-	// Listen calls ready when from now on the release of no name is missed that
-	// somebody is registered for, and then released for each. It returns when ctx
+	// Listen calls ready when from now on nothing is missed that is told to a process. It
+	// then calls turn when it was the first in the line of a name that was released, with
+	// what Request.Line says, and look if that is not known: Stand says. It returns when ctx
 	// or the connection ends, and an ErrUnsupported where it cannot work.
-	Listen(ctx context.Context, ready func(), released func(name string)) error
+	Listen(ctx context.Context, process string, ready func(), turn func(name string, line int64), look func()) error
 }
 
 // TxReleaser is a grant that can end with the caller's transaction.
@@ -119,8 +138,8 @@ type Reserver interface {
 	Next() Grant
 }
 
-// Contention is a grant that knows, when it has been released, whether somebody was
-// registered as waiting. The next holder in this process lets others go first then.
+// Contention is a grant that knows, when it has been released, whether others wait. The
+// next one of this process goes to the end of their line then.
 type Contention interface {
 	Contended() bool
 }

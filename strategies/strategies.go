@@ -112,9 +112,16 @@ type Request struct {
 	// Tokens is how many tokens the grant is to have, if it is a Reserver. Zero
 	// is one.
 	Tokens int64
-	// Waiting: the name was held at the last attempt, and nothing was heard of
-	// its release since.
-	Waiting bool
+	// First: it is the caller's turn, or order is of no account. Otherwise the name is not
+	// granted while others wait for it, and the answer is a HeldError with Line.
+	First bool
+	// Line is what was told of a line that nobody but the caller is in; zero if that is not
+	// so. With the grant the database forgets that anybody waits, if it is still that.
+	Line int64
+	// Process and Wait are what a Queuer knows the caller by, whom nobody in the line is
+	// behind any more when the name is granted; empty if it is in none.
+	Process string
+	Wait    string
 	// DurableRelease: the release waits until it is on disk, too. Otherwise it
 	// need not: if it is lost in a crash of the server, the lease ends the grant.
 	DurableRelease bool
@@ -146,6 +153,8 @@ type Features struct {
 	// MaxLease is the longest lease that the server can carry; zero is no limit but
 	// the core's own.
 	MaxLease time.Duration
+	// LeavesLine: a grant ends the Wait of its Request. Otherwise Leave has to follow.
+	LeavesLine bool
 	// MinHold and LockDelay: the fields of Request of those names work.
 	MinHold   bool
 	LockDelay bool

@@ -43,8 +43,7 @@ Names are cut to the width of a terminal, and nowhere else.
 
 With --waiting, list who waits for locks, in the order of arrival: a process
 once for each lock that it asks for, and once for each part of it that waits
-while it holds another lock. Who waits for less than a quarter of a second is
-not listed.`,
+while it holds another lock.`,
 		Example: `  sqllock ls
   sqllock ls --waiting
   sqllock ls customer/ --watch

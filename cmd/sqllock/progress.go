@@ -138,13 +138,28 @@ func waitingFor(ctx context.Context, locker *sqllock.Locker, name string, full f
 	case err != nil:
 		w.why = "; who holds it is not known: " + oneLine(err.Error())
 	case status.Held():
-		w.why = fmt.Sprintf(", held by %s for %s, lease %s",
-			plain.Text(status.Holder.String()), text.Duration(status.HeldFor), text.Duration(status.Remaining))
+		w.why = fmt.Sprintf(", held by %s for %s, lease %s%s",
+			plain.Text(status.Holder.String()), text.Duration(status.HeldFor), text.Duration(status.Remaining), inLine(looking, locker, name))
 	default:
 		w.why = whyTaken(status, full())
 	}
 
 	return w
+}
+
+// inLine says how many others come before this process; nothing if none do, or that is not
+// known.
+func inLine(ctx context.Context, locker *sqllock.Locker, name string) string {
+	waiters, err := locker.Waiters(ctx, sqllock.WaiterFilter{Name: name})
+	host, _ := os.Hostname()
+
+	for ahead, waiter := range waiters {
+		if err == nil && ahead > 0 && waiter.Holder.PID == os.Getpid() && waiter.Holder.Host == host {
+			return fmt.Sprintf(", %d ahead in line", ahead)
+		}
+	}
+
+	return ""
 }
 
 // whyTaken says what keeps a name that nobody holds.

@@ -30,7 +30,7 @@ const (
 // A proxy that pools transactions accepts LISTEN, and nothing ever comes
 // (https://www.pgbouncer.org/features.html). So the way is tested, with a
 // notification from another connection.
-func (d *DB) Listen(ctx context.Context, channel string, ready func(), notified func(payload string)) error {
+func (d *DB) Listen(ctx context.Context, channels []string, ready func(), notified func(channel, payload string)) error {
 	conn, err := d.connect(ctx)
 	if err != nil {
 		return err
@@ -38,11 +38,13 @@ func (d *DB) Listen(ctx context.Context, channel string, ready func(), notified 
 
 	defer end(ctx, conn)
 
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-		return fmt.Errorf("listen: %w", err)
+	for _, channel := range channels {
+		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+			return fmt.Errorf("listen: %w", err)
+		}
 	}
 
-	if err := d.echo(ctx, conn, channel); err != nil {
+	if err := d.echo(ctx, conn, channels[0]); err != nil {
 		return err
 	}
 
@@ -56,7 +58,7 @@ func (d *DB) Listen(ctx context.Context, channel string, ready func(), notified 
 
 		switch {
 		case err == nil:
-			notified(notification.Payload)
+			notified(notification.Channel, notification.Payload)
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case wait.Err() != nil && !conn.IsClosed():

@@ -19,12 +19,12 @@ const (
 	settle = 12 * time.Millisecond
 )
 
-// Listen calls notified, without a payload, soon after each commit, of whatever process,
+// Listen calls notified, without a channel or payload, soon after each commit, of whatever process,
 // and sometimes once more. SQLite tells nobody of commits, so it looks at the times and
 // sizes of the files every few milliseconds. That needs no connection, of which the pool
 // may have one only, as PRAGMA data_version does. A file system that is late with times
 // makes it late, too.
-func (d *DB) Listen(ctx context.Context, _ string, ready func(), notified func(payload string)) error {
+func (d *DB) Listen(ctx context.Context, _ []string, ready func(), notified func(channel, payload string)) error {
 	file := d.file.Load()
 	if file == nil {
 		return fmt.Errorf("%w: the database is not in a file", databases.ErrNoNotifications)
@@ -50,11 +50,11 @@ func (d *DB) Listen(ctx context.Context, _ string, ready func(), notified func(p
 		case now != last:
 			last, again = now, time.Now().Add(settle)
 
-			notified("")
+			notified("", "")
 		case !again.IsZero() && time.Now().After(again):
 			again = time.Time{}
 
-			notified("")
+			notified("", "")
 		}
 	}
 }

@@ -22,7 +22,8 @@ CREATE TABLE sqllock_leases (
     name          VARBINARY(255) NOT NULL PRIMARY KEY,
     owner         VARBINARY(64)  NOT NULL DEFAULT '', -- '' = free
     expires_at    BIGINT         NOT NULL DEFAULT 0,  -- free from here on, plus the delay
-    waiting_until BIGINT         NOT NULL DEFAULT 0,  -- until then other processes wait for it
+    waiting       BIGINT         NOT NULL DEFAULT 0,  -- another number when a wait begins; 0 = nobody waits
+    wait          VARBINARY(64)  NOT NULL DEFAULT '', -- whose end was the last grant, if it was one in the line
     ended         VARBINARY(255) NOT NULL DEFAULT ''  -- why the last grant ended, if not by its own release
 ) ENGINE = InnoDB;
 
@@ -39,8 +40,9 @@ CREATE TABLE sqllock_mutexes (
     name VARBINARY(255) NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB;
 
--- A row for each process that waits for a name, and for each goroutine that waits while
--- it holds other locks. The process keeps its rows alive, all at once: they are together.
+-- The line of each name: a row for each process that waits for it. The process keeps its
+-- rows alive, all at once: they are together. Those "behind" stand in no line: they wait for another wait of their
+-- process, and hold locks meanwhile.
 CREATE TABLE sqllock_queue (
     process    VARBINARY(64)   NOT NULL DEFAULT '', -- random, one per locker
     id         VARBINARY(64)   NOT NULL DEFAULT '', -- random, one per wait
@@ -52,6 +54,7 @@ CREATE TABLE sqllock_queue (
     label      VARBINARY(255)  NOT NULL DEFAULT '',
     metadata   VARBINARY(4096) NOT NULL DEFAULT '',
     holding    VARBINARY(4096) NOT NULL DEFAULT '', -- the owners of the locks under which it waits, with blanks between
+    behind     BOOLEAN         NOT NULL DEFAULT false,
     PRIMARY KEY (process, id),
     INDEX sqllock_queue_line (name, ticket)
 ) ENGINE = InnoDB;
@@ -68,7 +71,7 @@ SELECT CONVERT(l.name USING utf8mb4) AS name, CONVERT(l.strategy USING utf8mb4) 
  WHERE e.owner <> '' AND e.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 
 CREATE VIEW sqllock_waiters AS
-SELECT CONVERT(q.name USING utf8mb4) AS name, ROW_NUMBER() OVER (PARTITION BY q.name ORDER BY q.ticket, q.id) AS place,
+SELECT CONVERT(q.name USING utf8mb4) AS name, ROW_NUMBER() OVER (PARTITION BY q.name ORDER BY q.behind, q.ticket, q.id) AS place,
        CONVERT(q.host USING utf8mb4) AS host, q.pid, CONVERT(q.label USING utf8mb4) AS label,
        CONVERT(q.metadata USING utf8mb4) AS metadata,
        TIMESTAMPADD(MICROSECOND, q.ticket, CAST('1970-01-01' AS DATETIME(6))) AS since,

@@ -18,7 +18,7 @@ CREATE TABLE sqllock_locks (
     label         text             NOT NULL DEFAULT '',
     metadata      text             NOT NULL DEFAULT '',
     ended         text             NOT NULL DEFAULT '',      -- why the last grant ended, if not by its own release
-    waiting_until timestamptz      NOT NULL DEFAULT 'epoch'  -- until then other processes wait for it, and are told of its release
+    waiting       bigint           NOT NULL DEFAULT 0        -- another number with each wait that begins; 0 = nobody waits
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
 -- Strategy insert: a row for each name that it holds. The lease is in the name's
@@ -33,8 +33,9 @@ CREATE TABLE sqllock_mutexes (
     name text COLLATE "C" NOT NULL PRIMARY KEY CHECK (pg_catalog.octet_length(name) BETWEEN 1 AND 255)
 );
 
--- A row for each process that waits for a name, and for each goroutine that waits while
--- it holds other locks. The process keeps its rows alive.
+-- The line of each name: a row for each process that waits for it. The process keeps its
+-- rows alive. Those "behind" stand in no line: they wait for another wait of their
+-- process, and hold locks meanwhile.
 CREATE TABLE sqllock_queue (
     process    text             NOT NULL DEFAULT '',      -- random, one per locker
     id         text             NOT NULL DEFAULT '',      -- random, one per wait
@@ -46,6 +47,7 @@ CREATE TABLE sqllock_queue (
     label      text             NOT NULL DEFAULT '',
     metadata   text             NOT NULL DEFAULT '',
     holding    text             NOT NULL DEFAULT '',      -- the owners of the locks under which it waits, with blanks between
+    behind     boolean          NOT NULL DEFAULT false,
     PRIMARY KEY (process, id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
@@ -60,7 +62,7 @@ SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata, l.acquir
  WHERE l.owner <> '' AND l.expires_at > pg_catalog.clock_timestamp();
 
 CREATE VIEW sqllock_waiters AS
-SELECT q.name, pg_catalog.row_number() OVER (PARTITION BY q.name ORDER BY q.ticket, q.id) AS place,
+SELECT q.name, pg_catalog.row_number() OVER (PARTITION BY q.name ORDER BY q.behind, q.ticket, q.id) AS place,
        q.host, q.pid, q.label, q.metadata, pg_catalog.to_timestamp(q.ticket::float / 1000000::float) AS since,
        (extract(epoch FROM pg_catalog.clock_timestamp()) - q.ticket::numeric / 1000000::numeric)::numeric(20, 6) AS waited_seconds,
        q.holding <> '' AS holds_others

@@ -16,11 +16,9 @@ CREATE TABLE sqllock_locks (
     label         TEXT    NOT NULL DEFAULT '',
     metadata      TEXT    NOT NULL DEFAULT '',
     ended         TEXT    NOT NULL DEFAULT '', -- why the last grant ended, if not by its own release
-    waiting_until INTEGER NOT NULL DEFAULT 0   -- until then other processes wait for it
+    waiting       INTEGER NOT NULL DEFAULT 0,  -- another number when a wait begins; 0 = nobody waits
+    wait          TEXT    NOT NULL DEFAULT ''  -- whose end was the last grant, if it was one in the line
 ) WITHOUT ROWID;
-
--- Those who wait look here, after each commit, whether their name is free.
-CREATE INDEX sqllock_locks_waiting ON sqllock_locks (waiting_until) WHERE waiting_until > 0;
 
 -- Strategy insert: a row for each name that it holds. The lease is in the name's
 -- row above, where every strategy keeps it.
@@ -29,8 +27,9 @@ CREATE TABLE sqllock_inserts (
     owner TEXT NOT NULL -- that of the name's row in sqllock_locks, or left over by a crash
 ) WITHOUT ROWID;
 
--- A row for each process that waits for a name, and for each goroutine that waits while
--- it holds other locks. The process keeps its rows alive.
+-- The line of each name: a row for each process that waits for it. The process keeps its
+-- rows alive. Those "behind" stand in no line: they wait for another wait of their
+-- process, and hold locks meanwhile.
 CREATE TABLE sqllock_queue (
     process    TEXT    NOT NULL DEFAULT '', -- random, one per locker
     id         TEXT    NOT NULL DEFAULT '', -- random, one per wait
@@ -42,6 +41,7 @@ CREATE TABLE sqllock_queue (
     label      TEXT    NOT NULL DEFAULT '',
     metadata   TEXT    NOT NULL DEFAULT '',
     holding    TEXT    NOT NULL DEFAULT '', -- the owners of the locks under which it waits, with blanks between
+    behind     INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (process, id)
 ) WITHOUT ROWID;
 
@@ -57,7 +57,7 @@ SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata,
  WHERE l.owner <> '' AND l.expires_at > unixepoch('subsec') * 1000000;
 
 CREATE VIEW sqllock_waiters AS
-SELECT q.name, row_number() OVER (PARTITION BY q.name ORDER BY q.ticket, q.id) AS place,
+SELECT q.name, row_number() OVER (PARTITION BY q.name ORDER BY q.behind, q.ticket, q.id) AS place,
        q.host, q.pid, q.label, q.metadata,
        strftime('%Y-%m-%d %H:%M:%f', q.ticket / 1000000.0, 'unixepoch') AS since,
        unixepoch('subsec') - q.ticket / 1000000.0                       AS waited_seconds,

@@ -32,17 +32,21 @@ var statements = grants.Table[grants.Own]{
      WHERE name = $1
        AND (expires_at + lock_delay_us::float * interval '1 microsecond' <= ` + grants.PostgresNow + ` OR owner = $2
             OR strategy = $10 AND (token = $11::bigint OR $11::bigint < 0))
+       AND (waiting = 0 OR $13::boolean OR owner = $2)
        FOR UPDATE SKIP LOCKED
+), queue AS (
+    DELETE FROM sqllock_queue q USING free WHERE $15::pg_catalog.text <> '' AND q.process = $15 AND q.id = $16
 )
 UPDATE sqllock_locks l
    SET token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token + $12::bigint, ` + grants.PostgresMicros + `) END,
        owner = $2, expires_at = greatest(CASE WHEN l.owner = $2 THEN l.expires_at END,
                                          ` + grants.PostgresNow + ` + $3::float * interval '1 microsecond'),
-       lock_delay_us = $4, acquired_at = ` + grants.PostgresNow + `, host = $5, pid = $6, label = $7, metadata = $8, strategy = $9, ended = ''
+       lock_delay_us = $4, acquired_at = ` + grants.PostgresNow + `, host = $5, pid = $6, label = $7, metadata = $8, strategy = $9, ended = '',
+       waiting = CASE WHEN l.waiting = $14::bigint THEN 0 ELSE l.waiting END
   FROM free
  WHERE l.name = free.name
 RETURNING l.token`,
-			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "session", "seen", "tokens"},
+			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "session", "seen", "tokens", "first", "line", "process", "wait"},
 		},
 		Batch: &grants.Batch{
 			Create: []databases.Statement{{
@@ -56,29 +60,33 @@ RETURNING l.token`,
 			Acquire: databases.Statement{
 				Name: "cas.acquire-all",
 				SQL: `WITH asked AS MATERIALIZED (
-    SELECT * FROM unnest($1::pg_catalog.text[], $2::pg_catalog.text[], $3::bigint[], $4::bigint[], $5::pg_catalog.text[], $6::bigint[], $7::pg_catalog.text[], $8::pg_catalog.text[], $9::bigint[])
-               AS a (name, owner, lease, delay, host, pid, label, metadata, tokens)
+    SELECT * FROM unnest($1::pg_catalog.text[], $2::pg_catalog.text[], $3::bigint[], $4::bigint[], $5::pg_catalog.text[], $6::bigint[], $7::pg_catalog.text[], $8::pg_catalog.text[], $9::bigint[],
+                         $11::boolean[], $12::bigint[], $14::pg_catalog.text[])
+               AS a (name, owner, lease, delay, host, pid, label, metadata, tokens, first, line, wait)
 ), free AS MATERIALIZED (
-    SELECT l.name, a.owner FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C"
-     WHERE l.expires_at + l.lock_delay_us::float * interval '1 microsecond' <= ` + grants.PostgresNow + ` OR l.owner = a.owner
+    SELECT l.name, a.owner, a.wait AS id FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C"
+     WHERE l.expires_at + l.lock_delay_us::float * interval '1 microsecond' <= ` + grants.PostgresNow + ` AND (l.waiting = 0 OR a.first)
+        OR l.owner = a.owner
      ORDER BY l.name
        FOR UPDATE OF l SKIP LOCKED
+), queue AS (
+    DELETE FROM sqllock_queue q USING free WHERE $13::pg_catalog.text <> '' AND q.process = $13 AND q.id = free.id
 )
 UPDATE sqllock_locks l
    SET token = CASE WHEN l.owner = a.owner THEN l.token ELSE greatest(l.token + a.tokens, ` + grants.PostgresMicros + `) END,
        owner = a.owner, expires_at = greatest(CASE WHEN l.owner = a.owner THEN l.expires_at END,
                                               ` + grants.PostgresNow + ` + a.lease::float * interval '1 microsecond'),
        lock_delay_us = a.delay, acquired_at = ` + grants.PostgresNow + `, host = a.host, pid = a.pid, label = a.label, metadata = a.metadata,
-       strategy = $10, ended = ''
+       strategy = $10, ended = '', waiting = CASE WHEN l.waiting = a.line THEN 0 ELSE l.waiting END
   FROM free JOIN asked a ON a.owner = free.owner
  WHERE l.name = free.name
 RETURNING l.owner, l.token`,
-				Args: []string{"names", "owners", "leases", "delays", "hosts", "pids", "labels", "metadatas", "tokens", "strategy"},
+				Args: []string{"names", "owners", "leases", "delays", "hosts", "pids", "labels", "metadatas", "tokens", "strategy", "firsts", "lines", "process", "waits"},
 			},
 			State: databases.Statement{
 				Name: "cas.state-all",
 				SQL: `SELECT name, owner, token, ended, (pg_catalog.date_part('epoch', expires_at - ` + grants.PostgresNow + `) * 1000000::float)::bigint,
-       lock_delay_us, host, pid, label, metadata
+       lock_delay_us, host, pid, label, metadata, waiting
   FROM sqllock_locks WHERE name = ANY ($1::pg_catalog.text[])`,
 				Args: []string{"names"},
 			},
@@ -131,16 +139,18 @@ RETURNING ours.owner, ` + grants.PostgresTell,
     SELECT l.name, e.owner FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
      WHERE l.name = UNHEX(?) AND (e.expires_at + l.lock_delay_us <= ` + grants.MySQLNow + ` OR e.owner = UNHEX(?)
             OR l.strategy = UNHEX(?) AND (l.token = ? OR ? < 0))
+       AND (e.waiting = 0 OR ? OR e.owner = UNHEX(?))
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
 STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
 STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
    SET l.token = LAST_INSERT_ID(IF(free.owner = UNHEX(?), l.token, GREATEST(l.token + ?, ` + grants.MySQLNow + `))), l.owner = UNHEX(?), l.lock_delay_us = ?,
        l.acquired_at = ` + grants.MySQLNow + `, l.host = UNHEX(?), l.pid = ?, l.label = UNHEX(?), l.metadata = UNHEX(?), l.strategy = UNHEX(?),
-       e.ended = '', e.owner = UNHEX(?), e.expires_at = GREATEST(IF(free.owner = UNHEX(?), e.expires_at, 0), ` + grants.MySQLNow + ` + ?)`,
+       e.ended = '', e.owner = UNHEX(?), e.wait = UNHEX(?),
+       e.waiting = IF(e.waiting = ? AND e.waiting < ` + grants.MySQLNow + ` - 5000000, 0, e.waiting), e.expires_at = GREATEST(IF(free.owner = UNHEX(?), e.expires_at, 0), ` + grants.MySQLNow + ` + ?)`,
 			Args: []string{
-				"name", "owner", "session", "seen", "seen", "owner", "tokens", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner",
-				"owner", "lease",
+				"name", "owner", "session", "seen", "seen", "first", "owner", "owner", "tokens", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner", "wait",
+				"line", "owner", "lease",
 			},
 		},
 		Batch: &grants.Batch{
@@ -161,10 +171,10 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 			Acquire: databases.Statement{
 				Name: "cas.acquire-all",
 				SQL: `UPDATE (
-    SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens FROM ` + asked + `
+    SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM ` + asked + `
     STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
-     WHERE e.expires_at + l.lock_delay_us <= ` + grants.MySQLNow + ` OR e.owner = a.owner
+     WHERE e.expires_at + l.lock_delay_us <= ` + grants.MySQLNow + ` AND (e.waiting = 0 OR a.first) OR e.owner = a.owner
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) free
 STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = free.name
@@ -172,12 +182,13 @@ STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = free.name
    SET l.token = IF(free.before_owner = free.owner, l.token, GREATEST(l.token + free.tokens, ` + grants.MySQLNow + `)), l.owner = free.owner,
        l.lock_delay_us = free.delay, l.acquired_at = ` + grants.MySQLNow + `, l.host = free.host, l.pid = free.pid, l.label = free.label,
        l.metadata = free.metadata, l.strategy = UNHEX(?),
-       e.ended = '', e.owner = free.owner, e.expires_at = GREATEST(IF(free.before_owner = free.owner, e.expires_at, 0), ` + grants.MySQLNow + ` + free.lease)`,
+       e.ended = '', e.owner = free.owner, e.wait = free.wait,
+       e.waiting = IF(e.waiting = free.line AND e.waiting < ` + grants.MySQLNow + ` - 5000000, 0, e.waiting), e.expires_at = GREATEST(IF(free.before_owner = free.owner, e.expires_at, 0), ` + grants.MySQLNow + ` + free.lease)`,
 				Args: []string{"calls", "strategy"},
 			},
 			State: databases.Statement{
 				Name: "cas.state-all",
-				SQL: `SELECT l.name, e.owner, l.token, e.ended, e.expires_at - ` + grants.MySQLNow + `, l.lock_delay_us, l.host, l.pid, l.label, l.metadata
+				SQL: `SELECT l.name, e.owner, l.token, e.ended, e.expires_at - ` + grants.MySQLNow + `, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting
   FROM ` + asked + ` STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name`,
 				Args: []string{"calls"},
 			},
@@ -214,10 +225,11 @@ VALUES (?1, ` + grants.SQLiteNow + `, ?2, ` + grants.SQLiteNow + ` + ?3, ?4, ` +
    SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?10, excluded.token) END,
        owner = excluded.owner, expires_at = max(l.expires_at, excluded.expires_at),
        lock_delay_us = excluded.lock_delay_us, acquired_at = excluded.acquired_at, host = excluded.host,
-       pid = excluded.pid, label = excluded.label, metadata = excluded.metadata, strategy = excluded.strategy, ended = ''
- WHERE l.expires_at + l.lock_delay_us <= ` + grants.SQLiteNow + ` OR l.owner = excluded.owner
+       pid = excluded.pid, label = excluded.label, metadata = excluded.metadata, strategy = excluded.strategy, ended = '',
+       wait = ?13, waiting = CASE WHEN l.waiting = ?12 AND l.waiting < ` + grants.SQLiteNow + ` - 5000000 THEN 0 ELSE l.waiting END
+ WHERE l.expires_at + l.lock_delay_us <= ` + grants.SQLiteNow + ` AND (l.waiting = 0 OR ?11) OR l.owner = excluded.owner
 RETURNING token`,
-			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "tokens"},
+			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "tokens", "first", "line", "wait"},
 		},
 		Batch: &grants.Batch{
 			Acquire: databases.Statement{
@@ -233,14 +245,19 @@ SELECT a.value ->> 'name',
    SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE excluded.token END,
        owner = excluded.owner, expires_at = max(l.expires_at, excluded.expires_at),
        lock_delay_us = excluded.lock_delay_us, acquired_at = excluded.acquired_at, host = excluded.host,
-       pid = excluded.pid, label = excluded.label, metadata = excluded.metadata, strategy = excluded.strategy, ended = ''
- WHERE l.expires_at + l.lock_delay_us <= ` + grants.SQLiteNow + ` OR l.owner = excluded.owner
+       pid = excluded.pid, label = excluded.label, metadata = excluded.metadata, strategy = excluded.strategy, ended = '',
+       wait = (SELECT a.value ->> 'wait' FROM json_each(?1) a WHERE a.value ->> 'owner' = excluded.owner),
+       waiting = CASE WHEN l.waiting = (SELECT a.value ->> 'line' FROM json_each(?1) a WHERE a.value ->> 'owner' = excluded.owner)
+                           AND l.waiting < ` + grants.SQLiteNow + ` - 5000000 THEN 0 ELSE l.waiting END
+ WHERE l.expires_at + l.lock_delay_us <= ` + grants.SQLiteNow + `
+       AND (l.waiting = 0 OR (SELECT a.value ->> 'first' FROM json_each(?1) a WHERE a.value ->> 'owner' = excluded.owner))
+    OR l.owner = excluded.owner
 RETURNING owner, token`,
 				Args: []string{"calls", "strategy"},
 			},
 			State: databases.Statement{
 				Name: "cas.state-all",
-				SQL: `SELECT name, owner, token, ended, expires_at - ` + grants.SQLiteNow + `, lock_delay_us, host, pid, label, metadata
+				SQL: `SELECT name, owner, token, ended, expires_at - ` + grants.SQLiteNow + `, lock_delay_us, host, pid, label, metadata, waiting
   FROM sqllock_locks WHERE name IN (SELECT value ->> 'name' FROM json_each(?1))`,
 				Args: []string{"calls"},
 			},
@@ -257,7 +274,7 @@ RETURNING owner, false`,
 				Name: "cas.release-all",
 				SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0
  WHERE (name, owner) IN (SELECT value ->> 'name', value ->> 'owner' FROM json_each(?1))
-RETURNING (SELECT a.value ->> 'owner' FROM json_each(?1) a WHERE a.value ->> 'name' = sqllock_locks.name), waiting_until > ` + grants.SQLiteNow,
+RETURNING (SELECT a.value ->> 'owner' FROM json_each(?1) a WHERE a.value ->> 'name' = sqllock_locks.name), waiting <> 0`,
 				Args: []string{"calls"},
 			},
 		},
@@ -274,12 +291,14 @@ RETURNING (SELECT a.value ->> 'owner' FROM json_each(?1) a WHERE a.value ->> 'na
 //
 // Below it FORCE INDEX keeps a small table from being scanned, as MariaDB 11.8
 // does: that would lock the rows of others.
-const asked = `(SELECT CONVERT(name USING binary) AS name, CONVERT(owner USING binary) AS owner, lease, delay, host, pid, label, metadata, tokens
+const asked = `(SELECT CONVERT(name USING binary) AS name, CONVERT(owner USING binary) AS owner, lease, delay, host, pid, label, metadata, tokens, first, line, CONVERT(wait USING binary) AS wait
           FROM JSON_TABLE(CONVERT(UNHEX(?) USING utf8mb4), _utf8mb4'$[*]' COLUMNS (
         name VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.name', owner VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.owner',
         lease BIGINT PATH _utf8mb4'$.lease', delay BIGINT PATH _utf8mb4'$.delay', host VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.host',
         pid BIGINT PATH _utf8mb4'$.pid', label VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.label',
-        metadata VARCHAR(4096) CHARACTER SET utf8mb4 PATH _utf8mb4'$.metadata', tokens BIGINT PATH _utf8mb4'$.tokens'
+        metadata VARCHAR(4096) CHARACTER SET utf8mb4 PATH _utf8mb4'$.metadata', tokens BIGINT PATH _utf8mb4'$.tokens',
+        first BOOLEAN PATH _utf8mb4'$.first', line BIGINT PATH _utf8mb4'$.line',
+        wait VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.wait'
     )) calls LIMIT 1000) a`
 
 // ours are the leases of the calls' owners that nobody has locked, to be updated.

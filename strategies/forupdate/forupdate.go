@@ -167,6 +167,12 @@ func (s *Strategy) lock(ctx context.Context, r strategies.Request) (databases.Co
 		return nil, grants.State{}, s.store.Explain(err)
 	}
 
+	if seen.Waits(r) {
+		conn.Release()
+
+		return nil, seen, seen.Refused(r)
+	}
+
 	locked, err := s.begin(ctx, conn, r)
 
 	switch {

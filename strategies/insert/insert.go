@@ -97,8 +97,8 @@ func (s *Strategy) oneByOne(ctx context.Context, conn databases.Conn, r strategi
 	switch {
 	case err != nil:
 		return 0, err
-	case found && st.Owner != r.Owner && st.Left+st.Delay > 0:
-		return 0, st.Held(r.Name)
+	case found && (st.Owner != r.Owner && st.Left+st.Delay > 0 || st.Waits(r)):
+		return 0, st.Refused(r)
 	case owner != "" && owner != r.Owner:
 		// Before anything is taken: it may be that it cannot be deleted.
 		cleared, err := s.store.Exec(ctx, conn, s.steps.clear, r)
@@ -110,8 +110,6 @@ func (s *Strategy) oneByOne(ctx context.Context, conn databases.Conn, r strategi
 			return 0, st.Held(r.Name)
 		}
 	}
-
-	r.Waiting = false // It has looked.
 
 	token, err := s.store.Acquire(ctx, conn, r, grants.Instead{})
 	if err != nil {

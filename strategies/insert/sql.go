@@ -34,7 +34,10 @@ var acquire = databases.Statement{
      WHERE l.name = $1
        AND (l.expires_at + l.lock_delay_us::float * interval '1 microsecond' <= ` + grants.PostgresNow + `
             OR l.owner = $2)
+       AND (l.waiting = 0 OR $11::boolean OR l.owner = $2)
        FOR UPDATE SKIP LOCKED
+), queue AS (
+    DELETE FROM sqllock_queue q USING free WHERE $13::pg_catalog.text <> '' AND q.process = $13 AND q.id = $14
 ), left_over AS (
     SELECT i.name FROM free JOIN sqllock_inserts i ON i.name = free.name FOR UPDATE OF i SKIP LOCKED
 ), replaced AS (
@@ -52,11 +55,11 @@ UPDATE sqllock_locks l
        expires_at = greatest(CASE WHEN l.owner = $2 THEN l.expires_at END,
                              ` + grants.PostgresNow + ` + $3::float * interval '1 microsecond'),
        lock_delay_us = $4, acquired_at = ` + grants.PostgresNow + `, host = $5, pid = $6, label = $7, metadata = $8, strategy = $9,
-       ended = ''
+       ended = '', waiting = CASE WHEN l.waiting = $12::bigint THEN 0 ELSE l.waiting END
   FROM present
  WHERE l.name = present.name
 RETURNING l.token`,
-	Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "tokens"},
+	Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "tokens", "first", "line", "process", "wait"},
 }
 
 // steps are how an acquisition goes, and what it sends besides that of the record.
@@ -82,7 +85,7 @@ var dialects = grants.Table[steps]{
 		look: databases.Statement{
 			Name: "insert.look",
 			SQL: `SELECT COALESCE(i.owner, ''), e.owner, l.token, e.ended, e.expires_at - ` + grants.MySQLNow + `, l.lock_delay_us,
-       l.host, l.pid, l.label, l.metadata
+       l.host, l.pid, l.label, l.metadata, e.waiting
   FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name LEFT JOIN sqllock_inserts i ON i.name = l.name WHERE l.name = UNHEX(?)`,
 			Args: []string{"name"},
 		},

@@ -261,7 +261,7 @@ func endPostgresSession(t *testing.T, db *sql.DB, strategy, name string) {
 
 	switch strategy {
 	case "forupdate":
-		query = `SELECT count(pg_catalog.pg_terminate_backend(a.pid, 5000)) FROM pg_stat_activity a
+		query = `SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(a.pid, 5000)) FROM pg_stat_activity a
 			JOIN sqllock_locks l ON a.application_name = 'sqllock:' || l.owner WHERE l.name = $1`
 	case "advisory":
 		var table string
@@ -271,7 +271,7 @@ func endPostgresSession(t *testing.T, db *sql.DB, strategy, name string) {
 
 		sum := sha256.Sum256([]byte("sqllock\x00" + table + "\x00" + name))
 		arg = int64(binary.BigEndian.Uint64(sum[:8]))
-		query = `SELECT count(pg_catalog.pg_terminate_backend(pid, 5000)) FROM pg_locks
+		query = `SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(pid, 5000)) FROM pg_locks
 			WHERE locktype = 'advisory' AND granted AND objsubid = 1
 			  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 			  AND (classid::bigint << 32) | objid::bigint = $1::bigint`

@@ -518,7 +518,7 @@ func sessionEndsBefore(t *testing.T, statement string, locked bool) {
 
 	var ended int
 
-	err = db.QueryRowContext(t.Context(), "SELECT count(pg_catalog.pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"+
+	err = db.QueryRowContext(t.Context(), "SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"+
 		" WHERE application_name = 'sqllock:first' AND datname = current_database()").Scan(&ended)
 	if err != nil || locked && ended != 1 {
 		t.Fatalf("ended %d sessions, %v, want that of the attempt", ended, err)

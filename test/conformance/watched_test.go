@@ -22,13 +22,13 @@ func (w watched) Conn(ctx context.Context) (databases.Conn, error) {
 	return watchedConn{watchedSession{conn, w.look}, conn}, nil
 }
 
-func (w watched) Listen(ctx context.Context, channel string, ready func(), notified func(string)) error {
+func (w watched) Listen(ctx context.Context, channels []string, ready func(), notified func(channel, payload string)) error {
 	listener, ok := w.DB.(databases.Listener)
 	if !ok {
 		return databases.ErrNoNotifications
 	}
 
-	return listener.Listen(ctx, channel, ready, notified)
+	return listener.Listen(ctx, channels, ready, notified)
 }
 
 // Tx is a transaction whose statements are looked at as those of the database.

@@ -100,7 +100,7 @@ func Variants() []*Variant {
 		{
 			Name: "expiry by the client's clock", By: []string{checkWindows, checkLinear},
 			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultClock},
-			edit: edits{"cas.acquire": both(instead(`<= pg_catalog.clock_timestamp() OR`, `<= to_timestamp($13) OR`), also("client_clock"))},
+			edit: edits{"cas.acquire": both(instead(`<= pg_catalog.clock_timestamp() OR`, `<= to_timestamp($17) OR`), also("client_clock"))},
 			bind: func(v databases.Values) { v["client_clock"] = wallclock.Of(time.Now()).Seconds() },
 		},
 		{

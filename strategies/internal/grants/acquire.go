@@ -30,18 +30,6 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 	values := s.values(r)
 	values["session"], values["seen"] = instead.Strategy, instead.Token
 
-	if r.Waiting && instead.Strategy == "" {
-		// A waiter finds it held as a rule: a look costs no lock.
-		st, found, err := ReadState(ctx, on, s.sql.State, r.Name)
-		if err != nil {
-			return 0, s.unread(err)
-		}
-
-		if found && st.Owner != r.Owner && st.Left+st.Delay > 0 {
-			return 0, st.Held(r.Name)
-		}
-	}
-
 	// The second round follows the making of the row, once in a name's life.
 	for range 2 {
 		token, err := s.draw(ctx, on, s.sql.Acquire, values)
@@ -53,9 +41,9 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 
 		switch {
 		case err != nil:
-			return 0, s.unread(err)
+			return 0, err
 		case found:
-			return 0, st.Held(r.Name)
+			return 0, st.Refused(r)
 		}
 
 		if err := s.Briefly(ctx, on, s.sql.Create, values); err != nil {
@@ -81,16 +69,6 @@ func (s *Store) AsHeld(ctx context.Context, on databases.Session, name string, r
 	}
 
 	return busyError{busyFile, refused}
-}
-
-// unread is the error of a look that a file without a WAL refuses while somebody has
-// it locked; other errors stay.
-func (s *Store) unread(err error) error {
-	if s.sql.OneWriter && s.Busy(err) {
-		return busyError{busyFile, err}
-	}
-
-	return err
 }
 
 // draw runs a statement that grants and returns the token, zero if it did not.

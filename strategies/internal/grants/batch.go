@@ -180,7 +180,7 @@ func (b *acquisitions) look(
 		case st.Owner == r.Owner && st.Left > 0:
 			b.granted(r.Owner, st.Token)
 		default:
-			b.errs[i] = st.Held(r.Name)
+			b.errs[i] = st.Refused(r)
 		}
 	}
 

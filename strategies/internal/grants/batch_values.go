@@ -12,7 +12,13 @@ import (
 // batchValues are what a statement about several requests binds: an array for each
 // column that its Args name, or a JSON array of objects, "calls".
 func (s *Store) batchValues(statement databases.Statement, requests []strategies.Request) databases.Values {
-	values := databases.Values{"strategy": s.strategy}
+	values := databases.Values{"strategy": s.strategy, "process": ""}
+
+	for _, r := range requests {
+		if r.Process != "" {
+			values["process"] = r.Process // all are of one
+		}
+	}
 
 	for _, arg := range statement.Args {
 		if column, ok := columns[arg]; ok {
@@ -36,6 +42,9 @@ var columns = map[string]func(*Store, strategies.Request) string{
 	"labels":    func(_ *Store, r strategies.Request) string { return r.Holder.Label },
 	"metadatas": func(_ *Store, r strategies.Request) string { return r.Holder.Metadata },
 	"tokens":    func(_ *Store, r strategies.Request) string { return number(tokens(r)) },
+	"firsts":    func(_ *Store, r strategies.Request) string { return strconv.FormatBool(r.First) },
+	"lines":     func(_ *Store, r strategies.Request) string { return number(r.Line) },
+	"waits":     func(_ *Store, r strategies.Request) string { return r.Wait },
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
@@ -71,13 +80,16 @@ type call struct {
 	Label    string `json:"label"`
 	Metadata string `json:"metadata"`
 	Tokens   int64  `json:"tokens"`
+	First    bool   `json:"first"`
+	Line     int64  `json:"line"`
+	Wait     string `json:"wait"`
 }
 
 func (s *Store) calls(requests []strategies.Request) string {
 	list := make([]call, len(requests))
 	for i, r := range requests {
 		list[i] = call{
-			r.Name, r.Owner, s.lease(r.Lease), ceil(r.LockDelay), r.Holder.Host, r.Holder.PID, r.Holder.Label, r.Holder.Metadata, tokens(r),
+			r.Name, r.Owner, s.lease(r.Lease), ceil(r.LockDelay), r.Holder.Host, r.Holder.PID, r.Holder.Label, r.Holder.Metadata, tokens(r), r.First, r.Line, r.Wait,
 		}
 	}
 

@@ -30,6 +30,8 @@ type Dialect struct {
 	// Resolution is that of the clock, where it is coarser than a microsecond: it may
 	// be late by as much, so that a lease that begins now would end too early.
 	Resolution time.Duration
+	// LeavesLine is that of strategies.Features.
+	LeavesLine bool
 	// OneWriter: there is one write lock for all names. A caller that is refused for
 	// another's transaction knows nothing of the name.
 	OneWriter bool
@@ -56,7 +58,8 @@ type Statements struct {
 	Create []databases.Statement
 	// Acquire grants the name if it is free, and draws the token: the last of as
 	// many as the request reserves, and about the microsecond of now, so that
-	// tokens follow the clock however many are reserved.
+	// tokens follow the clock however many are reserved. With LeavesLine it
+	// takes the caller out of the line.
 	Acquire databases.Statement
 	// State reads the name's rows without a lock: see ReadState.
 	State databases.Statement
@@ -68,12 +71,6 @@ type Statements struct {
 	ReleaseLater databases.Statement
 	// ReleaseTx is the release in a caller's transaction. ReleaseLater is sent there, too.
 	ReleaseTx databases.Statement
-	// Register notes that somebody waits for a name that is held. It changes a
-	// row if it did.
-	Register databases.Statement
-	// Freed lists names that are free and that somebody waits for, where the database tells
-	// of commits and not of releases.
-	Freed databases.Statement
 	// Force ends a grant of the owner that State told, and notes why. One of
 	// them changes a row if there was one.
 	Force []databases.Statement
@@ -101,13 +98,15 @@ type Statements struct {
 	Idle   databases.Statement
 	Remove []databases.Statement
 
-	// Enqueue, Keep, Leave and Waiters are those of strategies.Queuer; LeaveAll is Leave
-	// for a process. Dead lists those who did not leave, by process and id: their process
-	// ended, or was cut off.
-	Enqueue  databases.Statement
+	// Enqueue, Keep, Leave, Stand and Waiters are those of strategies.Queuer; LeaveAll is
+	// Leave for a process. The last of Enqueue says whether the name is taken; a second one
+	// is not sent for who is Behind. Dead lists those who did not leave, by process and id:
+	// their process ended, or was cut off.
+	Enqueue  []databases.Statement
 	Keep     databases.Statement
 	Leave    databases.Statement
 	LeaveAll databases.Statement
+	Stand    databases.Statement
 	Waiters  databases.Statement
 	Dead     databases.Statement
 

@@ -15,8 +15,8 @@ import (
 func cockroach() Dialect {
 	return Postgres.With("cockroach", func(d *Dialect) {
 		d.Resolution = time.Millisecond
-		d.Release.SQL = strings.Replace(d.Release.SQL, PostgresTell, "waiting_until > "+PostgresNow, 1)
-		d.Force[0].SQL = strings.Replace(d.Force[0].SQL, PostgresTell, "waiting_until > "+PostgresNow, 1)
+		d.Release.SQL = strings.Replace(d.Release.SQL, PostgresTell, "l.waiting <> 0", 1)
+		d.Force[0].SQL = strings.Replace(d.Force[0].SQL, postgresTellAll, "l.waiting <> 0", 1)
 	})
 }
 

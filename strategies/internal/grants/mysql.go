@@ -61,22 +61,24 @@ var MySQL = Dialect{
     SELECT l.name, e.owner FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
      WHERE l.name = UNHEX(?) AND (e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` OR e.owner = UNHEX(?)
             OR l.strategy = UNHEX(?) AND (l.token = ? OR ? < 0))
+       AND (e.waiting = 0 OR ? OR e.owner = UNHEX(?))
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
 STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
 STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
    SET l.token = LAST_INSERT_ID(IF(free.owner = UNHEX(?), l.token, GREATEST(l.token + ?, ` + MySQLNow + `))), l.owner = UNHEX(?), l.lock_delay_us = ?,
        l.acquired_at = ` + MySQLNow + `, l.host = UNHEX(?), l.pid = ?, l.label = UNHEX(?), l.metadata = UNHEX(?), l.strategy = UNHEX(?),
-       e.ended = '', e.owner = UNHEX(?), e.expires_at = GREATEST(IF(free.owner = UNHEX(?), e.expires_at, 0), ` + MySQLNow + ` + ?)`,
+       e.ended = '', e.owner = UNHEX(?), e.wait = UNHEX(?),
+       e.waiting = IF(e.waiting = ? AND e.waiting < ` + MySQLNow + ` - 5000000, 0, e.waiting), e.expires_at = GREATEST(IF(free.owner = UNHEX(?), e.expires_at, 0), ` + MySQLNow + ` + ?)`,
 			Args: []string{
-				"name", "owner", "session", "seen", "seen", "owner", "tokens", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner",
-				"owner", "lease",
+				"name", "owner", "session", "seen", "seen", "first", "owner", "owner", "tokens", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner", "wait",
+				"line", "owner", "lease",
 			},
 		},
 
 		State: databases.Statement{
 			Name: "grant.state",
-			SQL: `SELECT e.owner, l.token, e.ended, e.expires_at - ` + MySQLNow + `, l.lock_delay_us, l.host, l.pid, l.label, l.metadata
+			SQL: `SELECT e.owner, l.token, e.ended, e.expires_at - ` + MySQLNow + `, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting
   FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name WHERE l.name = UNHEX(?)`,
 			Args: []string{"name"},
 		},
@@ -90,7 +92,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 
 		Release: databases.Statement{
 			Name: "grant.release",
-			SQL: `UPDATE sqllock_leases SET owner = '', expires_at = 0 * LAST_INSERT_ID(waiting_until > ` + MySQLNow + `)
+			SQL: `UPDATE sqllock_leases SET owner = '', expires_at = 0 * LAST_INSERT_ID(waiting <> 0)
  WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
 			Args: []string{"name", "owner"},
 		},
@@ -108,16 +110,6 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
    SET e.owner = '', e.expires_at = l.acquired_at + ? - l.lock_delay_us
  WHERE e.name = UNHEX(?) AND e.owner = UNHEX(?)`,
 			Args: []string{"min_hold", "name", "owner"},
-		},
-
-		Register: databases.Statement{
-			Name: "grant.register",
-			SQL: `UPDATE (
-    SELECT name FROM sqllock_leases WHERE name = UNHEX(?) AND owner <> '' AND expires_at > ` + MySQLNow + ` LIMIT 1 FOR UPDATE SKIP LOCKED
-) held
-STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
-   SET e.waiting_until = GREATEST(e.waiting_until, ` + MySQLNow + ` + ?)`,
-			Args: []string{"name", "for"},
 		},
 
 		// Both rows at once; or, beside a guard, only the one that it leaves alone,
@@ -244,12 +236,29 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
 
 		// All by the primary key, in which those of a process are together: one after the
 		// other by an index, they would be locked in another order by Leave.
-		Enqueue: databases.Statement{
-			Name: "queue.enqueue",
-			SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
-VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` - ?, ` + MySQLNow + ` + ?, UNHEX(?), ?, UNHEX(?), UNHEX(?), UNHEX(?))
-    ON DUPLICATE KEY UPDATE expires_at = ` + MySQLNow + ` + ?`,
-			Args: []string{"process", "id", "name", "waited", "ttl", "host", "pid", "label", "metadata", "holding", "ttl"},
+		// First the entry, so that nobody who sees the new number misses it. The number
+		// changes every two seconds at most, for a commit costs much, and is forgotten when it is
+		// five seconds old: who forgets it has seen the line when it was old, and not
+		// this entry. Nobody's row lock is waited for.
+		Enqueue: []databases.Statement{
+			{
+				Name: "queue.enqueue",
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind)
+VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` - ?, ` + MySQLNow + ` + ?, UNHEX(?), ?, UNHEX(?), UNHEX(?), UNHEX(?), ?)
+    ON DUPLICATE KEY UPDATE expires_at = ` + MySQLNow + ` + ?, ticket = IF(behind, ` + MySQLNow + ` - ?, ticket), behind = ?`,
+				Args: []string{
+					"process", "id", "name", "waited", "ttl", "host", "pid", "label", "metadata", "holding", "behind", "ttl", "waited", "behind",
+				},
+			},
+			{
+				Name: "queue.wait",
+				SQL: `UPDATE (
+    SELECT name FROM sqllock_leases WHERE name = UNHEX(?) AND waiting < ` + MySQLNow + ` - 2000000 LIMIT 1 FOR UPDATE SKIP LOCKED
+) held
+STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
+   SET e.waiting = ` + MySQLNow + ` + 0 * LAST_INSERT_ID(e.expires_at > ` + MySQLNow + `)`,
+				Args: []string{"name"},
+			},
 		},
 		Keep: databases.Statement{
 			Name: "queue.keep",
@@ -266,14 +275,27 @@ VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` - ?, ` + MySQLNow + ` + ?
 			SQL:  `DELETE FROM sqllock_queue WHERE process = UNHEX(?)`,
 			Args: []string{"process"},
 		},
+		Stand: databases.Statement{
+			Name: "queue.stand",
+			SQL: `SELECT q.name, q.id, COALESCE(SUM(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id), 0),
+       COALESCE(MIN(IF(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id, o.expires_at, NULL)) - ` + MySQLNow + `, 0),
+       COALESCE(e.expires_at + l.lock_delay_us - ` + MySQLNow + `, 0), COALESCE(e.waiting, 0), COUNT(o.id)
+  FROM sqllock_queue q
+  LEFT JOIN sqllock_leases e ON e.name = q.name
+  LEFT JOIN sqllock_locks l ON l.name = q.name
+  LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND o.id <> COALESCE(e.wait, '') AND NOT o.behind AND o.expires_at > ` + MySQLNow + `
+ WHERE q.process = UNHEX(?) AND NOT q.behind
+ GROUP BY q.name, q.id, q.ticket, e.expires_at, l.lock_delay_us, e.waiting`,
+			Args: []string{"process"},
+		},
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
-			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + MySQLNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding,
+			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + MySQLNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
        CASE WHEN e.expires_at > ` + MySQLNow + ` THEN e.owner ELSE '' END
   FROM sqllock_queue q LEFT JOIN sqllock_leases e ON e.name = q.name
  WHERE q.expires_at > ` + MySQLNow + ` AND (LENGTH(UNHEX(?)) = 0 OR q.name = UNHEX(?)) AND LEFT(q.name, LENGTH(UNHEX(?))) = UNHEX(?)
    AND (NOT ? OR q.holding <> '')
- ORDER BY q.name, q.ticket, q.id LIMIT ?`,
+ ORDER BY q.name, q.behind, q.ticket, q.id LIMIT ?`,
 			Args: []string{"name", "name", "prefix", "prefix", "holds", "limit"},
 		},
 		Dead: databases.Statement{

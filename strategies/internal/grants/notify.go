@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"strconv"
+	"strings"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// freedTime bounds the look after a commit.
-const freedTime = time.Second
-
-// Listen tells of releases, where the database can tell. Where it tells of commits only,
-// it looks which names are free.
-func (q Queue) Listen(ctx context.Context, ready func(), released func(name string)) error {
+// Listen tells a process of its turns, where the database can tell. Where it tells of
+// commits only, there is something to look for after each.
+func (q Queue) Listen(ctx context.Context, process string, ready func(), turn func(name string, line int64), look func()) error {
 	s := q.store
 
 	listener, ok := s.db.(databases.Listener)
@@ -23,65 +21,25 @@ func (q Queue) Listen(ctx context.Context, ready func(), released func(name stri
 		return fmt.Errorf("%w: notifications on %s", strategies.ErrUnsupported, s.sql.Name)
 	}
 
-	told := released
-
-	// Who begins to wait asks sooner than a commit is seen, and has to go on asking.
-	if s.sql.Freed.SQL != "" {
-		ready, told = func() {}, func(string) { s.freed(ctx, released) }
+	if s.sql.OneWriter {
+		// Who begins to wait asks sooner than a commit is seen, and has to go on asking.
+		ready = func() {}
 	}
 
-	err := listener.Listen(ctx, Channel, ready, told)
+	own := channelOf + process
+
+	err := listener.Listen(ctx, []string{own, allChannel}, ready, func(channel, payload string) {
+		// Whoever may connect can send anything.
+		line, name, _ := strings.Cut(payload, " ")
+		if n, err := strconv.ParseInt(line, 10, 64); channel == own && err == nil {
+			turn(name, n)
+		} else {
+			look()
+		}
+	})
 	if errors.Is(err, databases.ErrNoNotifications) {
 		return fmt.Errorf("%w: %w", strategies.ErrUnsupported, err)
 	}
 
 	return err
-}
-
-// freed tells of the names that are free and waited for. An error is that of a moment: the
-// next commit brings another look.
-func (s *Store) freed(ctx context.Context, released func(name string)) {
-	ctx, cancel := context.WithTimeout(ctx, freedTime)
-	defer cancel()
-
-	conn, err := s.LookConn(ctx)
-	if err != nil {
-		return
-	}
-
-	defer s.Return(conn, &err)
-
-	err = conn.Query(ctx, s.sql.Freed, nil, func(row databases.Row) error {
-		var name string
-
-		err := row(&name)
-		if err == nil {
-			released(name)
-		}
-
-		return err
-	})
-}
-
-// Register notes for so long that somebody waits for the name. It returns false if the
-// row is locked.
-func (q Queue) Register(ctx context.Context, name string, d time.Duration) (registered bool, err error) {
-	s := q.store
-
-	defer func() {
-		if s.Busy(err) {
-			err = nil
-		}
-	}()
-
-	conn, err := s.Conn(ctx)
-	if err != nil {
-		return false, err
-	}
-
-	defer s.Return(conn, &err)
-
-	result, err := conn.Exec(ctx, s.sql.Register, databases.Values{"name": name, "for": ceil(d)})
-
-	return result.RowsAffected > 0, err
 }

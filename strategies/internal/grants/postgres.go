@@ -43,16 +43,34 @@ func PostgresAsync(durable string) string {
 		`::boolean THEN pg_catalog.current_setting('synchronous_commit') ELSE 'off' END, true) <> ''`
 }
 
-// Channel is where PostgreSQL's releases are told, with the name as payload.
-const Channel = "sqllock_released"
+// PostgreSQL's releases are told on channels: to the first in line on that of its process, or
+// to all who wait for anything.
+const (
+	channelOf  = "sqllock_" // and the process
+	allChannel = "sqllock_released"
+)
 
-// PostgresTell is true if somebody waits, whom it notifies. A notification takes
+// postgresTellAll is true if somebody waits, and notifies all who do. A notification takes
 // a lock of the whole server at the commit, so there is none otherwise.
-const PostgresTell = `CASE WHEN waiting_until > ` + PostgresNow + ` THEN pg_catalog.pg_notify('` + Channel + `', l.name) IS NOT NULL ELSE false END`
+const postgresTellAll = `CASE WHEN l.waiting <> 0 THEN pg_catalog.pg_notify('` + allChannel + `', l.name) IS NOT NULL ELSE false END`
+
+// PostgresTell is true if somebody waits, and notifies the first in line: that it is its
+// turn, and what Request.Line says. It sees the line as it was when the statement began.
+// Who has come since, while the name's row was locked, is not in it; if nobody is, all are
+// told to look.
+const PostgresTell = `CASE WHEN l.waiting <> 0 THEN coalesce((
+    SELECT pg_catalog.pg_notify('` + channelOf + `'::pg_catalog.text || f.process, f.line::pg_catalog.text || ' '::pg_catalog.text || l.name) IS NOT NULL
+      FROM (SELECT t.process, CASE WHEN pg_catalog.count(*) OVER () = 1 THEN t.waiting ELSE 0 END AS line, t.ticket, t.id
+              FROM (SELECT q.process, q.ticket, q.id, s.waiting FROM sqllock_queue q JOIN sqllock_locks s ON s.name = q.name
+                     WHERE q.name = l.name AND NOT q.behind AND q.expires_at > ` + PostgresNow + `
+                     ORDER BY q.ticket, q.id LIMIT 2) t
+             ORDER BY t.ticket, t.id LIMIT 1) f
+), pg_catalog.pg_notify('` + allChannel + `', l.name) IS NOT NULL) ELSE false END`
 
 // Postgres is the dialect of PostgreSQL.
 var Postgres = Dialect{
-	Name: databases.Postgres,
+	Name:       databases.Postgres,
+	LeavesLine: true,
 
 	// Text in milliseconds.
 	IdleLimit: func(lease time.Duration) any { return fmt.Sprint(roundUp(lease, time.Millisecond)) },
@@ -74,23 +92,27 @@ var Postgres = Dialect{
      WHERE name = $1
        AND (expires_at + lock_delay_us::float * interval '1 microsecond' <= ` + PostgresNow + ` OR owner = $2
             OR strategy = $10 AND (token = $11::bigint OR $11::bigint < 0))
+       AND (waiting = 0 OR $13::boolean OR owner = $2)
        FOR UPDATE SKIP LOCKED
+), queue AS (
+    DELETE FROM sqllock_queue q USING free WHERE $15::pg_catalog.text <> '' AND q.process = $15 AND q.id = $16
 )
 UPDATE sqllock_locks l
    SET token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token + $12::bigint, ` + PostgresMicros + `) END,
        owner = $2, expires_at = greatest(CASE WHEN l.owner = $2 THEN l.expires_at END,
                                          ` + PostgresNow + ` + $3::float * interval '1 microsecond'),
-       lock_delay_us = $4, acquired_at = ` + PostgresNow + `, host = $5, pid = $6, label = $7, metadata = $8, strategy = $9, ended = ''
+       lock_delay_us = $4, acquired_at = ` + PostgresNow + `, host = $5, pid = $6, label = $7, metadata = $8, strategy = $9, ended = '',
+       waiting = CASE WHEN l.waiting = $14::bigint THEN 0 ELSE l.waiting END
   FROM free
  WHERE l.name = free.name
 RETURNING l.token`,
-			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "session", "seen", "tokens"},
+			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "session", "seen", "tokens", "first", "line", "process", "wait"},
 		},
 
 		State: databases.Statement{
 			Name: "grant.state",
 			SQL: `SELECT owner, token, ended, (pg_catalog.date_part('epoch', expires_at - ` + PostgresNow + `) * 1000000::float)::bigint,
-       lock_delay_us, host, pid, label, metadata
+       lock_delay_us, host, pid, label, metadata, waiting
   FROM sqllock_locks WHERE name = $1`,
 			Args: []string{"name"},
 		},
@@ -117,7 +139,7 @@ RETURNING ` + PostgresTell,
 			Name: "grant.release-tx",
 			SQL: `UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
  WHERE name = $1 AND owner = $2
-RETURNING ` + PostgresTell,
+RETURNING ` + postgresTellAll,
 			Args: []string{"name", "owner"},
 		},
 
@@ -126,20 +148,8 @@ RETURNING ` + PostgresTell,
 			SQL: `UPDATE sqllock_locks l
    SET owner = '', expires_at = acquired_at + $3::float * interval '1 microsecond', lock_delay_us = 0
  WHERE name = $1 AND owner = $2
-RETURNING ` + PostgresTell,
+RETURNING ` + postgresTellAll,
 			Args: []string{"name", "owner", "min_hold"},
-		},
-
-		// The row is locked by whoever releases it, so either this comes first
-		// and the release tells, or it finds the name free. Its loss in a crash
-		// costs a poll.
-		Register: databases.Statement{
-			Name: "grant.register",
-			SQL: `UPDATE sqllock_locks
-   SET waiting_until = greatest(waiting_until, ` + PostgresNow + ` + $2::float * interval '1 microsecond')
- WHERE name = (SELECT name FROM sqllock_locks WHERE name = $1 AND owner <> '' AND expires_at > ` + PostgresNow + `
-                  FOR NO KEY UPDATE SKIP LOCKED) AND ` + PostgresAsync("false"),
-			Args: []string{"name", "for"},
 		},
 
 		Force: []databases.Statement{{
@@ -147,7 +157,7 @@ RETURNING ` + PostgresTell,
 			SQL: `UPDATE sqllock_locks l
    SET owner = '', expires_at = 'epoch', lock_delay_us = 0, ended = CASE WHEN owner = '' THEN ended ELSE $3 END
  WHERE name = $1 AND owner = $2 AND token = $4
-RETURNING ` + PostgresTell,
+RETURNING ` + postgresTellAll,
 			Args: []string{"name", "owner", "ended", "token"},
 		}},
 
@@ -227,40 +237,66 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 			Args: []string{"name", "retention"},
 		}},
 
-		// Their loss in a crash of the server costs an Enqueue.
-		Enqueue: databases.Statement{
+		// Whoever releases the name has its row locked: either this comes first, and the
+		// release tells, or it finds the name free. The number changes with each wait, so
+		// that nobody who has seen the line before forgets this one. Their loss in a crash of
+		// the server costs an Enqueue.
+		Enqueue: []databases.Statement{{
 			Name: "queue.enqueue",
-			SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
-SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.text, ` + PostgresMicros + ` - $10::bigint, ` + PostgresNow + ` + $4::float * interval '1 microsecond',
-       $5::pg_catalog.text, $6::bigint, $7::pg_catalog.text, $8::pg_catalog.text, $9::pg_catalog.text
- WHERE ` + PostgresAsync("false") + `
-    ON CONFLICT (process, id) DO UPDATE SET expires_at = excluded.expires_at`,
-			Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited"},
-		},
+			SQL: `WITH entry AS (
+    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind)
+    SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.text, ` + PostgresMicros + ` - $10::bigint, ` + PostgresNow + ` + $4::float * interval '1 microsecond',
+           $5::pg_catalog.text, $6::bigint, $7::pg_catalog.text, $8::pg_catalog.text, $9::pg_catalog.text, $11::boolean
+     WHERE ` + PostgresAsync("false") + ` AND ` + PostgresBriefly + `
+        ON CONFLICT (process, id) DO UPDATE
+       SET expires_at = excluded.expires_at, behind = excluded.behind,
+           ticket = CASE WHEN sqllock_queue.behind THEN excluded.ticket ELSE sqllock_queue.ticket END
+    RETURNING name, behind
+)
+UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + PostgresMicros + `)
+  FROM entry WHERE l.name = entry.name AND NOT entry.behind
+RETURNING l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow,
+			Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind"},
+		}},
 		Keep: databases.Statement{
 			Name: "queue.keep",
 			SQL: `UPDATE sqllock_queue SET expires_at = ` + PostgresNow + ` + $2::float * interval '1 microsecond'
  WHERE process = $1 AND ` + PostgresAsync("false"),
 			Args: []string{"process", "ttl"},
 		},
+		// It may have been its turn.
 		Leave: databases.Statement{
 			Name: "queue.leave",
-			SQL:  `DELETE FROM sqllock_queue WHERE process = $1 AND id = $2 AND ` + PostgresAsync("false"),
+			SQL:  postgresLeave(` AND id = $2`),
 			Args: []string{"process", "id"},
 		},
 		LeaveAll: databases.Statement{
 			Name: "queue.leave-all",
-			SQL:  `DELETE FROM sqllock_queue WHERE process = $1 AND ` + PostgresAsync("false"),
+			SQL:  postgresLeave(``),
+			Args: []string{"process"},
+		},
+		Stand: databases.Statement{
+			Name: "queue.stand",
+			SQL: `SELECT q.name, q.id, pg_catalog.count(o.id) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id),
+       coalesce((pg_catalog.date_part('epoch', pg_catalog.min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id)
+                                               - ` + PostgresNow + `) * 1000000::float)::bigint, 0),
+       coalesce((pg_catalog.date_part('epoch', l.expires_at - ` + PostgresNow + `) * 1000000::float)::bigint + l.lock_delay_us, 0),
+       coalesce(l.waiting, 0), pg_catalog.count(o.id)
+  FROM sqllock_queue q
+  LEFT JOIN sqllock_locks l ON l.name = q.name
+  LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND NOT o.behind AND o.expires_at > ` + PostgresNow + `
+ WHERE q.process = $1 AND NOT q.behind
+ GROUP BY q.name, q.id, q.ticket, l.expires_at, l.lock_delay_us, l.waiting`,
 			Args: []string{"process"},
 		},
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
-			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + PostgresMicros + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding,
+			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + PostgresMicros + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
        CASE WHEN l.expires_at > ` + PostgresNow + ` THEN l.owner ELSE '' END
   FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
  WHERE q.expires_at > ` + PostgresNow + ` AND ($1::pg_catalog.text = '' OR q.name = $1::pg_catalog.text)
    AND pg_catalog.starts_with(q.name, $2) AND (NOT $3::boolean OR q.holding <> '')
- ORDER BY q.name, q.ticket, q.id LIMIT $4`,
+ ORDER BY q.name, q.behind, q.ticket, q.id LIMIT $4`,
 			Args: []string{"name", "prefix", "holds", "limit"},
 		},
 		Dead: databases.Statement{
@@ -268,4 +304,14 @@ SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.text, ` + Postgr
 			SQL:  `SELECT process, id FROM sqllock_queue WHERE expires_at < ` + PostgresNow + ` - interval '1 minute' LIMIT 1000`,
 		},
 	},
+}
+
+// postgresLeave is a statement that takes waits of a process out of their lines, and tells
+// the others if the name is free: it may have been told to one of these.
+func postgresLeave(which string) string {
+	return `WITH gone AS (
+    DELETE FROM sqllock_queue WHERE process = $1` + which + ` AND ` + PostgresAsync("false") + ` RETURNING name, behind
+)
+SELECT pg_catalog.pg_notify('` + allChannel + `', l.name) FROM gone JOIN sqllock_locks l ON l.name = gone.name
+ WHERE NOT gone.behind AND l.waiting <> 0 AND l.expires_at <= ` + PostgresNow
 }

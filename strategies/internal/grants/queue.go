@@ -20,30 +20,60 @@ var (
 // Queue returns what the store keeps of those who wait.
 func (s *Store) Queue() Queue { return Queue{s} }
 
-// Enqueue notes that w waits. The first time it also removes what dead processes left:
-// not everybody runs a reaper.
-func (q Queue) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (err error) {
+// Enqueue puts w into the line for its name. The first time it also removes what dead
+// processes left: not everybody runs a reaper.
+func (q Queue) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (taken bool, err error) {
 	s := q.store
 
 	conn, err := s.Conn(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 
 	defer s.Return(conn, &err)
 
-	if _, err := conn.Exec(ctx, s.sql.Enqueue, databases.Values{
+	defer func() {
+		if s.Busy(err) {
+			err = busyError{"another transaction has the row of the name locked", err}
+		}
+	}()
+
+	values := databases.Values{
 		"process": w.Process, "id": w.ID, "name": w.Name, "ttl": ceil(ttl), "waited": ceil(w.Waited), "holding": strings.Join(w.Holding, " "),
-		"host": w.Holder.Host, "pid": int64(w.Holder.PID), "label": w.Holder.Label, "metadata": w.Holder.Metadata,
-	}); err != nil {
-		return err
+		"host": w.Holder.Host, "pid": int64(w.Holder.PID), "label": w.Holder.Label, "metadata": w.Holder.Metadata, "behind": w.Behind,
 	}
 
-	if s.swept.Swap(true) {
-		return nil
+	steps := s.sql.Enqueue
+	if w.Behind {
+		steps = steps[:1]
 	}
 
-	return s.sweep(ctx, conn)
+	for _, step := range steps[:len(steps)-1] {
+		if _, err := conn.Exec(ctx, step, values); err != nil {
+			return false, err
+		}
+	}
+
+	if taken, err = s.taken(ctx, conn, steps[len(steps)-1], values); err != nil || s.swept.Swap(true) {
+		return taken, err
+	}
+
+	return taken, s.sweep(ctx, conn)
+}
+
+// taken sends a statement that says whether a name is taken.
+func (s *Store) taken(
+	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values,
+) (taken bool, err error) {
+	if s.sql.InsertID {
+		result, err := conn.Exec(ctx, statement, values)
+
+		return result.LastInsertID != 0, err
+	}
+
+	err = conn.Query(ctx, statement, values, func(row databases.Row) error { return row(&taken) })
+
+	return taken, err
 }
 
 // sweep removes those who did not leave.
@@ -53,62 +83,80 @@ func (s *Store) sweep(ctx context.Context, conn databases.Conn) error {
 
 // Keep gives all waiters of a process another ttl, and returns how many they are.
 func (q Queue) Keep(ctx context.Context, process string, ttl time.Duration) (kept int, err error) {
-	s := q.store
-
-	conn, err := s.Conn(ctx)
-	if err != nil {
-		return 0, err
-	}
-
-	defer s.Return(conn, &err)
-
-	result, err := conn.Exec(ctx, s.sql.Keep, databases.Values{"process": process, "ttl": ceil(ttl)})
+	result, err := q.exec(ctx, q.store.sql.Keep, databases.Values{"process": process, "ttl": ceil(ttl)})
 
 	return int(result.RowsAffected), err
 }
 
 // Leave ends what Enqueue noted, of one wait or of a whole process.
 func (q Queue) Leave(ctx context.Context, w strategies.Waiter) (err error) {
-	s := q.store
-
-	conn, err := s.Conn(ctx)
-	if err != nil {
-		return err
-	}
-
-	defer s.Return(conn, &err)
-
-	leave := s.sql.Leave
+	leave := q.store.sql.Leave
 	if w.ID == "" {
-		leave = s.sql.LeaveAll
+		leave = q.store.sql.LeaveAll
 	}
 
-	_, err = conn.Exec(ctx, leave, databases.Values{"process": w.Process, "id": w.ID})
+	_, err = q.exec(ctx, leave, databases.Values{"process": w.Process, "id": w.ID})
 
 	return err
 }
 
-// Waiters lists those who wait, and for whom.
-func (q Queue) Waiters(ctx context.Context, f strategies.WaiterFilter) (waiters []strategies.Waiter, err error) {
-	s := q.store
+func (q Queue) exec(ctx context.Context, statement databases.Statement, values databases.Values) (result databases.Result, err error) {
+	conn, err := q.store.Conn(ctx)
+	if err != nil {
+		return databases.Result{}, err
+	}
 
-	conn, err := s.LookConn(ctx)
+	defer q.store.Return(conn, &err)
+
+	return conn.Exec(ctx, statement, values)
+}
+
+// Stand says how those of a process stand in their lines.
+func (q Queue) Stand(ctx context.Context, process string) (all []strategies.Standing, err error) {
+	conn, err := q.store.LookConn(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	defer s.Return(conn, &err)
+	defer q.store.Return(conn, &err)
+
+	err = conn.Query(ctx, q.store.sql.Stand, databases.Values{"process": process}, func(row databases.Row) error {
+		var (
+			one                        strategies.Standing
+			ahead, life, taken, others int64
+		)
+
+		err := row(&one.Name, &one.ID, &ahead, &life, &taken, &one.Line, &others)
+		one.Ahead, one.Life, one.Taken, one.Alone = int(ahead), micros(max(0, life)), micros(max(0, taken)), others == 0
+		all = append(all, one)
+
+		return err
+	})
+
+	return all, err
+}
+
+// Waiters lists those who wait, and for whom.
+func (q Queue) Waiters(ctx context.Context, f strategies.WaiterFilter) (waiters []strategies.Waiter, err error) {
+	conn, err := q.store.LookConn(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	defer q.store.Return(conn, &err)
 
 	values := databases.Values{"name": f.Name, "prefix": f.Prefix, "holds": f.Holding, "limit": limit(f.Limit)}
 
-	err = conn.Query(ctx, s.sql.Waiters, values, func(row databases.Row) error {
+	err = conn.Query(ctx, q.store.sql.Waiters, values, func(row databases.Row) error {
 		var (
 			w           strategies.Waiter
 			waited, pid int64
 			holding     string
 		)
 
-		err := row(&w.Name, &w.Process, &w.ID, &w.Ticket, &waited, &w.Holder.Host, &pid, &w.Holder.Label, &w.Holder.Metadata, &holding, &w.Owner)
+		err := row(
+			&w.Name, &w.Process, &w.ID, &w.Ticket, &waited, &w.Holder.Host, &pid, &w.Holder.Label, &w.Holder.Metadata, &holding, &w.Behind, &w.Owner,
+		)
 		w.Waited, w.Holder.PID, w.Holding = micros(max(0, waited)), int(pid), strings.Fields(holding)
 		waiters = append(waiters, w)
 

@@ -28,15 +28,16 @@ VALUES (?1, ` + SQLiteNow + `, ?2, ` + SQLiteNow + ` + ?3, ?4, ` + SQLiteNow + `
    SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?10, excluded.token) END,
        owner = excluded.owner, expires_at = max(l.expires_at, excluded.expires_at),
        lock_delay_us = excluded.lock_delay_us, acquired_at = excluded.acquired_at, host = excluded.host,
-       pid = excluded.pid, label = excluded.label, metadata = excluded.metadata, strategy = excluded.strategy, ended = ''
- WHERE l.expires_at + l.lock_delay_us <= ` + SQLiteNow + ` OR l.owner = excluded.owner
+       pid = excluded.pid, label = excluded.label, metadata = excluded.metadata, strategy = excluded.strategy, ended = '',
+       wait = ?13, waiting = CASE WHEN l.waiting = ?12 AND l.waiting < ` + SQLiteNow + ` - 5000000 THEN 0 ELSE l.waiting END
+ WHERE l.expires_at + l.lock_delay_us <= ` + SQLiteNow + ` AND (l.waiting = 0 OR ?11) OR l.owner = excluded.owner
 RETURNING token`,
-			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "tokens"},
+			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "tokens", "first", "line", "wait"},
 		},
 
 		State: databases.Statement{
 			Name: "grant.state",
-			SQL: `SELECT owner, token, ended, expires_at - ` + SQLiteNow + `, lock_delay_us, host, pid, label, metadata
+			SQL: `SELECT owner, token, ended, expires_at - ` + SQLiteNow + `, lock_delay_us, host, pid, label, metadata, waiting
   FROM sqllock_locks WHERE name = ?1`,
 			Args: []string{"name"},
 		},
@@ -50,7 +51,7 @@ RETURNING token`,
 		Release: databases.Statement{
 			Name: "grant.release",
 			SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0 WHERE name = ?1 AND owner = ?2
-RETURNING waiting_until > ` + SQLiteNow,
+RETURNING waiting <> 0`,
 			Args: []string{"name", "owner"},
 		},
 
@@ -65,20 +66,6 @@ RETURNING waiting_until > ` + SQLiteNow,
 			SQL: `UPDATE sqllock_locks SET owner = '', expires_at = acquired_at + ?3, lock_delay_us = 0
  WHERE name = ?1 AND owner = ?2`,
 			Args: []string{"name", "owner", "min_hold"},
-		},
-
-		Register: databases.Statement{
-			Name: "grant.register",
-			SQL: `UPDATE sqllock_locks SET waiting_until = max(waiting_until, ` + SQLiteNow + ` + ?2)
- WHERE name = ?1 AND owner <> '' AND expires_at > ` + SQLiteNow,
-			Args: []string{"name", "for"},
-		},
-
-		// The first condition is that of the index.
-		Freed: databases.Statement{
-			Name: "grant.freed",
-			SQL: `SELECT name FROM sqllock_locks
- WHERE waiting_until > 0 AND waiting_until > ` + SQLiteNow + ` AND expires_at + lock_delay_us <= ` + SQLiteNow,
 		},
 
 		Force: []databases.Statement{{
@@ -133,12 +120,24 @@ RETURNING token`,
 			Args: []string{"name", "retention"},
 		}},
 
-		Enqueue: databases.Statement{
-			Name: "queue.enqueue",
-			SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
-VALUES (?1, ?2, ?3, ` + SQLiteNow + ` - ?10, ` + SQLiteNow + ` + ?4, ?5, ?6, ?7, ?8, ?9)
-    ON CONFLICT (process, id) DO UPDATE SET expires_at = excluded.expires_at`,
-			Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited"},
+		// The clock is coarse: whoever comes later is behind all the same.
+		Enqueue: []databases.Statement{
+			{
+				Name: "queue.enqueue",
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind)
+VALUES (?1, ?2, ?3, max(` + SQLiteNow + ` - ?10, coalesce((SELECT max(ticket) + 1 FROM sqllock_queue WHERE name = ?3), 0)), ` + SQLiteNow + ` + ?4,
+        ?5, ?6, ?7, ?8, ?9, ?11)
+    ON CONFLICT (process, id) DO UPDATE
+   SET expires_at = excluded.expires_at, behind = excluded.behind,
+       ticket = CASE WHEN sqllock_queue.behind THEN excluded.ticket ELSE sqllock_queue.ticket END`,
+				Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind"},
+			},
+			{
+				Name: "queue.wait",
+				SQL: `UPDATE sqllock_locks SET waiting = ` + SQLiteNow + ` WHERE name = ?1 AND waiting < ` + SQLiteNow + ` - 2000000
+RETURNING expires_at + lock_delay_us > ` + SQLiteNow,
+				Args: []string{"name"},
+			},
 		},
 		Keep: databases.Statement{
 			Name: "queue.keep",
@@ -155,13 +154,25 @@ VALUES (?1, ?2, ?3, ` + SQLiteNow + ` - ?10, ` + SQLiteNow + ` + ?4, ?5, ?6, ?7,
 			SQL:  `DELETE FROM sqllock_queue WHERE process = ?1`,
 			Args: []string{"process"},
 		},
+		Stand: databases.Statement{
+			Name: "queue.stand",
+			SQL: `SELECT q.name, q.id, count(o.id) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id),
+       coalesce(min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) - ` + SQLiteNow + `, 0),
+       coalesce(l.expires_at + l.lock_delay_us - ` + SQLiteNow + `, 0), coalesce(l.waiting, 0), count(o.id)
+  FROM sqllock_queue q
+  LEFT JOIN sqllock_locks l ON l.name = q.name
+  LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND o.id <> coalesce(l.wait, '') AND NOT o.behind AND o.expires_at > ` + SQLiteNow + `
+ WHERE q.process = ?1 AND NOT q.behind
+ GROUP BY q.name, q.id, q.ticket, l.expires_at, l.lock_delay_us, l.waiting`,
+			Args: []string{"process"},
+		},
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
-			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + SQLiteNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding,
+			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + SQLiteNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
        CASE WHEN l.expires_at > ` + SQLiteNow + ` THEN l.owner ELSE '' END
   FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
  WHERE q.expires_at > ` + SQLiteNow + ` AND (?1 = '' OR q.name = ?1) AND substr(q.name, 1, length(?2)) = ?2 AND (NOT ?3 OR q.holding <> '')
- ORDER BY q.name, q.ticket, q.id LIMIT ?4`,
+ ORDER BY q.name, q.behind, q.ticket, q.id LIMIT ?4`,
 			Args: []string{"name", "prefix", "holds", "limit"},
 		},
 		Dead: databases.Statement{

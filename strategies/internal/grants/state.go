@@ -21,6 +21,8 @@ type State struct {
 	Left   time.Duration
 	Delay  time.Duration
 	Holder strategies.Holder
+	// Line is not zero if others may wait for the name: strategies.HeldError.
+	Line int64
 
 	gone bool // there is no row
 }
@@ -52,12 +54,27 @@ func scan(row databases.Row, more ...any) (st State, err error) {
 	var left, delay, pid int64
 
 	err = row(append(more, &st.Owner, &st.Token, &st.Ended, &left, &delay,
-		&st.Holder.Host, &pid, &st.Holder.Label, &st.Holder.Metadata)...)
+		&st.Holder.Host, &pid, &st.Holder.Label, &st.Holder.Metadata, &st.Line)...)
 
 	st.Left, st.Delay = micros(left), micros(delay)
 	st.Holder.PID = int(pid)
 
 	return st, err
+}
+
+// Refused is Held for a request, whose turn it may not be.
+func (st State) Refused(r strategies.Request) *strategies.HeldError {
+	held := st.Held(r.Name)
+	if st.Waits(r) {
+		held.Detail, held.Line = "", st.Line
+	}
+
+	return held
+}
+
+// Waits says whether the name is free, but not the request's turn.
+func (st State) Waits(r strategies.Request) bool {
+	return st.Line != 0 && !r.First && st.Owner != r.Owner && st.Left+st.Delay <= 0
 }
 
 // Held is the error for a name that the state says somebody has.

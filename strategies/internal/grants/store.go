@@ -80,7 +80,7 @@ func (s *Store) Dialect() *Dialect { return &s.sql.Dialect }
 
 // Features are those of a strategy of this name, without what it can do.
 func (s *Store) Features() strategies.Features {
-	return strategies.Features{Strategy: s.strategy, Database: string(s.sql.Name)}
+	return strategies.Features{Strategy: s.strategy, Database: string(s.sql.Name), LeavesLine: s.sql.LeavesLine}
 }
 
 // MaxConns is the most connections that the pool opens; zero is no limit.

@@ -1,0 +1,168 @@
+package sqllock
+
+import (
+	"context"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+const (
+	// unseen is how long somebody stands in line without being told how, before asking for
+	// the lock all the same.
+	unseen = 3 * time.Second
+	// sessionLook is how often the first in line asks for a lock that may be free without a
+	// release: its session may have ended.
+	sessionLook = time.Second
+)
+
+// inLine is how an acquisition waits in the line of its name.
+type inLine struct {
+	locker *Locker
+	one    *waiting // nil before it waits
+
+	told  bool      // its turn will be told
+	began time.Time // when the holder that it waits for was seen first
+	seen  int64     // the token of that
+	vain  int       // how often in a row it was its turn, and the same held the name
+}
+
+// pause waits until it makes sense to ask for the lock again, and says whether wait allows
+// that. held is what the last attempt of the request was told.
+func (p *inLine) pause(wait context.Context, held *HeldError, request *strategies.Request) bool {
+	p.learn(held, request.First)
+	request.First, request.Line = true, 0
+
+	if p.locker.waiters.queuer == nil {
+		return sleep(wait, p.poll())
+	}
+
+	if p.vain > 0 {
+		switch {
+		case !sleep(wait, p.disbelief(held)):
+			return false
+		case unheld(held):
+			return true
+		}
+	}
+
+	if !p.told {
+		taken, err := p.locker.waiters.enter(wait, p.one)
+
+		switch {
+		case err == nil:
+			request.Process, request.Wait = p.one.Process, p.one.ID
+			p.told = taken
+		case wait.Err() != nil:
+			return false
+		default:
+			return sleep(wait, p.poll())
+		}
+	}
+
+	return p.wait(wait, request)
+}
+
+// wait waits for the turn.
+func (p *inLine) wait(wait context.Context, request *strategies.Request) bool {
+	for {
+		timer := time.NewTimer(p.patience())
+
+		select {
+		case request.Line = <-p.one.turns:
+			timer.Stop()
+
+			return true
+		case <-wait.Done():
+			timer.Stop()
+
+			return false
+		case <-timer.C:
+			if p.mayAsk() {
+				return true
+			}
+		}
+	}
+}
+
+// learn takes in who holds the name.
+func (p *inLine) learn(held *HeldError, first bool) {
+	switch {
+	case p.began.IsZero():
+		p.began, p.seen = time.Now(), held.Token
+	case first && unheld(held):
+		p.vain++
+	case held.Token != p.seen:
+		p.began, p.seen, p.vain = time.Now(), held.Token, 0
+	case first:
+		p.vain++
+	}
+}
+
+// silent says whether the database has not said for a while how the acquisition stands.
+func (p *inLine) silent() bool {
+	if p.one == nil {
+		return false
+	}
+
+	w := &p.locker.waiters
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return p.one.noted && w.failed.After(p.one.stood) && time.Since(p.one.stood) >= silence
+}
+
+// ahead is how many others were before it when that was last looked.
+func (p *inLine) ahead() int {
+	if p.one == nil {
+		return 0
+	}
+
+	w := &p.locker.waiters
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return p.one.standing.Ahead
+}
+
+// poll is the pause before a question without a line.
+func (p *inLine) poll() time.Duration {
+	return pollPause(time.Since(p.began), p.one.set.pollMin, lastRetry)
+}
+
+// disbelief is how long to wait after a turn that was none. The name's row was locked for a
+// moment, or is guarded. Or the holder was the same: anybody may say falsely that it is a turn
+// who can connect to the database. In the end it is as if nobody did.
+func (p *inLine) disbelief(held *HeldError) time.Duration {
+	d := min(time.Millisecond<<min(p.vain-1, 10), lastRetry)
+	if unheld(held) {
+		d = min(d, p.poll())
+	}
+
+	return d
+}
+
+// patience is how long to wait for the turn before looking whether to ask without.
+func (p *inLine) patience() time.Duration {
+	if p.locker.features.ConnectionHeld {
+		return jitter(sessionLook)
+	}
+
+	return unseen
+}
+
+// mayAsk says whether to ask for the lock though it was not said whose turn it is.
+func (p *inLine) mayAsk() bool {
+	w := &p.locker.waiters
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	known := time.Since(p.one.stood)
+	nobodySays := known > unseen && w.failed.After(p.one.stood) || known > 2*unseen
+	first := p.one.standing.ID != "" && p.one.standing.Ahead == 0
+
+	return nobodySays || first && p.locker.features.ConnectionHeld
+}
