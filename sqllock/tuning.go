@@ -62,8 +62,8 @@ func WithDurableRelease() Option {
 
 // WithPoll bounds the random pause between two looks at the line that an [Locker.Acquire]
 // waits in: it starts about at lowest and grows towards an eighth of the time since the line
-// last moved, up to highest. The defaults are 1 ms and 50 ms; both must be between 1 ms and
-// 366 days. One look is for all who wait in a locker, and those who are not first look more
+// last moved, up to highest; when that has been long, up to a thousandth of it or a second.
+// The defaults are 1 ms and 50 ms; both must be between 1 ms and 366 days. One look is for all who wait in a locker, and those who are not first look more
 // rarely. Where the database notifies of releases it is looked every two seconds. A call that
 // does not wait refuses it.
 func WithPoll(lowest, highest time.Duration) Option {

@@ -195,7 +195,8 @@ func (w *waiters) pause(one *waiting) time.Duration {
 		return keepEvery
 	}
 
-	pause := pollPause(time.Since(one.moved), one.set.pollMin, one.set.pollMax)
+	stood := time.Since(one.moved)
+	pause := pollPause(stood, one.set.pollMin, max(one.set.pollMax, min(stood/1000, lastRetry)))
 
 	return min(pause*time.Duration(1+min(one.standing.Ahead, maxSlower)), max(pause, lastRetry))
 }
