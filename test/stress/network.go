@@ -18,7 +18,10 @@ import (
 )
 
 // link is the network between one worker and the server.
-type link struct{ proxy *toxiproxy.Proxy }
+type link struct {
+	proxy  *toxiproxy.Proxy
+	listen string // its address, which the proxy writes anew when it is redirected
+}
 
 func openLink(ctx context.Context, upstream string) (*link, error) {
 	// One of the toxics writes to the global logger.
@@ -33,18 +36,19 @@ func openLink(ctx context.Context, upstream string) (*link, error) {
 		return nil, err
 	}
 
-	opened := &link{toxiproxy.NewProxy(server, "link", "127.0.0.1:"+port, upstream)}
+	listen := "127.0.0.1:" + port
+	opened := &link{toxiproxy.NewProxy(server, "link", listen, upstream), listen}
 
 	return opened, patiently(ctx, opened.proxy.Start)
 }
 
-func (l *link) address() string { return l.proxy.Listen }
+func (l *link) address() string { return l.listen }
 
 // redirect makes new connections go to where the server is now. The proxy gives up its port for a moment and takes it
 // again, and somebody else may be faster.
 func (l *link) redirect(ctx context.Context, upstream string) error {
 	return patiently(ctx, func() error {
-		return l.proxy.Update(&toxiproxy.Proxy{Listen: l.proxy.Listen, Upstream: upstream, Enabled: true})
+		return l.proxy.Update(&toxiproxy.Proxy{Listen: l.listen, Upstream: upstream, Enabled: true})
 	})
 }
 
