@@ -198,11 +198,17 @@ func (w *waiters) pause(one *waiting) time.Duration {
 	stood := time.Since(one.moved)
 	pause := pollPause(stood, one.set.pollMin, max(one.set.pollMax, min(stood/1000, lastRetry)))
 
-	return min(pause*time.Duration(1+min(one.standing.Ahead, maxSlower)), max(pause, lastRetry))
+	ahead := time.Duration(one.standing.Ahead)
+	if ahead > 1 {
+		return min(max(pause, jitter(ahead*oneTurn)), max(pause, lastRetry))
+	}
+
+	return pause * (1 + ahead)
 }
 
-// maxSlower bounds how much more rarely those who are not first look.
-const maxSlower = 8
+// oneTurn is how long each of those ahead is taken to need: who is not next looks when it may
+// be.
+const oneTurn = 10 * time.Millisecond
 
 // pollPause returns how long to wait before the next question, for who has waited
 // for so long: from half of a bound up to it, which is an eighth of that time when it has
