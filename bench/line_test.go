@@ -80,7 +80,7 @@ func takeTurns(b *testing.B, p pool, strategy func(databases.DB) strategies.Stra
 				}
 
 				mu.Unlock()
-				time.Sleep(hold)
+				time.Sleep(hold) //nolint:forbidigo // it is what is measured: the lock is held so long
 
 				if err := lock.Release(b.Context()); err != nil {
 					b.Error(err)
