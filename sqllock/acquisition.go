@@ -429,11 +429,13 @@ func (a *acquisition) leaveLine(granted bool) {
 	}
 }
 
-// stepOut leaves the line for as long as the acquisition could not use its turn.
+// stepOut leaves the line for as long as the acquisition could not use its turn. Then it
+// asks, whoever is in line: those may have no place when it is their turn, and nobody would
+// have the lock.
 func (a *acquisition) stepOut() {
 	a.leaveLine(false)
 	a.line = inLine{locker: a.locker}
-	a.request.First, a.request.Line, a.request.Process, a.request.Wait = false, 0, "", ""
+	a.request.Line, a.request.Process, a.request.Wait = 0, "", ""
 }
 
 // nobodyWaits looks whether a name that is kept for those who wait is kept for nobody: they

@@ -39,10 +39,10 @@ func (l *Locker) Holders(ctx context.Context, f Filter) ([]Status, error) {
 }
 
 // Waiters lists who waits for locks at this moment, in whatever process, by name and in
-// the order of arrival, which is not the order in which they get the lock. Of those who
-// wait for a name in one process it lists the one that asks for it, and those that hold
-// other locks under whose contexts they wait. A wait is listed once it has lasted for a
-// quarter of a second, and that of a process that has died for up to six seconds. Errors:
+// the order of arrival, in which they get the lock. Of those who wait for a name in one
+// process it lists the one that stands in line, and behind all who do those that hold other
+// locks under whose contexts they wait, after a quarter of a second. A process that has
+// died is listed for up to three seconds. Errors:
 // [ErrInvalidOption] if f.Limit is negative, [ErrUnsupported] if the strategy does not know,
 // [ErrClosed]; the database's.
 func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error) {

@@ -56,7 +56,10 @@ func (p *inLine) pause(wait context.Context, held *HeldError, request *strategie
 		case wait.Err() != nil:
 			return false
 		default:
-			return sleep(wait, p.poll())
+			// Others may be in line: for a while it is tried as somebody who has just come.
+			request.First = time.Since(p.began) > unseen
+
+			return sleep(wait, max(p.poll(), jitter(firstRetry)))
 		}
 	}
 

@@ -18,8 +18,11 @@ import (
 const (
 	// believed is how long the database believes that somebody waits who does not say so
 	// again, and keepEvery how often that is said, for all in one statement.
-	believed  = 6 * time.Second
+	believed  = 3 * time.Second
 	keepEvery = believed / 3
+	// standEvery is how often it is looked how those in line stand who are notified: a
+	// notification can be lost, though that should never happen.
+	standEvery = 2 * time.Second
 	// noticed is how long somebody waits behind another one of this process before the
 	// database is told of it, and at most in line before it is looked how many are ahead.
 	noticed = 250 * time.Millisecond
@@ -192,18 +195,17 @@ func (w *waiters) silentLocked() time.Duration {
 // pause is how long one stands in line before it is looked how.
 func (w *waiters) pause(one *waiting) time.Duration {
 	if one.set.listens && w.locker.listener.hears() {
-		return keepEvery
+		return standEvery
 	}
 
 	stood := time.Since(one.moved)
 	pause := pollPause(stood, one.set.pollMin, max(one.set.pollMax, min(stood/1000, lastRetry)))
 
-	ahead := time.Duration(one.standing.Ahead)
-	if ahead > 1 {
-		return min(max(pause, jitter(ahead*oneTurn)), max(pause, lastRetry))
+	if ahead := one.standing.Ahead; ahead > 0 {
+		pause = max(2*pause, min(jitter(time.Duration(ahead-1)*oneTurn), lastRetry))
 	}
 
-	return pause * (1 + ahead)
+	return pause
 }
 
 // oneTurn is how long each of those ahead is taken to need: who is not next looks when it may
@@ -350,7 +352,7 @@ func (w *waiters) idle() (pause time.Duration, idle bool) {
 // stand looks how those in line stand, if it is time, and tells those whose turn it is.
 func (w *waiters) stand() {
 	w.mu.Lock()
-	due := len(w.asking) > 0 && !w.next.IsZero() && !time.Now().Before(w.next)
+	due := !w.next.IsZero() && !time.Now().Before(w.next)
 
 	if due {
 		w.next = time.Time{}
@@ -572,12 +574,17 @@ func (w *waiters) keep(known []*waiting) {
 		return err
 	})
 
-	if err != nil || kept >= len(known) {
-		return
-	}
+	switch {
+	case err != nil || kept == len(known):
+	case kept > len(known):
+		w.mu.Lock()
+		defer w.mu.Unlock()
 
-	for _, one := range known {
-		w.setNoted(one, false)
+		w.nextLocked(time.Now()) // which are not anybody's?
+	default:
+		for _, one := range known {
+			w.setNoted(one, false)
+		}
 	}
 }
 
