@@ -57,7 +57,7 @@ func (p *inLine) pause(wait context.Context, held *HeldError, request *strategie
 			return false
 		default:
 			// Others may be in line: for a while it is tried as somebody who has just come.
-			request.First = time.Since(p.began) > unseen
+			request.First = time.Since(p.one.began) > unseen
 
 			return sleep(wait, max(p.poll(), jitter(firstRetry)))
 		}

@@ -118,3 +118,65 @@ func TestTryBesideOneWhoWaitsForAPlace(t *testing.T) {
 		release(t, <-waited)
 	})
 }
+
+// busyPlacer is a strategy with a place when one was put in.
+type busyPlacer struct {
+	*sqllocktest.Memory
+
+	places chan struct{}
+}
+
+func (p *busyPlacer) Place(ctx context.Context, waits func(error)) (any, error) {
+	select {
+	case <-p.places:
+		return p, nil
+	default:
+		waits(fmt.Errorf("%w: no place yet", sqllock.ErrTooManyConnections))
+	}
+
+	select {
+	case <-p.places:
+		return p, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: no place", sqllock.ErrTooManyConnections)
+	}
+}
+
+// Whoever has no place when it is its turn lets the others go first, and asks when it has
+// one: they may have none either.
+func TestAPlaceIsUsedWhoeverIsInLine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := sqllocktest.NewMemory()
+		first := acquire(t, newLocker(t, memory))
+		strategy := &busyPlacer{memory.Peer(), make(chan struct{}, 1)}
+		strategy.places <- struct{}{}
+
+		locks := make(chan *sqllock.Lock, 1)
+		locker := newLocker(t, strategy, sqllock.WithoutBatching())
+
+		go func() { locks <- acquire(t, locker) }()
+
+		time.Sleep(time.Second)
+
+		other := strategies.Waiter{Name: name, Process: "other", ID: "1"}
+		if _, err := memory.Enqueue(t.Context(), other, time.Hour); err != nil {
+			t.Fatalf("Enqueue() = %v, want nil", err)
+		}
+
+		release(t, first)
+		time.Sleep(time.Second)
+
+		if standing, err := memory.Stand(t.Context(), other.Process); err != nil || len(standing) != 1 || standing[0].Ahead != 0 {
+			t.Errorf("Stand() beside one without a place = %+v, %v, want none ahead", standing, err)
+		}
+
+		strategy.places <- struct{}{}
+
+		placed := time.Now()
+		release(t, <-locks)
+
+		if took := time.Since(placed); took > 100*time.Millisecond {
+			t.Errorf("the lock was had %s after the place, want it at once", took)
+		}
+	})
+}

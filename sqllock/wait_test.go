@@ -488,3 +488,52 @@ func TestLineOfManyProcesses(t *testing.T) {
 		})
 	}
 }
+
+// lineless is a strategy that cannot write to the line.
+type lineless struct{ *sqllocktest.Memory }
+
+func (lineless) Enqueue(context.Context, strategies.Waiter, time.Duration) (bool, error) {
+	return false, errors.New("not now")
+}
+
+// Whoever cannot get into the line has its turn, and no more turns than those in it.
+func TestBesideTheLine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const contenders = 4
+
+		var (
+			group  sync.WaitGroup
+			grants [contenders]int
+		)
+
+		memory := sqllocktest.NewMemory()
+		end := time.Now().Add(time.Minute)
+
+		for i := range contenders {
+			var strategy strategies.Strategy = memory.Peer()
+			if i == 0 {
+				strategy = lineless{memory.Peer()}
+			}
+
+			locker := newLocker(t, strategy, sqllock.WithoutNotifications())
+
+			group.Go(func() {
+				for time.Now().Before(end) {
+					lock := acquire(t, locker)
+					grants[i]++
+
+					time.Sleep(5 * time.Millisecond)
+					release(t, lock)
+				}
+			})
+		}
+
+		group.Wait()
+
+		for _, others := range grants[1:] {
+			if grants[0] == 0 || grants[0] > others {
+				t.Errorf("grants = %d, want some of the first, and no more than of any other", grants)
+			}
+		}
+	})
+}
