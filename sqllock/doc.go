@@ -85,8 +85,8 @@
 // save work, not to protect data.
 //
 // The database must keep the commits that it acknowledged, and its clock must
-// not jump forward by more than [WithLockDelay]. The order of arrival, in which
-// waiters get the lock, may be broken while the database does not answer.
+// not jump forward by more than [WithLockDelay]. Waiters are served in the
+// order of arrival, but not strictly: a database that does not answer can break it.
 //
 // A connection-held lock (forupdate, advisory) ends the instant its database
 // session does: killed by an operator, a fail-over, an idle limit. Its holder
