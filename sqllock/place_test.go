@@ -23,10 +23,16 @@ type placer struct {
 
 func (p *placer) Place(ctx context.Context, waits func(error)) (any, error) {
 	p.asked.Add(1)
+
+	return waitForPlace(ctx, p, p.places, waits)
+}
+
+// waitForPlace says that there is no place yet, and gives p as one when one is put in.
+func waitForPlace(ctx context.Context, p any, places <-chan struct{}, waits func(error)) (any, error) {
 	waits(fmt.Errorf("%w: no place yet", sqllock.ErrTooManyConnections))
 
 	select {
-	case <-p.places:
+	case <-places:
 		return p, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: no place", sqllock.ErrTooManyConnections)
@@ -131,14 +137,7 @@ func (p *busyPlacer) Place(ctx context.Context, waits func(error)) (any, error) 
 	case <-p.places:
 		return p, nil
 	default:
-		waits(fmt.Errorf("%w: no place yet", sqllock.ErrTooManyConnections))
-	}
-
-	select {
-	case <-p.places:
-		return p, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: no place", sqllock.ErrTooManyConnections)
+		return waitForPlace(ctx, p, p.places, waits)
 	}
 }
 

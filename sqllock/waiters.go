@@ -111,19 +111,22 @@ func (w *waiters) notice(one *waiting) {
 
 // addLocked has the goroutine take care of one.
 func (w *waiters) addLocked(one *waiting) {
-	if !w.telling && !w.locker.background.begin(telling) {
-		return
+	if w.startLocked() {
+		w.present[one] = struct{}{}
+
+		wakeUp(w.wake)
 	}
+}
 
-	w.present[one] = struct{}{}
-
-	if !w.telling {
+// startLocked starts the goroutine if there is none; false if it is too late.
+func (w *waiters) startLocked() bool {
+	if !w.telling && w.locker.background.begin(telling) {
 		w.telling = true
 
 		go w.tell()
 	}
 
-	wakeUp(w.wake)
+	return w.telling
 }
 
 // enter puts one at the end of the line for its name. It says whether the name is taken, so
@@ -261,12 +264,8 @@ func (one *waiting) turn(line int64) {
 	}
 }
 
-// remove ends a wait; nil is none. granted says that it has left its line with the lock.
+// remove ends a wait. granted says that it has left its line with the lock.
 func (w *waiters) remove(one *waiting, granted bool) {
-	if one == nil {
-		return
-	}
-
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -283,12 +282,7 @@ func (w *waiters) remove(one *waiting, granted bool) {
 
 	if one.sent && !granted {
 		w.gone = append(w.gone, one)
-
-		if !w.telling && w.locker.background.begin(telling) {
-			w.telling = true
-
-			go w.tell()
-		}
+		w.startLocked()
 	}
 
 	wakeUp(w.wake)
