@@ -537,3 +537,60 @@ func TestBesideTheLine(t *testing.T) {
 		}
 	})
 }
+
+// Those who leave together do not take along one that is just entering another line.
+func TestEnteringWhileOthersLeave(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		holder := newLocker(t, memory.Peer())
+		names := []string{"1", "2", "3", "4"}
+		cancels := make([]context.CancelFunc, len(names))
+
+		wait := func(i int) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancels[i] = cancel
+
+			go func() { _, _ = locker.Acquire(ctx, names[i]) }()
+		}
+
+		for i, name := range names {
+			if _, err := holder.Acquire(t.Context(), name); err != nil {
+				t.Fatalf("Acquire(%q) = %v, want the lock", name, err)
+			}
+
+			if i < 3 {
+				wait(i)
+			}
+		}
+
+		time.Sleep(10 * time.Millisecond)
+
+		leaving, left := memory.Pause("leave", sqllocktest.Before)
+		entered, answer := memory.Pause("enqueue", sqllocktest.After)
+
+		cancels[0]()
+		<-leaving
+		wait(3)
+		<-entered
+
+		next := strategies.Waiter{Name: names[3], Process: "next", ID: "1"}
+		if _, err := memory.Peer().Enqueue(t.Context(), next, time.Minute); err != nil {
+			t.Fatalf("Enqueue() = %v, want nil", err)
+		}
+
+		cancels[1]()
+		cancels[2]()
+		time.Sleep(10 * time.Millisecond)
+		left()
+		time.Sleep(10 * time.Millisecond)
+		answer()
+		time.Sleep(10 * time.Millisecond)
+
+		waiters, err := memory.Peer().Waiters(t.Context(), strategies.WaiterFilter{})
+		if err != nil || len(waiters) != 2 || waiters[1].ID != next.ID {
+			t.Errorf("Waiters() = %+v, %v, want the one that had just come before the next", waiters, err)
+		}
+
+		cancels[3]()
+	})
+}

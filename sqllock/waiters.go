@@ -454,7 +454,7 @@ func (w *waiters) strayLocked(s strategies.Standing) {
 // long as it believes otherwise.
 func (w *waiters) leave() {
 	w.mu.Lock()
-	gone, all := w.gone, len(w.present) == 0
+	gone, all := w.gone, len(w.present)+len(w.asking) == 0
 	w.gone = nil
 	w.mu.Unlock()
 
