@@ -26,9 +26,9 @@
 //
 // # What is not modelled
 //
-// Lock delay, minimum hold, reentrancy, waiting and the queue; ForceRelease,
-// after which two may trust a lock, as documented; a clock of the database that
-// is set, and commits that it loses; the strategies that hold a connection. A
-// statement is one step, though on MySQL an acquisition by strategy insert is
-// three. On SQLite a guard also stops renewals and releases; here it does not.
+// Waiting, and who is next: package line is a model of that. In neither are lock delay,
+// minimum hold and reentrancy; ForceRelease, after which two may trust a lock, as
+// documented; a clock of the database that is set, and commits that it loses; the
+// strategies that hold a connection. A statement is one step, though on MySQL an
+// acquisition by strategy insert is three. On SQLite a guard also stops renewals and releases; here it does not.
 package model

@@ -88,6 +88,13 @@ func TestMirrors(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	line, err := filepath.Glob("line/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	sources = append(sources, line...)
+
 	count := 0
 
 	for _, source := range sources {
@@ -114,8 +121,8 @@ func TestMirrors(t *testing.T) {
 		}
 	}
 
-	if count < 30 {
-		t.Errorf("found %d mirrors, want 30 at least", count)
+	if count < 70 {
+		t.Errorf("found %d mirrors, want 70 at least", count)
 	}
 }
 
