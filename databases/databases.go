@@ -107,10 +107,18 @@ type Tx interface {
 // Listener is a DB whose server tells one session what another notifies of.
 type Listener interface {
 	// Listen calls ready when from now on no notification on the channels is
-	// missed, and then notified for each. It returns when ctx ends or the
-	// connection does; with an error that wraps ErrNoNotifications if there is
-	// no use in trying again soon.
+	// missed, if that can be known, and notified for each, also without. It returns when
+	// ctx ends or the connection does; with an error that wraps ErrNoNotifications if
+	// there is no use in trying again soon.
 	Listen(ctx context.Context, channels []string, ready func(), notified func(channel, payload string)) error
+}
+
+// Waker is a Listener that hears nothing unless it is woken.
+type Waker interface {
+	Listener
+	// Wakes says whether whoever releases a lock has to wake others. Before the server is
+	// known it may say so although there is nobody who could be woken.
+	Wakes() bool
 }
 
 // DB gives connections of one database.

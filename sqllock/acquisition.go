@@ -158,15 +158,15 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		h, err = a.attempt(wait, ctx)
 	}
 
-	a.leaveLine(err == nil && a.request.Wait != "" && l.features.LeavesLine)
+	if err != nil && hadTurn {
+		a.giveUp(ctx)
+	}
+
+	a.leaveLine(err == nil && a.request.Wait != "")
 
 	event := Event{Name: name, Attempts: a.attempts, Waited: now().since(started), Err: err}
 
 	if err != nil {
-		if hadTurn {
-			a.giveUp(ctx)
-		}
-
 		l.background.finish(name)
 		l.note(a.set, eventNotAcquired, event)
 
@@ -213,7 +213,7 @@ func (a *acquisition) limit() (time.Duration, error) {
 
 // giveUp gives the turn to the next, and ends what an attempt may have left.
 func (a *acquisition) giveUp(ctx context.Context) {
-	a.locker.queue.leave(a.request.Name)
+	a.leaveTurn()
 
 	if !a.doubt.IsZero() {
 		a.locker.settle(ctx, a.request, nil)
@@ -236,13 +236,19 @@ func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
 			l.waiters.behind(a.line.one)
 		}
 
-		h, last, err := l.queue.enter(wait, ctx, name, a.set)
+		h, last, place, err := l.queue.enter(wait, ctx, name, a.set)
 
 		switch {
 		case err != nil:
+			if place != nil {
+				l.waiters.remove(place, false)
+			}
+
 			return nil, a.endedInLine(wait, ctx, last)
 		case h != nil:
 			return h, nil
+		case place != nil:
+			a.inherit(ctx, place)
 		}
 
 		// If there is no time for an attempt, this is who was waited for.
@@ -267,7 +273,7 @@ func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
 
 	if !a.line.pause(wait, held, &a.request) {
 		a.hear(standing{held: held})
-		l.queue.leave(name)
+		a.leaveTurn()
 
 		return nil, a.ended(wait, ctx)
 	}
@@ -390,6 +396,10 @@ func (a *acquisition) next(wait, ctx context.Context, started time.Time, failed 
 	if held == nil {
 		// Few attempts without an answer are made, so that they are not all over
 		// before a connection can be had again.
+		if a.locker.features.ConnectionHeld && errors.Is(failed, ErrTooManyConnections) {
+			a.stepOut() // others in line may have the connection that it lacks
+		}
+
 		if !sleep(wait, backoff(a.attempts-1, max(a.set.pollMin, firstRetry), max(a.set.pollMax, lastRetry))) {
 			return a.ended(wait, ctx)
 		}
@@ -402,68 +412,6 @@ func (a *acquisition) next(wait, ctx context.Context, started time.Time, failed 
 	}
 
 	return nil
-}
-
-// waits makes what the database is told of the wait.
-func (a *acquisition) waits(ctx context.Context) {
-	if a.line.one == nil && !a.try {
-		a.line.one = a.locker.waiters.newWaiting(ctx, a)
-
-		if a.set.listens {
-			a.locker.listener.use()
-		}
-	}
-}
-
-// leaveLine ends the wait, as far as the database was told of it. granted says that it has
-// left its line with the lock.
-func (a *acquisition) leaveLine(granted bool) {
-	if a.line.one == nil {
-		return
-	}
-
-	a.locker.waiters.remove(a.line.one, granted)
-
-	if a.set.listens {
-		a.locker.listener.unuse()
-	}
-}
-
-// stepOut leaves the line for as long as the acquisition could not use its turn. Then it
-// asks, whoever is in line: those may have no place when it is their turn, and nobody would
-// have the lock.
-func (a *acquisition) stepOut() {
-	a.leaveLine(false)
-	a.line = inLine{locker: a.locker}
-	a.request.Line, a.request.Process, a.request.Wait = 0, "", ""
-}
-
-// nobodyWaits looks whether a name that is kept for those who wait is kept for nobody: they
-// have gone, or ended. Then the request may have it.
-func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
-	queuer := a.locker.waiters.queuer
-	if queuer == nil {
-		return false
-	}
-
-	ctx, cancel := context.WithTimeout(wait, longest(a.set))
-	defer cancel()
-
-	waiters, err := within(ctx, func(ctx context.Context) ([]strategies.Waiter, error) {
-		return queuer.Waiters(ctx, strategies.WaiterFilter{Name: held.Name, Limit: 2})
-	})
-
-	for _, w := range waiters {
-		if a.line.one == nil || w.ID != a.line.one.ID {
-			return false
-		}
-	}
-
-	if err == nil {
-		a.request.First, a.request.Line = true, held.line
-	}
-
-	return err == nil
 }
 
 // A try asks again, about so far apart, for as long as looksFor at a name that nobody is

@@ -39,10 +39,11 @@ func (l *Locker) Holders(ctx context.Context, f Filter) ([]Status, error) {
 }
 
 // Waiters lists who waits for locks at this moment, in whatever process, by name and in
-// the order of arrival, in which they get the lock. Of those who wait for a name in one
-// process it lists the one that stands in line, and behind all who do those that hold other
-// locks under whose contexts they wait, after a quarter of a second. A process that has
-// died is listed for up to three seconds. Errors:
+// the order of arrival, in which they get the lock. A process is listed once for each name
+// that it waits for; it may hold others meanwhile. A goroutine that holds another lock and waits
+// behind one of its own process is listed, too, after those in line, once it has waited for a
+// quarter of a second. A process that has died is
+// listed for up to three seconds. Errors:
 // [ErrInvalidOption] if f.Limit is negative, [ErrUnsupported] if the strategy does not know,
 // [ErrClosed]; the database's.
 func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error) {
@@ -124,6 +125,8 @@ func (l *Locker) ForceRelease(ctx context.Context, name, reason string) error {
 	if err != nil {
 		return fmt.Errorf("force release of lock %q: %w", name, asHeld(name, err))
 	}
+
+	l.listener.call(ctx, name)
 
 	l.defaults.logger.WarnContext(ctx, "lock released by force", "name", name, "reason", reason)
 

@@ -19,9 +19,11 @@ const closeTime = 15 * time.Second
 // When it returns nil, nothing of this locker is left in the database. If the
 // answer to an acquisition was lost shortly before, because its connection
 // broke, Close looks for a late grant for six more seconds; the lease ends one that
-// the network holds up for longer. Errors: [ErrLost], of locks that the database says were
-// lost when they were to be released; one that names the locks of which something may be
-// left, and until when. Close does not report a loss that the holder was already told of.
+// the network holds up for longer. Where a renewal got no answer and the database does not
+// confirm the release either, the lease counts from six seconds later. Errors: [ErrLost], of
+// locks that the database says were lost when they were to be released; one that names the
+// locks of which something may be left, and until when. Close does not report a loss that the
+// holder was already told of.
 func (l *Locker) Close(ctx context.Context) error {
 	if l == nil {
 		return nil

@@ -474,3 +474,118 @@ func TestReleaseErrorTellsWhenTheNameIsFree(t *testing.T) {
 		})
 	}
 }
+
+// lateRenewal is a strategy whose renewals get no answer, and are executed after delay: on
+// MySQL they wait for the row of the name, also when their connections are closed.
+type lateRenewal struct {
+	*sqllocktest.Memory
+	delay time.Duration
+}
+
+func (l lateRenewal) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	grant, err := l.Memory.TryAcquire(ctx, r)
+
+	return lateRenewalGrant{grant, l.delay}, err
+}
+
+type lateRenewalGrant struct {
+	strategies.Grant
+	delay time.Duration
+}
+
+func (g lateRenewalGrant) Renew(ctx context.Context, lease time.Duration) error {
+	time.AfterFunc(g.delay, func() { _ = g.Grant.Renew(context.WithoutCancel(ctx), lease) })
+	<-ctx.Done()
+
+	return ctx.Err()
+}
+
+// The lease has not ended a lock if a renewal that got no answer comes after it. A release
+// that is confirmed has.
+func TestCloseWaitsForRenewalsThatMayArrive(t *testing.T) {
+	t.Parallel()
+
+	const lease = time.Second
+
+	for what, end := range map[string]func(t *testing.T, locker *sqllock.Locker){
+		"overdue": func(t *testing.T, locker *sqllock.Locker) {
+			t.Helper()
+			acquire(t, locker)
+			time.Sleep(lease)
+		},
+		"overdue, with an Extend under way": func(t *testing.T, locker *sqllock.Locker) {
+			t.Helper()
+
+			lock, ctx := acquire(t, locker, sqllock.WithoutRenewal()), context.WithoutCancel(t.Context())
+
+			time.Sleep(lease * 9 / 10)
+
+			go func() { _ = lock.Extend(ctx, lease) }()
+
+			time.Sleep(lease / 10)
+		},
+		"released when it was overdue": func(t *testing.T, locker *sqllock.Locker) {
+			t.Helper()
+
+			lock := acquire(t, locker)
+
+			time.Sleep(lease)
+			wantLost(t, "Release()", lock.Release(t.Context()), sqllock.ReasonExpired)
+		},
+		"released": func(t *testing.T, locker *sqllock.Locker) {
+			t.Helper()
+
+			lock := acquire(t, locker)
+
+			time.Sleep(lease / 2)
+
+			failed := new(sqllock.ReleaseError)
+			if err := lock.Release(t.Context()); !errors.As(err, &failed) || failed.FreeAfter < lease*3/2 {
+				t.Errorf("Release() = %v, want that it tells of the lease of a renewal that may arrive", err)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := sqllocktest.NewMemory()
+				locker := newLocker(t, lateRenewal{memory, 5900 * time.Millisecond}, sqllock.WithLease(lease))
+
+				_, resume := memory.Pause("release", sqllocktest.Before)
+				time.AfterFunc(12*time.Second, resume)
+
+				end(t, locker)
+
+				if err := locker.Close(t.Context()); err != nil {
+					t.Errorf("Close() = %v, want nil", err)
+				}
+
+				for range 200 {
+					wantFree(t, memory, "after Close")
+					time.Sleep(lease / 10)
+				}
+			})
+		})
+	}
+}
+
+// Nobody waits for renewals once a release is confirmed: they find that the lock is not theirs.
+func TestCloseDoesNotWaitForRenewalsAfterARelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := sqllocktest.NewMemory()
+		locker := newLocker(t, lateRenewal{memory, 4 * time.Second}, sqllock.WithLease(time.Second))
+		acquire(t, locker)
+		time.Sleep(2 * time.Second)
+
+		begun := time.Now()
+		if err := locker.Close(t.Context()); err != nil {
+			t.Errorf("Close() = %v, want nil", err)
+		}
+
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("Close() took %s, want no more than the release", took)
+		}
+
+		time.Sleep(5 * time.Second)
+		wantFree(t, memory, "when the renewals have come")
+	})
+}

@@ -164,11 +164,11 @@ func (e *DeadlockError) Error() string {
 		case 0:
 			fmt.Fprintf(&b, "%s waits for %q", w.Holder, w.Name)
 		default:
-			fmt.Fprintf(&b, ", which %s holds, who waits for %q", w.Holder, w.Name)
+			fmt.Fprintf(&b, ", held by %s, which waits for %q", w.Holder, w.Name)
 		}
 	}
 
-	b.WriteString(", which the first holds; acquire them in the same order everywhere")
+	b.WriteString(", held by the first; acquire them in the same order everywhere")
 
 	return b.String()
 }

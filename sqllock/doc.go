@@ -72,9 +72,9 @@
 //     answer is [ErrUnreachable].
 //   - After [Lock.Guard] nobody else is granted the lock until the caller's
 //     transaction ends, whatever clocks, pauses and networks do.
-//   - Waiting is first come, first served, between processes, too. It holds no
-//     database connection in the lease strategies, and only one goroutine of a
-//     locker at a time stands in line for a name.
+//   - Waiting is first come, first served, also between processes. However many
+//     wait, a locker uses at most one database connection to hear of releases, and
+//     one of its goroutines stands in line for a name.
 //
 // # What is not
 //
@@ -110,7 +110,7 @@
 // Most programs need no more than [WithLease] and, for a job, [WithMinHold]. The other
 // options change what is fast and what is sent, never what is promised:
 //
-//   - [WithPoll]: for many processes that wait on a server without notifications.
+//   - [WithPoll]: where many processes wait and poll.
 //   - [WithoutNotifications]: where a connection for each process is one too many.
 //   - [WithoutBatching]: to see one statement for each lock in the server's log.
 //   - [WithoutHandOff]: where other processes must have their turn at once.

@@ -20,9 +20,10 @@ var (
 	// error matches ErrLost or ErrReleased as well.
 	ErrNotAcquired = strategies.ErrNotAcquired
 	// ErrDeadlock reports a wait for a lock whose holder waits for this one, directly or over
-	// others. It comes to the youngest of those waits, with a *[DeadlockError], if each began
-	// under the context of the lock that its process holds, also if one of them has a limit. A
-	// holder counts as waiting if anything waits under the context of its lock.
+	// others. The youngest of these waits gets it, with a *[DeadlockError]. Each must have begun
+	// under the context of the lock that its process holds, which [Lock.Context] returns and
+	// [Locker.Do] passes on. A wait with a limit counts, too. A holder counts as waiting if
+	// anything waits under the context of its lock.
 	ErrDeadlock = errors.New("deadlock")
 	// ErrLost reports that the lock was ours and is not any more. A *[LostError] tells why.
 	ErrLost = strategies.ErrLost
@@ -70,9 +71,9 @@ type HeldError struct {
 	// Remaining is how long the holder's lease runs without renewal, as the
 	// database saw it; zero if not known. A holder that lives renews it.
 	Remaining time.Duration
-	// Ahead is how many others, each for a process, were before the caller in the line
-	// when it was last looked: within two seconds, as a rule. Zero also if that is not known,
-	// or the caller did not wait.
+	// Ahead is how many processes were ahead of the caller's in the line when that was last
+	// asked, which was within four seconds, as a rule. Goroutines of the caller's process do not
+	// count. Zero also if that is not known, or the caller did not wait.
 	Ahead int
 	// Detail says more where there is more to say.
 	Detail string
@@ -253,7 +254,8 @@ type ReleaseError struct {
 	// Name of the lock.
 	Name string
 	// FreeAfter is when others can have the lock at the latest, from now on: when its
-	// lease, its minimum hold and its lock delay are over.
+	// lease, its minimum hold and its lock delay are over. The lease of a lock with a renewal
+	// that got no answer may begin up to six seconds after that was given up.
 	FreeAfter time.Duration
 	// Err is why: the last error of the database.
 	Err error
@@ -262,7 +264,7 @@ type ReleaseError struct {
 // Error says what becomes of the lock.
 func (e *ReleaseError) Error() string {
 	return fmt.Sprintf("release lock %q: %s (tried again in the background; it is free after %s, at the latest)",
-		e.Name, e.Err, e.FreeAfter)
+		e.Name, e.Err, e.FreeAfter.Round(time.Millisecond))
 }
 
 // Unwrap returns Err.

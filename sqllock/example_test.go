@@ -130,6 +130,39 @@ func ExampleLocker_Holders() {
 	// customer/2 true
 }
 
+func ExampleLocker_Waiters() {
+	ctx := context.Background()
+	memory, here := exampleLocker()
+
+	held, err := here.Acquire(ctx, "report")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	defer func() { _ = held.Release(ctx) }()
+
+	// Another process waits.
+	there, err := sqllock.New(memory.Peer(), sqllock.WithLabel("worker 2"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	defer func() { _ = there.Close(ctx) }()
+
+	go func() { _, _ = there.Acquire(ctx, "report") }()
+
+	for waiters := []sqllock.Waiter(nil); len(waiters) == 0; time.Sleep(time.Millisecond) {
+		if waiters, err = here.Waiters(ctx, sqllock.WaiterFilter{Name: "report"}); err != nil {
+			log.Fatal(err)
+		}
+
+		for place, w := range waiters {
+			fmt.Printf("%d. %s waits for %s\n", place+1, w.Holder.Label, w.Name)
+		}
+	}
+	// Output: 1. worker 2 waits for report
+}
+
 func ExampleLocker_Inspect() {
 	ctx := context.Background()
 	_, locker := exampleLocker()
@@ -400,6 +433,47 @@ func ExampleWithMinHold() {
 	_, err := locker.TryAcquire(ctx, "nightly")
 	fmt.Println(errors.Is(err, sqllock.ErrNotAcquired))
 	// Output: true
+}
+
+// Each of two processes holds a lock and wants the one that the other has. It passes the
+// context of the lock that it holds.
+func ExampleDeadlockError() {
+	ctx := context.Background()
+	memory, first := exampleLocker(sqllock.WithLabel("first"))
+
+	second, err := sqllock.New(memory.Peer(), sqllock.WithLabel("second"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	a, err := first.Acquire(ctx, "a")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	b, err := second.Acquire(ctx, "b")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	both := make(chan error, 2)
+
+	go func() {
+		_, err := first.Acquire(a.Context(), "b")
+		both <- errors.Join(err, a.Release(ctx))
+	}()
+	go func() {
+		_, err := second.Acquire(b.Context(), "a")
+		both <- errors.Join(err, b.Release(ctx))
+	}()
+
+	for range 2 {
+		deadlock := new(sqllock.DeadlockError)
+		if errors.As(<-both, &deadlock) {
+			fmt.Println("one of them gives up, of", len(deadlock.Cycle))
+		}
+	}
+	// Output: one of them gives up, of 2
 }
 
 func ExampleHeldError() {

@@ -2,7 +2,7 @@ package sqllock_test
 
 import (
 	"context"
-	"strings"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -174,7 +174,8 @@ func TestReleaseAfterAnExtendWithoutAnAnswer(t *testing.T) {
 
 		memory.Fail("release", 1_000_000, sqllocktest.Before, nil)
 
-		if err := lock.Release(t.Context()); err == nil || !strings.Contains(err.Error(), "1h0m0s") {
+		failed := new(sqllock.ReleaseError)
+		if err := lock.Release(t.Context()); !errors.As(err, &failed) || failed.FreeAfter < time.Hour {
 			t.Errorf("Release() = %v, want that it says for how long the lease may run", err)
 		}
 

@@ -81,7 +81,9 @@ func (u *unheard) TryAcquire(ctx context.Context, r strategies.Request) (strateg
 	return u.Memory.TryAcquire(ctx, r)
 }
 
-func (*unheard) Listen(context.Context, string, func(), func(string, int64), func()) error {
+func (*unheard) Call(context.Context, []string) error { return nil }
+
+func (*unheard) Listen(context.Context, string, func(), func(string, string, int64), func()) error {
 	return sqllock.ErrTooManyConnections
 }
 

@@ -43,6 +43,9 @@ type hold struct {
 	confirmed instant       // when that renewal was begun
 	extended  time.Duration // lease of renewals to come
 	asked     time.Duration // longest lease that an Extend asked for; whether it runs is not known
+	renewals  int           // renewals under way
+	overBy    time.Time     // when those are given up, at the latest
+	unheard   time.Time     // when one was given up whose outcome is unknown; zero if there is none
 	failure   error         // of the last try to renew, since that renewal
 	releasing bool          // ReleaseTx put the release into a transaction, or is at it
 	freed     bool          // it did, so that the lock may be somebody else's at any moment
@@ -328,17 +331,44 @@ func (h *hold) leaveToLease() {
 // settle ends whatever attempts of the hold's owner left.
 func (h *hold) settle(ctx context.Context) error { return h.locker.strategy.Settle(ctx, h.request) }
 
-// longestLease is how long the lease may run from now on.
+// renewing notes that a renewal is sent, which is given up after bound, and renewalEnded
+// what came of it.
+func (h *hold) renewing(bound time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	h.renewals++
+	h.overBy = later(h.overBy, time.Now().Add(bound))
+}
+
+func (h *hold) renewalEnded(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	h.renewals--
+
+	if uncertain(err) && lossIn(err) == nil {
+		h.unheard = time.Now()
+	}
+}
+
+// longestLease is how long the lease may run from now on. If a renewal may still be on
+// its way, the lease begins when it arrives.
 func (h *hold) longestLease() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	return max(h.lease, h.extended, h.asked)
+	lease, sent := max(h.lease, h.extended, h.asked), h.unheard
+	if h.renewals > 0 {
+		sent = later(sent, h.overBy)
+	}
+
+	return lease + max(0, time.Until(sent.Add(lastLook)))
 }
 
 // leave lets those who wait in this process go and ask the database.
 func (h *hold) leave() {
-	h.leaving.Do(func() { h.locker.queue.leave(h.request.Name) })
+	h.leaving.Do(func() { h.locker.queue.leave(h.request.Name, nil) })
 }
 
 // release ends the hold and frees the lock in the database, once. The
@@ -389,11 +419,17 @@ func (h *hold) releaseNow(ctx context.Context) error {
 
 	if c, ok := h.grant.(strategies.Contention); ok && err == nil {
 		h.locker.queue.crowd(h.request.Name, c.Contended())
+
+		if c.Contended() {
+			h.locker.listener.call(ctx, h.request.Name)
+		}
 	}
 
 	if releasing && followsRelease(loss) {
 		// The transaction that released it has committed.
 		err = nil
+
+		h.locker.listener.call(ctx, h.request.Name)
 	}
 
 	h.news.Store(&Event{Name: h.request.Name, Token: h.token, HeldFor: now().since(h.acquired), Err: err})

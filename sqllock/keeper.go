@@ -388,8 +388,14 @@ func sendRenewals(holds []*hold, lease time.Duration) []time.Duration {
 	// some seconds, so that long leases that hang do not take the renewers from
 	// short ones. The locks' contexts are not used: a release meanwhile must
 	// not break the connection that renews.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(first.ctx), min(lease/5, maxRenewal))
+	bound := min(lease/5, maxRenewal)
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(first.ctx), bound)
 	defer cancel()
+
+	for _, i := range asked {
+		holds[i].renewing(bound)
+	}
 
 	answers, err := within(ctx, func(ctx context.Context) ([]error, error) {
 		if len(grants) == 1 {
@@ -404,6 +410,8 @@ func sendRenewals(holds []*hold, lease time.Duration) []time.Duration {
 		if err == nil {
 			answer = answers[n]
 		}
+
+		holds[i].renewalEnded(answer)
 
 		if errors.Is(answer, strategies.ErrNotBatched) {
 			next[i] = unbatched

@@ -22,9 +22,105 @@ type inLine struct {
 	one    *waiting // nil before it waits
 
 	told  bool      // its turn will be told
+	asked bool      // the last attempt was made because of the time that has passed, not of a turn
 	began time.Time // when the holder that it waits for was seen first
 	seen  int64     // the token of that
 	vain  int       // how often in a row it was its turn, and the same held the name
+}
+
+// waits makes what the database is told of the wait.
+func (a *acquisition) waits(ctx context.Context) {
+	if a.line.one == nil && !a.try {
+		a.line.one = a.locker.waiters.newWaiting(ctx, a)
+
+		if a.set.listens {
+			a.locker.listener.use()
+		}
+	}
+}
+
+// leaveLine ends the wait, as far as the database was told of it. granted says that it has
+// the lock, in its turn.
+func (a *acquisition) leaveLine(granted bool) {
+	if a.line.one == nil {
+		return
+	}
+
+	a.locker.waiters.remove(a.line.one, granted)
+	a.unuse()
+}
+
+func (a *acquisition) unuse() {
+	if a.set.listens {
+		a.locker.listener.unuse()
+	}
+}
+
+// leaveTurn gives the turn to the next of this process, and with it the place in line: who gives
+// up does not send those behind it to the end.
+func (a *acquisition) leaveTurn() {
+	var place *waiting
+	if a.line.told {
+		place = a.line.one
+	}
+
+	if a.locker.queue.leave(a.request.Name, place) && place != nil {
+		a.unuse()
+		a.line = inLine{locker: a.locker}
+	}
+}
+
+// inherit takes the place in line of who gave up. One who waits for other reasons too stands for
+// itself.
+func (a *acquisition) inherit(ctx context.Context, place *waiting) {
+	if a.waits(ctx); !a.locker.waiters.inherit(a.line.one, place) {
+		return
+	}
+
+	a.line.told = true
+	a.request.Process, a.request.Wait = a.line.one.Process, a.line.one.ID
+}
+
+// stepOut leaves the line for as long as the acquisition could not use its turn. Then it
+// asks, whoever is in line: those may have no place when it is their turn, and nobody would
+// have the lock.
+func (a *acquisition) stepOut() {
+	a.leaveLine(false)
+	a.line = inLine{locker: a.locker}
+	a.request.Line, a.request.Process, a.request.Wait = 0, "", ""
+}
+
+// nobodyWaits looks whether a name that is kept for those who wait is kept for nobody: they
+// have gone, or ended. Then the request may have it. One that may go into the line itself does
+// not look again soon after others were found there.
+func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
+	w := &a.locker.waiters
+
+	queuer := w.queuer
+	if queuer == nil || !a.try && w.crowded(held.Name) {
+		return false
+	}
+
+	ctx, cancel := context.WithTimeout(wait, longest(a.set))
+	defer cancel()
+
+	waiters, err := within(ctx, func(ctx context.Context) ([]strategies.Waiter, error) {
+		return queuer.Waiters(ctx, strategies.WaiterFilter{Name: held.Name, Limit: 2})
+	})
+
+	for _, other := range waiters {
+		if a.line.one == nil || other.ID != a.line.one.ID {
+			w.crowd(held.Name)
+
+			return false
+		}
+	}
+
+	if err == nil {
+		a.request.First, a.request.Line = true, held.line
+	}
+
+	return err == nil
 }
 
 // pause waits until it makes sense to ask for the lock again, and says whether wait allows
@@ -59,17 +155,33 @@ func (p *inLine) pause(wait context.Context, held *HeldError, request *strategie
 			// Others may be in line: for a while it is tried as somebody who has just come.
 			request.First = time.Since(p.one.began) > unseen
 
-			return sleep(wait, max(p.poll(), jitter(firstRetry)))
+			return p.turnIn(wait, max(p.poll(), jitter(firstRetry)), request)
 		}
 	}
 
 	return p.wait(wait, request)
 }
 
+// turnIn waits for d, or for the turn if it comes before.
+func (p *inLine) turnIn(wait context.Context, d time.Duration, request *strategies.Request) bool {
+	ctx, cancel := context.WithTimeout(wait, d)
+	defer cancel()
+
+	select {
+	case request.Line = <-p.one.turns:
+		request.First = true
+		request.Process, request.Wait = p.one.Process, p.one.ID
+	case <-ctx.Done():
+	}
+
+	return wait.Err() == nil
+}
+
 // wait waits for the turn.
 func (p *inLine) wait(wait context.Context, request *strategies.Request) bool {
 	for {
 		timer := time.NewTimer(p.patience())
+		p.asked = false
 
 		select {
 		case request.Line = <-p.one.turns:
@@ -81,7 +193,7 @@ func (p *inLine) wait(wait context.Context, request *strategies.Request) bool {
 
 			return false
 		case <-timer.C:
-			if p.mayAsk() {
+			if p.asked = p.mayAsk(); p.asked {
 				return true
 			}
 		}
@@ -93,6 +205,7 @@ func (p *inLine) learn(held *HeldError, first bool) {
 	switch {
 	case p.began.IsZero():
 		p.began, p.seen = time.Now(), held.Token
+	case p.asked:
 	case first && unheld(held):
 		p.vain++
 	case held.Token != p.seen:

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,13 +19,16 @@ const (
 	// made where notifications do not come.
 	relisten    = 5 * time.Second
 	pollingOnly = time.Minute
+	// callTime bounds a call, for which a release waits.
+	callTime = 250 * time.Millisecond
 )
 
 // listener hears whose turn it is while somebody of this locker waits. It has one
-// connection, for all names.
+// connection, for all names. And it calls others, where releases do not tell them.
 type listener struct {
 	locker   *Locker
 	notifier strategies.Notifier // nil if the strategy is none
+	calls    batcher[string, struct{}]
 
 	mu        sync.Mutex
 	users     int // who wait
@@ -96,13 +100,23 @@ func (n *listener) listen(ctx context.Context) {
 	w := &n.locker.waiters
 
 	for try := 0; ; try++ {
+		began, connected := time.Now(), new(sync.Once)
 		err := n.notifier.Listen(ctx, w.process, func() {
 			try = 0
 
+			connected.Do(func() { w.hearing(true) })
 			n.set(true)
-		}, w.turn, w.lookNow)
+		}, w.turn, func() {
+			connected.Do(func() { w.hearing(true) })
+			w.called()
+		})
 
+		w.hearing(false)
 		n.set(false)
+
+		if time.Since(began) > relisten {
+			try = 0
+		}
 
 		if ctx.Err() != nil || errors.Is(err, ErrUnsupported) || !sleep(ctx, backoff(try, firstRetry, relisten)) {
 			n.mu.Lock()
@@ -123,6 +137,31 @@ func (n *listener) listen(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// call calls the first in line for a name that was released. If that fails it polls.
+func (n *listener) call(ctx context.Context, name string) {
+	if !n.calling() || n.locker.waiters.silent() {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer cancel()
+
+	_, _ = n.calls.serve(ctx, name, true)
+}
+
+// calling says whether a release has to be followed by a call.
+func (n *listener) calling() bool {
+	return n.notifier != nil && n.locker.features.Calls
+}
+
+func (n *listener) callOne(ctx context.Context, name string) (struct{}, error) {
+	return struct{}{}, n.notifier.Call(ctx, []string{name})
+}
+
+func (n *listener) callAll(ctx context.Context, names []string) ([]struct{}, []error) {
+	return make([]struct{}, len(names)), slices.Repeat([]error{n.notifier.Call(ctx, names)}, len(names))
 }
 
 // set notes whether nothing is missed. Everybody looks then: for what may have been before.

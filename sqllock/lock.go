@@ -160,7 +160,11 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 
 	start := now()
 
-	if err := l.ask(ctx, "extend", func(ctx context.Context) error { return h.grant.Renew(ctx, d) }); err != nil {
+	h.renewing(h.settings.lease)
+	err := bounded(ctx, h.settings.lease, func(ctx context.Context) error { return h.grant.Renew(ctx, d) })
+	h.renewalEnded(err)
+
+	if err := l.conclude("extend", err); err != nil {
 		return err
 	}
 

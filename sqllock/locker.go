@@ -80,10 +80,18 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 
 	l.listener = listener{locker: l}
 	l.listener.notifier, _ = strategy.(strategies.Notifier)
+	l.listener.calls.single, l.listener.calls.together = l.listener.callOne, l.listener.callAll
 
 	l.waiters = waiters{locker: l, process: newOwner(), wake: make(chan struct{}, 1)}
 	l.waiters.present, l.waiters.asking = make(map[*waiting]struct{}), make(map[string]*waiting)
 	l.waiters.queuer, _ = strategy.(strategies.Queuer)
+	l.waiters.entries.single = l.waiters.enterOne
+
+	if b, ok := strategy.(strategies.QueueBatcher); ok {
+		l.waiters.entries.together = func(ctx context.Context, all []strategies.Waiter) ([]bool, []error) {
+			return b.EnqueueAll(ctx, all, believed)
+		}
+	}
 
 	if b, ok := strategy.(strategies.Batcher); ok {
 		l.batching = b
@@ -108,7 +116,8 @@ func (l *Locker) Features() strategies.Features {
 }
 
 // Acquire waits until it has the lock, ctx ends, or [WithMaxWait] has passed. ctx
-// bounds this call only: the lock outlives it.
+// bounds this call only: the lock outlives it. Who waits for a lock while it holds another
+// passes the context of that: only then is a deadlock found.
 //
 // Errors: [ErrNotAcquired] if somebody has the lock, [ErrUnreachable] or
 // [ErrTooManyConnections] if the database did not say so, each joined with ctx's error if

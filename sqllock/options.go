@@ -256,7 +256,8 @@ func WithLease(d time.Duration) Option {
 
 // WithMaxWait bounds how long [Locker.Acquire] and [Locker.Do] wait for the lock, whatever their
 // context allows. Zero is one attempt. The default is no bound but the
-// context's. [Locker.TryAcquire] and [Locker.TryDo] refuse it.
+// context's. The error is then [ErrNotAcquired], or [ErrUnreachable], and no
+// context.DeadlineExceeded. [Locker.TryAcquire] and [Locker.TryDo] refuse it.
 func WithMaxWait(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {

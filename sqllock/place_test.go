@@ -179,3 +179,84 @@ func TestAPlaceIsUsedWhoeverIsInLine(t *testing.T) {
 		}
 	})
 }
+
+// lateEntry is a strategy on which the second entry of a wait into its line takes long. The process
+// is told until then that the first is gone, as when it asks just when a grant takes it out.
+type lateEntry struct {
+	*sqllocktest.Memory
+
+	entries chan strategies.Waiter
+}
+
+func (s *lateEntry) Stand(ctx context.Context, process string) ([]strategies.Standing, error) {
+	if len(s.entries) == 1 {
+		return nil, nil
+	}
+
+	return s.Memory.Stand(ctx, process)
+}
+
+func (s *lateEntry) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (bool, error) {
+	s.entries <- w
+
+	time.Sleep(time.Millisecond)
+
+	if len(s.entries) > 1 {
+		time.Sleep(500 * time.Millisecond)
+	}
+
+	return s.Memory.Enqueue(ctx, w, ttl)
+}
+
+// Whoever says again that it is in line does not stay there when it has had its turn meanwhile: those
+// behind it would wait for nobody.
+func TestEntryThatComesAfterTheGrant(t *testing.T) {
+	t.Parallel()
+
+	for name, lose := range map[string]func(t *testing.T, s *lateEntry){
+		"of a wait that was forgotten": func(*testing.T, *lateEntry) {},
+		"of a wait that is over": func(t *testing.T, s *lateEntry) {
+			t.Helper()
+
+			if _, err := s.Memory.Enqueue(t.Context(), <-s.entries, time.Minute); err != nil {
+				t.Errorf("Enqueue() = %v, want nil", err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := sqllocktest.NewMemory()
+				strategy := &lateEntry{Memory: memory.Peer(), entries: make(chan strategies.Waiter, 8)}
+				first := acquire(t, newLocker(t, memory))
+				locker, other := newLocker(t, strategy), newLocker(t, memory.Peer())
+				waited := make(chan *sqllock.Lock, 1)
+
+				go func() { waited <- acquire(t, locker) }()
+
+				for len(strategy.entries) < 2 {
+					time.Sleep(100 * time.Millisecond) // until it enters again
+				}
+
+				release(t, first)
+
+				second := <-waited
+
+				time.Sleep(time.Second) // it has arrived
+				lose(t, strategy)
+				time.Sleep(time.Millisecond)
+
+				go func() { waited <- acquire(t, other) }()
+
+				time.Sleep(time.Second)
+
+				released := time.Now()
+				release(t, second)
+				release(t, <-waited)
+
+				if took := time.Since(released); took > 100*time.Millisecond {
+					t.Errorf("the next had the lock %s after the release, want it at once", took)
+				}
+			})
+		})
+	}
+}

@@ -54,11 +54,13 @@ type waiter struct {
 	turn chan struct{}   // closed when it is its turn
 	hold *hold           // the lock, if its holder handed it on with the turn
 	last standing        // who had the name when the turn came
+	left *waiting        // the place in line of who gave up when it was its turn, for this one
 }
 
 // enter waits for the turn until wait ends, and returns who had the name last. The lock
-// may come with the turn, for a caller with ctx and these settings.
-func (q *queue) enter(wait, ctx context.Context, name string, set *settings) (*hold, standing, error) {
+// may come with the turn, for a caller with ctx and these settings; or the place in line of
+// who had the turn before, which then is the caller's, also with an error.
+func (q *queue) enter(wait, ctx context.Context, name string, set *settings) (*hold, standing, *waiting, error) {
 	q.mu.Lock()
 
 	l, busy := q.lines[name]
@@ -66,7 +68,7 @@ func (q *queue) enter(wait, ctx context.Context, name string, set *settings) (*h
 		q.openLocked(name)
 		q.mu.Unlock()
 
-		return nil, standing{}, nil
+		return nil, standing{}, nil, nil
 	}
 
 	w := &waiter{set: set, ctx: ctx, turn: make(chan struct{})}
@@ -75,7 +77,7 @@ func (q *queue) enter(wait, ctx context.Context, name string, set *settings) (*h
 
 	select {
 	case <-w.turn:
-		return w.hold, w.last, nil
+		return w.hold, w.last, w.left, nil
 	case <-wait.Done():
 	}
 
@@ -89,7 +91,7 @@ func (q *queue) enter(wait, ctx context.Context, name string, set *settings) (*h
 		l.waiters.Remove(place)
 		q.mu.Unlock()
 
-		return nil, last, context.Cause(wait)
+		return nil, last, nil, context.Cause(wait)
 	}
 
 	q.mu.Unlock()
@@ -97,12 +99,14 @@ func (q *queue) enter(wait, ctx context.Context, name string, set *settings) (*h
 	// The turn came at the same moment. With the lock it is taken, without it
 	// goes to the next.
 	if w.hold != nil {
-		return w.hold, standing{}, nil
+		return w.hold, standing{}, nil, nil
 	}
 
-	q.leave(name)
+	if q.leave(name, w.left) {
+		w.left = nil
+	}
 
-	return nil, last, context.Cause(wait)
+	return nil, last, w.left, context.Cause(wait)
 }
 
 // The tokens that are reserved for those who wait in this process: as many as
@@ -273,8 +277,9 @@ func (q *queue) hold(name string, h *hold) {
 	q.lines[name].set(h, nil)
 }
 
-// leave gives the turn to the next.
-func (q *queue) leave(name string) {
+// leave gives the turn to the next, and the place in line, if there is one. It says whether there is
+// a next.
+func (q *queue) leave(name string, place *waiting) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
@@ -290,10 +295,12 @@ func (q *queue) leave(name string) {
 		l.set(nil, nil)
 		q.removeLocked(name)
 
-		return
+		return false
 	}
 
 	w, _ := l.waiters.Remove(first).(*waiter)
-	w.last = last
+	w.last, w.left = last, place
 	close(w.turn)
+
+	return true
 }

@@ -28,7 +28,7 @@ func leaving(t *testing.T, waiters int) time.Duration {
 		ctx, cancels[i] = context.WithCancel(t.Context())
 
 		go func() {
-			_, _, err := q.enter(ctx, ctx, "name", nil)
+			_, _, _, err := q.enter(ctx, ctx, "name", nil)
 			left <- err
 		}()
 

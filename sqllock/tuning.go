@@ -34,11 +34,11 @@ func WithoutHandOff() Option {
 	}
 }
 
-// WithoutNotifications opens no connection to hear of releases while waiting, and
-// polls instead. By default a locker has one such connection on
-// PostgreSQL, for all names that are waited for. That is one too many where very many
-// processes each wait for one lock. On SQLite it does not look for commits. A call that
-// does not wait refuses it.
+// WithoutNotifications makes waiters poll. By default a locker uses one connection to hear
+// of releases of all names: on PostgreSQL beside the pool, on MySQL one of the pool if its
+// database was made with WakeWaiters. That is too many where very many processes each wait for one
+// lock. On SQLite waiters no longer look for commits. [Locker.TryAcquire] and [Locker.TryDo]
+// refuse it.
 func WithoutNotifications() Option {
 	return func(s *settings) error {
 		s.listens = false
@@ -60,12 +60,12 @@ func WithDurableRelease() Option {
 	}
 }
 
-// WithPoll bounds the random pause between two looks at the line that an [Locker.Acquire]
-// waits in: it starts about at lowest and grows towards an eighth of the time since the line
-// last moved, up to highest; when that has been long, up to a thousandth of it or a second.
-// The defaults are 1 ms and 50 ms; both must be between 1 ms and 366 days. One look is for all who wait in a locker, and those who are not first look more
-// rarely. Where the database notifies of releases it is looked every two seconds. A call that
-// does not wait refuses it.
+// WithPoll sets how often a locker that is not notified asks how its waits stand, in one
+// statement for all of them. The pause is random. It is about lowest at first, grows with the
+// time since the line last moved, and is at most highest; if the line has not moved for a
+// minute, up to a thousandth of that time or a second. The defaults are 1 ms and 50 ms; both must
+// be between 1 ms and 366 days. With notifications a locker still asks every two to four seconds.
+// [Locker.TryAcquire] and [Locker.TryDo] refuse it.
 func WithPoll(lowest, highest time.Duration) Option {
 	return func(s *settings) error {
 		if lowest < time.Millisecond || highest < lowest || highest > maxLease {

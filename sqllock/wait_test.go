@@ -208,7 +208,9 @@ func (s slow) TryAcquire(ctx context.Context, r strategies.Request) (strategies.
 	return s.Memory.TryAcquire(ctx, r)
 }
 
-func (slow) Listen(context.Context, string, func(), func(string, int64), func()) error {
+func (slow) Call(context.Context, []string) error { return nil }
+
+func (slow) Listen(context.Context, string, func(), func(string, string, int64), func()) error {
 	return sqllock.ErrUnsupported
 }
 
@@ -288,10 +290,10 @@ func TestShortWaitOnACrowdedName(t *testing.T) {
 type gossip struct {
 	*sqllocktest.Memory
 
-	told chan func(name string, line int64)
+	told chan func(name, id string, line int64)
 }
 
-func (g *gossip) Listen(ctx context.Context, process string, ready func(), turn func(name string, line int64), look func()) error {
+func (g *gossip) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func()) error {
 	g.told <- turn
 
 	return g.Memory.Listen(ctx, process, ready, turn, look)
@@ -311,7 +313,7 @@ func TestForgedReleases(t *testing.T) {
 					most   = 30 // attempts: ten at first, then one in a second
 				)
 
-				strategy := &gossip{sqllocktest.NewMemory(), make(chan func(string, int64), 1)}
+				strategy := &gossip{sqllocktest.NewMemory(), make(chan func(string, string, int64), 1)}
 				held := acquire(t, newLocker(t, strategy.Peer()))
 				locker := newLocker(t, strategy, sqllock.WithoutBatching())
 				locks := make(chan *sqllock.Lock, 1)
@@ -324,8 +326,14 @@ func TestForgedReleases(t *testing.T) {
 
 				before := strategy.Count("acquire")
 
+				// Who may read the table, too, knows the id.
+				waiters, err := strategy.Waiters(t.Context(), strategies.WaiterFilter{Name: name})
+				if err != nil || len(waiters) != 1 {
+					t.Fatalf("Waiters() = %v, %v, want one", waiters, err)
+				}
+
 				for range forged {
-					tell(name, 0)
+					tell(name, waiters[0].ID, 0)
 					time.Sleep(5 * time.Millisecond)
 				}
 
@@ -345,7 +353,7 @@ func TestForgedReleases(t *testing.T) {
 				release(t, held)
 
 				for goesOn && len(locks) == 0 && time.Since(released) < time.Minute {
-					tell(name, 0)
+					tell(name, waiters[0].ID, 0)
 					time.Sleep(5 * time.Millisecond)
 				}
 

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,6 +49,7 @@ const (
 type waiters struct {
 	locker  *Locker
 	queuer  strategies.Queuer // nil if the strategy is none
+	entries batcher[strategies.Waiter, bool]
 	process string
 	wake    chan struct{}
 
@@ -55,10 +57,14 @@ type waiters struct {
 	present map[*waiting]struct{}
 	asking  map[string]*waiting // of them those in line, by name
 	gone    []*waiting          // whom the database may have been told of
+	ended   recent[time.Time]   // by id, since when waits are over
+	others  recent[struct{}]    // names that others were seen to wait for
 	telling bool
 	failed  time.Time // when a statement did
 	vain    int       // how many did in a row
 	next    time.Time // when to look how they stand, at the latest
+	call    bool      // they were called since they were looked at
+	heard   bool      // when a name was released the last time, they were called
 }
 
 // waiting is one who waits.
@@ -73,8 +79,10 @@ type waiting struct {
 
 	// These are under the mutex of waiters.
 	over     time.Time           // zero while it waits
+	passes   bool                // it has not got the lock: if it was its turn, the next has to know
 	sent     bool                // the database may have been told
 	noted    bool                // it was
+	again    bool                // it may be told once more after a grant has taken it out of the line
 	standing strategies.Standing // how it stood
 	stood    time.Time           // when that was asked, or it entered the line
 	moved    time.Time           // when others ahead were seen to be fewer
@@ -148,7 +156,15 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 	ctx, cancel := context.WithTimeout(wait, tellTime)
 	defer cancel()
 
-	taken, err = within(ctx, func(ctx context.Context) (bool, error) { return w.queuer.Enqueue(ctx, waiter, believed) })
+	taken, err = w.entries.serve(ctx, waiter, !one.set.unbatched && w.entries.together != nil)
+	if errors.Is(err, strategies.ErrNotBatched) {
+		taken, err = w.entries.serve(ctx, waiter, false)
+	}
+
+	var abandoned abandonedError[bool]
+	if errors.As(err, &abandoned) {
+		abandoned.outcome.then(func(bool, error) { w.removeLate(one, waiter.ID) })
+	}
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,8 +173,10 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 		w.answeredLocked(err)
 	}
 
+	w.addLocked(one)
+
 	if err != nil {
-		delete(w.asking, one.Name)
+		one.again = true // it may be in line, and is put there again
 
 		return false, err
 	}
@@ -171,9 +189,38 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 		w.next = one.stood // it may have been released before
 	}
 
-	w.addLocked(one)
-
 	return taken, nil
+}
+
+// removeLate has an entry removed that was made when its wait may have been over.
+func (w *waiters) removeLate(one *waiting, id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if !one.over.IsZero() && w.startLocked() {
+		w.removeLocked(one.Name, id, true)
+	}
+}
+
+func (w *waiters) enterOne(ctx context.Context, one strategies.Waiter) (taken bool, err error) {
+	return w.queuer.Enqueue(ctx, one, believed)
+}
+
+// crowd notes that others wait for a name, and crowded says whether they did a moment ago.
+func (w *waiters) crowd(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.others.put(name, struct{}{}, time.Now().Add(believed))
+}
+
+func (w *waiters) crowded(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	_, left := w.others.get(name)
+
+	return left > 0
 }
 
 // answeredLocked notes whether a statement failed. That a row was locked is an answer.
@@ -184,6 +231,14 @@ func (w *waiters) answeredLocked(err error) {
 		w.failed = time.Now()
 		w.vain++
 	}
+}
+
+// silent says whether no statement is sent.
+func (w *waiters) silent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.silentLocked() > 0
 }
 
 // silentLocked is how long no statement is sent.
@@ -202,7 +257,13 @@ func (w *waiters) pause(one *waiting) time.Duration {
 	}
 
 	stood := time.Since(one.moved)
-	pause := pollPause(stood, one.set.pollMin, max(one.set.pollMax, min(stood/1000, lastRetry)))
+	longest := min(stood/1000, lastRetry)
+
+	if one.set.listens && w.heard {
+		longest = min(stood/10, 2*standEvery)
+	}
+
+	pause := pollPause(stood, one.set.pollMin, max(one.set.pollMax, longest))
 
 	if ahead := one.standing.Ahead; ahead > 0 {
 		pause = max(2*pause, min(jitter(time.Duration(ahead-1)*oneTurn), lastRetry))
@@ -247,13 +308,40 @@ func (w *waiters) lookNow() {
 	}
 }
 
-// turn tells the one that waits for a name that it is its turn.
-func (w *waiters) turn(name string, line int64) {
+// called has it looked at once, because somebody said so.
+func (w *waiters) called() {
+	w.mu.Lock()
+	w.call = true
+	w.mu.Unlock()
+
+	w.lookNow()
+}
+
+// hearing notes whether there is a connection to be called on. A new one shows that the
+// database answers again.
+func (w *waiters) hearing(connected bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if one, ok := w.asking[name]; ok {
+	if w.heard = false; connected {
+		w.vain = 0
+	}
+}
+
+// turn tells the one that waits for a name that it is its turn. One that does not wait any
+// more leaves the line, and passes it on.
+func (w *waiters) turn(name, id string, line int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if one, ok := w.asking[name]; ok && one.ID == id {
 		one.turn(line)
+
+		return
+	}
+
+	if _, left := w.ended.get(id); left > 0 && w.startLocked() {
+		w.removeLocked(name, id, true)
 	}
 }
 
@@ -264,7 +352,35 @@ func (one *waiting) turn(line int64) {
 	}
 }
 
-// remove ends a wait. granted says that it has left its line with the lock.
+// inherit has heir stand where place does, whose wait has ended. If one of them holds other locks, or
+// they say different things of themselves, place leaves the line.
+func (w *waiters) inherit(heir, place *waiting) bool {
+	if heir.Behind || len(heir.Holding)+len(place.Holding) > 0 || heir.Holder != place.Holder {
+		w.remove(place, false)
+
+		return false
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	heir.ID, heir.began = place.ID, place.began
+	heir.sent, heir.noted, heir.again, heir.standing, heir.stood, heir.moved = place.sent, place.noted, place.again, place.standing, place.stood, place.moved
+
+	delete(w.present, place)
+	w.present[heir] = struct{}{}
+
+	if w.asking[heir.Name] == place {
+		w.asking[heir.Name] = heir
+	}
+
+	// It may have been told that it was its turn.
+	w.nextLocked(time.Now())
+
+	return true
+}
+
+// remove ends a wait. granted says that it has the lock, in its turn.
 func (w *waiters) remove(one *waiting, granted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -274,15 +390,20 @@ func (w *waiters) remove(one *waiting, granted bool) {
 	}
 
 	one.over = time.Now()
+	one.passes = !granted && !one.Behind
 	delete(w.present, one)
 
 	if w.asking[one.Name] == one {
 		delete(w.asking, one.Name)
 	}
 
-	if one.sent && !granted {
+	if one.sent && (!granted || one.again || !w.locker.features.LeavesLine) {
 		w.gone = append(w.gone, one)
 		w.startLocked()
+	}
+
+	if one.sent {
+		w.ended.put(one.ID, one.over, one.over.Add(believed))
 	}
 
 	wakeUp(w.wake)
@@ -348,8 +469,10 @@ func (w *waiters) stand() {
 	w.mu.Lock()
 	due := !w.next.IsZero() && !time.Now().Before(w.next)
 
+	called := due && w.call
+
 	if due {
-		w.next = time.Time{}
+		w.next, w.call = time.Time{}, false
 	}
 
 	w.mu.Unlock()
@@ -389,18 +512,30 @@ func (w *waiters) stand() {
 	for _, s := range all {
 		one := w.asking[s.Name]
 		if one == nil || one.ID != s.ID {
-			w.strayLocked(s)
+			w.strayLocked(s, asked)
 
 			continue
 		}
 
 		delete(forgotten, one)
+
+		if one.freed(s, asked) {
+			w.heard = called
+		}
+
 		w.nextLocked(later(one.saw(s, asked, w.pause(one)), soonest))
 	}
 
 	for one := range forgotten {
 		one.noted = false
 	}
+}
+
+// freed says whether the name was released since it was looked how the first in line stands.
+func (one *waiting) freed(s strategies.Standing, asked time.Time) bool {
+	before := one.standing
+
+	return before.ID != "" && before.Ahead == 0 && s.Ahead == 0 && s.Taken == 0 && one.stood.Add(before.Taken).After(asked)
 }
 
 // saw takes in how one stands, and returns when to look again.
@@ -430,53 +565,65 @@ func (one *waiting) saw(s strategies.Standing, asked time.Time, pause time.Durat
 	return asked.Add(pause)
 }
 
-// strayLocked has an entry removed that nobody of this process stands for: it was not known that it
-// was made, or removing it failed.
-func (w *waiters) strayLocked(s strategies.Standing) {
+// strayLocked has an entry removed that nobody of this process stood for when it was asked how all
+// stand: it was not known that it was made, or removing it failed.
+func (w *waiters) strayLocked(s strategies.Standing, asked time.Time) {
 	for one := range w.present {
 		if one.ID == s.ID {
 			return // it is just entering
 		}
 	}
 
-	for _, one := range w.gone {
-		if one.ID == s.ID {
-			return
-		}
+	if over, left := w.ended.get(s.ID); left > 0 && !asked.After(over) {
+		return
 	}
 
-	w.gone = append(w.gone, &waiting{
-		Waiter: strategies.Waiter{Name: s.Name, Process: w.process, ID: s.ID}, sent: true, over: time.Now(),
-	})
+	w.removeLocked(s.Name, s.ID, false)
+}
+
+// removeLocked has an entry removed. passes says that it was its turn.
+func (w *waiters) removeLocked(name, id string, passes bool) {
+	w.gone = append(w.gone, &waiting{Waiter: strategies.Waiter{Name: name, ID: id}, over: time.Now(), passes: passes})
+
+	wakeUp(w.wake)
 }
 
 // leave tells the database who waits no more. What it does not take is told again, for as
 // long as it believes otherwise.
 func (w *waiters) leave() {
 	w.mu.Lock()
-	gone, all := w.gone, len(w.present)+len(w.asking) == 0
+	gone := w.gone
 	w.gone = nil
 	w.mu.Unlock()
 
-	var left error
+	var names []string
 
-	if all && len(gone) > 1 {
-		left = w.ask(func(ctx context.Context) error { return w.queuer.Leave(ctx, strategies.Waiter{Process: w.process}) })
-		if left == nil {
-			return
+	for some := range slices.Chunk(gone, maxBatch) {
+		ids := make([]string, len(some))
+		for i, one := range some {
+			ids[i] = one.ID
+		}
+
+		if w.ask(func(ctx context.Context) error { return w.queuer.Leave(ctx, w.process, ids) }) != nil {
+			w.leaveLater(some)
+
+			continue
+		}
+
+		for _, one := range some {
+			if one.passes {
+				names = append(names, one.Name)
+			}
 		}
 	}
 
-	for i, one := range gone {
-		if left == nil {
-			left = w.ask(func(ctx context.Context) error { return w.queuer.Leave(ctx, one.Waiter) })
-		}
+	w.passOn(names)
+}
 
-		if left != nil {
-			w.leaveLater(gone[i:])
-
-			return
-		}
+// passOn calls those who are the first in lines that others have left.
+func (w *waiters) passOn(names []string) {
+	if n := &w.locker.listener; len(names) > 0 && n.notifier != nil {
+		_ = w.ask(func(ctx context.Context) error { return n.notifier.Call(ctx, names) })
 	}
 }
 
@@ -501,15 +648,24 @@ func (w *waiters) note() (known []*waiting) {
 	answers := true
 
 	for _, one := range w.all() {
-		waiter, noted := w.told(one)
-		if !noted && answers {
-			answers = w.ask(func(ctx context.Context) error {
-				_, err := w.queuer.Enqueue(ctx, waiter, believed)
+		waiter, noted, over := w.told(one)
+
+		switch {
+		case over:
+			continue
+		case !noted && answers:
+			taken := false
+			answers = w.ask(func(ctx context.Context) (err error) {
+				taken, err = w.queuer.Enqueue(ctx, waiter, believed)
 
 				return err
 			}) == nil
 
 			w.setNoted(one, answers)
+
+			if answers && !taken && !waiter.Behind {
+				w.lookNow() // nobody was told of it until now
+			}
 
 			noted = answers
 		}
@@ -522,15 +678,17 @@ func (w *waiters) note() (known []*waiting) {
 	return known
 }
 
-// told is what the database is told of one, and whether it was.
-func (w *waiters) told(one *waiting) (waiter strategies.Waiter, noted bool) {
+// told is what the database is told of one, whether it was, and whether it is too late for that. If
+// it was not, it is from now on.
+func (w *waiters) told(one *waiting) (waiter strategies.Waiter, noted, over bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	waiter = one.Waiter
 	waiter.Waited = time.Since(one.began)
+	one.again = one.again || !one.noted
 
-	return waiter, one.noted
+	return waiter, one.noted, !one.over.IsZero()
 }
 
 func (w *waiters) setNoted(one *waiting, noted bool) {
@@ -568,17 +726,19 @@ func (w *waiters) keep(known []*waiting) {
 		return err
 	})
 
-	switch {
-	case err != nil || kept == len(known):
-	case kept > len(known):
-		w.mu.Lock()
-		defer w.mu.Unlock()
+	if err != nil || kept == len(known) {
+		return
+	}
 
-		w.nextLocked(time.Now()) // which are not anybody's?
-	default:
-		for _, one := range known {
-			w.setNoted(one, false)
-		}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	// Some were forgotten, or had their turn meanwhile, or are not anybody's: Stand says of those
+	// in line.
+	w.nextLocked(time.Now())
+
+	for _, one := range known {
+		one.noted = one.noted && (!one.Behind || kept > len(known))
 	}
 }
 

@@ -70,6 +70,13 @@ func (f *Faulty) Classify(err error) databases.Class {
 // MaxConns is the database's.
 func (f *Faulty) MaxConns() int { return f.db.MaxConns() }
 
+// Wakes is the database's.
+func (f *Faulty) Wakes() bool {
+	waker, ok := f.db.(databases.Waker)
+
+	return ok && waker.Wakes()
+}
+
 // Listen is the database's, if it has one. Its connection is not under the
 // script.
 func (f *Faulty) Listen(

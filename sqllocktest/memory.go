@@ -42,7 +42,7 @@ func (m *Memory) Peer() *Memory { return &Memory{Script: newMemoryScript(), stor
 func newMemoryScript() *Script {
 	return &Script{operations: []string{
 		"acquire", "acquire-all", "renew", "renew-all", "check", "release", "release-all", "settle", "guard", "releasetx",
-		"list", "status", "force", "reap", "listen", "enqueue", "keep", "leave", "stand", "waiters",
+		"list", "status", "force", "reap", "listen", "enqueue", "keep", "leave", "stand", "call", "waiters",
 	}}
 }
 
@@ -64,10 +64,10 @@ type memoryEar struct {
 	turns   chan memoryTurn
 }
 
-// memoryTurn says whose turn it is, and without a name that it is not known.
+// memoryTurn says whose turn it is.
 type memoryTurn struct {
-	name string
-	line int64
+	name, id string
+	line     int64
 }
 
 func (e *memoryEar) hear(turn memoryTurn) {
@@ -288,7 +288,7 @@ func (r *memoryRow) runs(now time.Time) (remaining, taken time.Duration) {
 }
 
 // Listen tells a process of its turns.
-func (m *Memory) Listen(ctx context.Context, process string, ready func(), turn func(name string, line int64), look func()) error {
+func (m *Memory) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), _ func()) error {
 	ear := &memoryEar{process: process, turns: make(chan memoryTurn, 1024)}
 
 	err := m.do(ctx, "listen", func(time.Time) error {
@@ -312,15 +312,24 @@ func (m *Memory) Listen(ctx context.Context, process string, ready func(), turn 
 	for {
 		select {
 		case t := <-ear.turns:
-			if t.name == "" {
-				look()
-			} else {
-				turn(t.name, t.line)
-			}
+			turn(t.name, t.id, t.line)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// Call tells those who are the first in line for names that are free.
+func (m *Memory) Call(ctx context.Context, names []string) error {
+	return m.do(ctx, "call", func(now time.Time) error {
+		for _, name := range names {
+			if row, ok := m.store.rows[name]; ok && row.owner == "" {
+				m.store.tell(now, row)
+			}
+		}
+
+		return nil
+	})
 }
 
 // tell tells who is first in line of a release, if somebody waits, and says whether.
@@ -334,7 +343,7 @@ func (s *memoryStore) tell(now time.Time, row *memoryRow) bool {
 		return true
 	}
 
-	turn := memoryTurn{name: row.name}
+	turn := memoryTurn{name: row.name, id: line[0].ID}
 	if len(line) == 1 {
 		turn.line = row.waiting
 	}
@@ -485,6 +494,7 @@ func (m *Memory) ForceRelease(ctx context.Context, name, reason string) (found b
 		}
 
 		row.taken = time.Time{}
+		m.store.tell(now, row)
 
 		return nil
 	})

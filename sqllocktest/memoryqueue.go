@@ -121,17 +121,12 @@ func (m *Memory) Keep(ctx context.Context, process string, ttl time.Duration) (k
 }
 
 // Leave ends what Enqueue noted.
-func (m *Memory) Leave(ctx context.Context, w strategies.Waiter) error {
+func (m *Memory) Leave(ctx context.Context, process string, ids []string) error {
 	return m.do(ctx, "leave", func(time.Time) error {
 		for place := range m.store.queue {
-			if place.process == w.Process && (w.ID == "" || place.id == w.ID) {
+			if place.process == process && slices.Contains(ids, place.id) {
 				delete(m.store.queue, place)
 			}
-		}
-
-		// It may have been its turn.
-		for ear := range m.store.ears {
-			ear.hear(memoryTurn{})
 		}
 
 		return nil

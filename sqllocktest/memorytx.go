@@ -103,6 +103,7 @@ func (g *memoryGrant) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
 		mtx.commit = append(mtx.commit, func() {
 			if row, err := g.mine(); err == nil {
 				row.free("", "")
+				mtx.store.tell(time.Now(), row)
 			}
 		})
 

@@ -209,7 +209,9 @@ func (s unordered) Stand(ctx context.Context, process string) ([]strategies.Stan
 	return all, err
 }
 
-func (unordered) Listen(context.Context, string, func(), func(string, int64), func()) error {
+func (unordered) Call(context.Context, []string) error { return nil }
+
+func (unordered) Listen(context.Context, string, func(), func(string, string, int64), func()) error {
 	return strategies.ErrUnsupported
 }
 
@@ -223,7 +225,7 @@ func (s immortal) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Dur
 // staying never takes anybody out of a line.
 type staying struct{ *sqllocktest.Memory }
 
-func (staying) Leave(context.Context, strategies.Waiter) error { return nil }
+func (staying) Leave(context.Context, string, []string) error { return nil }
 
 // forgetful forgets that anybody waits, whatever the line was when it was seen.
 type forgetful struct{ *sqllocktest.Memory }

@@ -395,13 +395,7 @@ func guardReleased(e *env) {
 func releaseTxCommit(e *env) {
 	for _, level := range e.levels() {
 		lock := e.acquire(e.a)
-		tx := e.begin(level)
-
-		if err := lock.ReleaseTx(e.ctx(), tx.Tx); err != nil {
-			e.Fatalf("ReleaseTx() with isolation %q = %v, want nil", level, err)
-		}
-
-		e.commit(tx)
+		e.releaseIn(level, lock)
 
 		next := e.acquire(e.b)
 		e.grow("a commit", lock.Token(), next.Token())

@@ -3,6 +3,8 @@ package sqllocktest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,20 +18,44 @@ func lineCases() []testCase {
 		{"line/in the order of arrival", queuesOnly, lineInOrder},
 		{"line/nobody is granted what is kept for others", queuesOnly, lineKept},
 		{"line/says how its waiters stand", queuesOnly, lineStandings},
+		{"line/several enter it in one statement", queueBatchersOnly, lineTogether},
 		{"line/of those who have gone is forgotten", queuesOnly, lineForgotten},
 		{"line/a try does not overtake", queuesOnly, lineTry},
 		{"line/the dead are passed", queuesOnly, lineDead},
 		{"line/who gives up passes the turn on", queuesOnly, lineGivenUp},
+		{"line/who gives up leaves the place to the next of the process", queuesOnly, linePassed},
 		{"line/without it the lock is had all the same", queuesOnly, lineBroken},
+		{"line/answers about it are lost", queuesOnly, lineUnanswered},
+		{"line/what is said of it is repeated", queuesOnly, lineRepeated},
 	}
 }
+
+// tries is how often the order may be another one in a row: on a machine that is so busy
+// that places expire.
+const tries = 3
 
 // Each process gets the lock when all who came before it have had it.
 func lineInOrder(e *env) {
 	const waiters = 4
 
+	var order []int
+
+	for range tries {
+		e.name += "/again"
+
+		if order = e.order(waiters); slices.IsSorted(order) {
+			return
+		}
+	}
+
+	e.Errorf("waiters had the lock in the order %v, want the order of arrival", order)
+}
+
+// order lets so many processes begin to wait one after the other, and returns in which
+// order they have the lock.
+func (e *env) order(waiters int) []int {
 	lock := e.acquire(e.a)
-	order := make(chan int, waiters)
+	served := make(chan int, waiters)
 	done := make(chan struct{}, waiters)
 
 	for i := range waiters {
@@ -45,7 +71,7 @@ func lineInOrder(e *env) {
 				return
 			}
 
-			order <- i
+			served <- i
 
 			if err := lock.Release(e.ctx()); err != nil {
 				e.Errorf("Release() = %v, want nil", err)
@@ -61,19 +87,15 @@ func lineInOrder(e *env) {
 		<-done
 	}
 
-	close(order)
+	close(served)
+	e.nobodyWaits("after all had it")
 
-	want := 0
-
-	for got := range order {
-		if got != want {
-			e.Errorf("waiter %d has the lock when it is the turn of %d", got, want)
-		}
-
-		want++
+	var order []int
+	for i := range served {
+		order = append(order, i)
 	}
 
-	e.nobodyWaits("after all had it")
+	return order
 }
 
 // someone is a waiter of a process that does nothing but wait.
@@ -221,6 +243,99 @@ func lineStandings(e *env) {
 	}
 }
 
+func queueBatchersOnly(e *env) string {
+	if _, ok := e.Strategy.(strategies.QueueBatcher); !ok {
+		return "the strategy has no QueueBatcher"
+	}
+
+	return ""
+}
+
+// Several enter the lines of their names as each would alone, and nobody's row lock keeps the others
+// from it.
+func lineTogether(e *env) {
+	batcher, _ := e.Strategy.(strategies.QueueBatcher)
+	together := func(waiters ...strategies.Waiter) (taken []bool, errs []error) {
+		e.within(e.harness.TryWithin, "EnqueueAll()", func() { taken, errs = batcher.EnqueueAll(e.ctx(), waiters, lease) })
+
+		return taken, errs
+	}
+
+	before, held, free := e.someone(), e.someone(), e.someone()
+	held.Holding = []string{before.ID, free.ID}
+	free.Process, free.Name = held.Process, e.name+"/it's free: \"ü\" {\\}"
+
+	request := e.newcomer()
+	request.Name = free.Name
+
+	if err := e.grant(e.Strategy, request).Release(e.ctx()); err != nil {
+		e.Fatalf("Release() = %v, want nil", err)
+	}
+
+	grant := e.grant(e.Strategy, e.newcomer())
+	e.enqueue(before, lease)
+
+	// The second time they are there.
+	for range 2 {
+		if taken, errs := together(held, free); !taken[0] || taken[1] || errs[0] != nil || errs[1] != nil {
+			e.Errorf("EnqueueAll() for a name that is held and one that is free = %t, %v, want true and false", taken, errs)
+		}
+
+		for _, s := range e.stand(held.Process) {
+			switch {
+			case s.Name == held.Name && s.ID == held.ID && s.Ahead == 1 && s.Taken > 0 && !s.Alone && s.Line != 0:
+			case s.Name == free.Name && s.ID == free.ID && s.Ahead == 0 && s.Taken == 0 && s.Line != 0:
+			default:
+				e.Errorf("Stand() = %+v, want one who has one ahead, and one whose name is free", s)
+			}
+		}
+	}
+
+	if all, err := e.queuer(e.Other).Waiters(e.ctx(), strategies.WaiterFilter{Name: held.Name, Holding: true}); err != nil ||
+		len(all) != 1 || all[0].Holder != held.Holder || !slices.Equal(all[0].Holding, held.Holding) {
+		e.Errorf("Waiters() = %+v, %v, want what EnqueueAll was told: %+v", all, err, held)
+	}
+
+	if e.LockRow != nil && !e.harness.GuardBlocksRenewal {
+		again := e.someone()
+		again.Name = free.Name
+		unlock := e.LockRow(e.T, free.Name)
+
+		if _, errs := together(again); errs[0] != nil && !errors.Is(errs[0], strategies.ErrNotBatched) {
+			e.Errorf("EnqueueAll() beside a locked row = %v, want nil or ErrNotBatched", errs[0])
+		}
+
+		unlock()
+		e.leave(again)
+	}
+
+	for _, s := range e.leave(held, free) {
+		e.Errorf("Stand() after Leave = %+v, want nobody", s)
+	}
+
+	if err := grant.Release(e.ctx()); err != nil {
+		e.Errorf("Release() = %v, want nil", err)
+	}
+
+	e.leave(before)
+}
+
+// leave has waiters of one process leave their lines, and returns who of it is left.
+func (e *env) leave(waiters ...strategies.Waiter) []strategies.Standing {
+	e.Helper()
+
+	ids := make([]string, len(waiters))
+	for i, w := range waiters {
+		ids[i] = w.ID
+	}
+
+	if err := e.queuer(e.Strategy).Leave(e.ctx(), waiters[0].Process, ids); err != nil {
+		e.Fatalf("Leave() = %v, want nil", err)
+	}
+
+	return e.stand(waiters[0].Process)
+}
+
 // Who finds a name kept for nobody has it, and the next one pays nothing.
 func lineForgotten(e *env) {
 	// Where a commit is dear the line is remembered for some seconds.
@@ -234,9 +349,7 @@ func lineForgotten(e *env) {
 		e.Fatalf("Release() = %v, want nil", err)
 	}
 
-	if err := e.queuer(e.Strategy).Leave(e.ctx(), waiter); err != nil {
-		e.Fatalf("Leave() = %v, want nil", err)
-	}
+	e.leave(waiter)
 
 	held := e.kept("After the only waiter left")
 
@@ -286,9 +399,7 @@ func lineTry(e *env) {
 		e.Errorf("TryAcquire() while another waits = %q, want that it says so", err)
 	}
 
-	if err := e.queuer(e.Strategy).Leave(e.ctx(), waiter); err != nil {
-		e.Fatalf("Leave() = %v, want nil", err)
-	}
+	e.leave(waiter)
 
 	lock, err = e.b.TryAcquire(e.ctx(), e.name)
 	if err != nil {
@@ -362,6 +473,51 @@ func lineGivenUp(e *env) {
 	}
 }
 
+// Those of one process have one place, however many of them give up.
+func linePassed(e *env) {
+	lock := e.acquire(e.a)
+	first := e.locker(e.Other)
+	ctx, cancel := context.WithCancel(e.ctx())
+	ended := make(chan error, 1)
+
+	go func() {
+		_, err := first.Acquire(ctx, e.name)
+		ended <- err
+	}()
+
+	e.waiters("the first waits", 1)
+
+	next := e.waiting(first)
+	e.stillWaiting(next, "another holds it")
+
+	later := e.waiting(e.b)
+	e.waiters("one of another process waits", 2)
+
+	cancel()
+
+	if err := <-ended; err == nil {
+		e.Error("Acquire() whose context ended = nil, want an error")
+	}
+
+	e.release(lock)
+
+	select {
+	case lock = <-next:
+	case lock = <-later:
+		e.Error("who came later had the lock first, when one of the process before gave up")
+
+		later = next
+	}
+
+	if lock == nil {
+		e.FailNow()
+	}
+
+	e.release(lock)
+	e.release(e.get(later))
+	e.nobodyWaits("after both had it")
+}
+
 func lineBroken(e *env) {
 	for _, operation := range []string{"enqueue", "stand", "keep", "leave"} {
 		e.script.Fail(operation, 10000, Before, nil)
@@ -372,4 +528,81 @@ func lineBroken(e *env) {
 	e.stillWaiting(locks, "another holds it")
 	e.release(lock)
 	e.release(e.get(locks))
+}
+
+// aboutLine are the operations that have to do with the line. A name that the strategy
+// does not send is nothing to it.
+func (e *env) aboutLine() []string {
+	operations := []string{"enqueue", "stand", "keep", "leave"}
+
+	if e.Faulty != nil {
+		operations = append(operations, "wait", "first", "call")
+	}
+
+	return operations
+}
+
+func lineUnanswered(e *env) {
+	for _, operation := range append(e.aboutLine(), e.op("acquire")) {
+		for _, when := range []When{Before, After} {
+			e.twoInLine(fmt.Sprintf("%s failed (%d)", operation, when), func() { e.script.Fail(operation, 1, when, nil) }, operation == "keep")
+		}
+	}
+}
+
+func lineRepeated(e *env) {
+	for _, operation := range append(e.aboutLine(), e.op("acquire")) {
+		e.script.Twice(operation)
+	}
+
+	e.twoInLine("all was sent twice", func() {}, true)
+}
+
+// twoInLine has the one whom a fault strikes wait, and then another. They have the lock in
+// this order, and nobody is left in line.
+func (e *env) twoInLine(after string, fault func(), kept bool) {
+	for range tries {
+		e.name += "/again"
+		if e.firstInLineIsFirst(after, fault, kept) {
+			return
+		}
+	}
+
+	e.Errorf("after %s the second had the lock before the first, %d times", after, tries)
+}
+
+func (e *env) firstInLineIsFirst(after string, fault func(), kept bool) (first bool) {
+	lock := e.acquire(e.b)
+
+	fault()
+
+	one := e.waiting(e.a)
+	e.waiters("the first waits, after "+after, 1)
+
+	other := e.locker(e.Other)
+	second := e.waiting(other)
+	e.waiters("the second waits, after "+after, 2)
+
+	if kept {
+		e.elapse(1200 * time.Millisecond) // they say every second that they wait
+	}
+
+	e.release(lock)
+
+	select {
+	case lock = <-one:
+		first = true
+	case lock = <-second:
+		second = one
+	}
+
+	if lock == nil {
+		e.FailNow()
+	}
+
+	e.release(lock)
+	e.release(e.get(second))
+	e.nobodyWaits("after " + after)
+
+	return first
 }

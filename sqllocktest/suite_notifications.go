@@ -12,9 +12,17 @@ import (
 // notificationCases are about releases that are heard of.
 func notificationCases() []testCase {
 	return []testCase{
-		{"waiting/a release is heard", nil, func(e *env) { waitHeard(e) }},
+		{"waiting/a release is heard", nil, func(e *env) { waitHeard(e, (*env).release) }},
 		{"waiting/a release after a minimum hold is heard", minHoldOnly, func(e *env) {
-			waitHeard(e, sqllock.WithMinHold(50*time.Millisecond))
+			waitHeard(e, (*env).release, sqllock.WithMinHold(50*time.Millisecond))
+		}},
+		{"waiting/a release in a transaction is heard", releaseTxOnly, func(e *env) {
+			for _, level := range e.levels() {
+				waitHeard(e, func(e *env, lock *sqllock.Lock) {
+					e.releaseIn(level, lock)
+					e.release(lock)
+				})
+			}
 		}},
 		{"waiting/noting it goes wrong", nil, waitUnnoted},
 		{"waiting/noting it waits for no row lock", nil, waitNoted},
@@ -22,7 +30,7 @@ func notificationCases() []testCase {
 }
 
 // A waiter that listens asks the database every few seconds only.
-func waitHeard(e *env, options ...sqllock.Option) {
+func waitHeard(e *env, release func(*env, *sqllock.Lock), options ...sqllock.Option) {
 	const soon = time.Second // no other process's poll comes in that time
 
 	if _, ok := e.Other.(strategies.Notifier); !ok {
@@ -36,7 +44,7 @@ func waitHeard(e *env, options ...sqllock.Option) {
 		e.elapse(200 * time.Millisecond) // until it listens, and has noted so
 
 		released := time.Now()
-		e.release(first)
+		release(e, first)
 
 		second := e.get(locks)
 		took := time.Since(released)
@@ -48,6 +56,17 @@ func waitHeard(e *env, options ...sqllock.Option) {
 
 		return nil
 	})
+}
+
+// releaseIn releases a lock in a transaction, and commits it.
+func (e *env) releaseIn(level string, lock *sqllock.Lock) {
+	tx := e.begin(level)
+
+	if err := lock.ReleaseTx(e.ctx(), tx.Tx); err != nil {
+		e.Fatalf("ReleaseTx() with isolation %q = %v, want nil", level, err)
+	}
+
+	e.commit(tx)
 }
 
 // Whoever could not note that it waits, or did so twice, has the lock all the same.

@@ -39,14 +39,21 @@ type Queuer interface {
 	// Keep gives all that was noted for a process another ttl, and returns how many
 	// those are.
 	Keep(ctx context.Context, process string, ttl time.Duration) (int, error)
-	// Leave ends what Enqueue noted, and without an ID all of the process. It may be
-	// repeated.
-	Leave(ctx context.Context, w Waiter) error
+	// Leave ends what Enqueue noted of a process's waits, by their IDs. It may be repeated.
+	Leave(ctx context.Context, process string, ids []string) error
 	// Stand says how those of a process stand that are not Behind.
 	Stand(ctx context.Context, process string) ([]Standing, error)
 	// Waiters lists those who wait and whose ttl has not ended, by name and in the order of
 	// arrival, those Behind last.
 	Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error)
+}
+
+// QueueBatcher is a Queuer that puts several into their lines in one statement.
+type QueueBatcher interface {
+	// EnqueueAll is Enqueue for waiters of one process and of different names, none of them
+	// Behind. ErrNotBatched says that one has to go alone: a transaction has the row of
+	// its name locked, for example. It may be in the line all the same.
+	EnqueueAll(ctx context.Context, all []Waiter, ttl time.Duration) (taken []bool, errs []error)
 }
 
 // Standing is how a waiter stands.
@@ -115,11 +122,16 @@ type Placer interface {
 
 // Notifier is a Queuer that tells those who are in line of a release.
 type Notifier interface {
-	// Listen calls ready when from now on nothing is missed that is told to a process. It
-	// then calls turn when it was the first in the line of a name that was released, with
-	// what Request.Line says, and look if that is not known: Stand says. It returns when ctx
-	// or the connection ends, and an ErrUnsupported where it cannot work.
-	Listen(ctx context.Context, process string, ready func(), turn func(name string, line int64), look func()) error
+	// Listen calls ready when from now on nothing is missed that is told to a process,
+	// if that can be known. It calls turn when a wait of the process was the first in the line of a
+	// name that was released, with its ID and what Request.Line says, and look if that is not
+	// known: Stand says. It returns when ctx or the connection ends, and an ErrUnsupported where it
+	// cannot work.
+	Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func()) error
+	// Call tells the process that is the first in the line of a name, for each of the names, that it
+	// may be free. It follows a wait that was given up, and where Features.Calls says so a
+	// release. It may fail for some.
+	Call(ctx context.Context, names []string) error
 }
 
 // TxReleaser is a grant that can end with the caller's transaction.

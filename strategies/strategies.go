@@ -155,6 +155,8 @@ type Features struct {
 	MaxLease time.Duration
 	// LeavesLine: a grant ends the Wait of its Request. Otherwise Leave has to follow.
 	LeavesLine bool
+	// Calls: a release does not tell the first in line. Call of a Notifier has to follow.
+	Calls bool
 	// MinHold and LockDelay: the fields of Request of those names work.
 	MinHold   bool
 	LockDelay bool

@@ -41,9 +41,9 @@ renews at a third of its lease. Names that nobody holds any more and that a
 minimum hold or a lock delay keeps taken are listed too, with the time left.
 Names are cut to the width of a terminal, and nowhere else.
 
-With --waiting, list who waits for locks, in the order of arrival: a process
-once for each lock that it asks for, and once for each part of it that waits
-while it holds another lock.`,
+With --waiting, list who waits for locks, by name and then in the order of
+arrival: a process once for each lock that it asks for, and once for each
+goroutine of it that waits while it holds another lock; HOLDS is "others" then.`,
 		Example: `  sqllock ls
   sqllock ls --waiting
   sqllock ls customer/ --watch

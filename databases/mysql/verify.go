@@ -75,6 +75,8 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 		return err
 	}
 
+	d.mariadb.Store(isMariaDB(version, comment))
+
 	if err := suits(ctx, s, isMariaDB(version, comment), clock); err != nil {
 		return err
 	}

@@ -52,6 +52,9 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 // Token is the fencing token.
 func (g *grant) Token() int64 { return g.record.Token() }
 
+// Contended says, after the release, whether others wait.
+func (g *grant) Contended() bool { return g.record.Contended() }
+
 // Guard pins the record in the caller's transaction.
 func (g *grant) Guard(ctx context.Context, tx strategies.Tx) error { return g.record.Guard(ctx, tx) }
 

@@ -34,8 +34,6 @@ var statements = grants.Table[grants.Own]{
             OR strategy = $10 AND (token = $11::bigint OR $11::bigint < 0))
        AND (waiting = 0 OR $13::boolean OR owner = $2)
        FOR UPDATE SKIP LOCKED
-), queue AS (
-    DELETE FROM sqllock_queue q USING free WHERE $15::pg_catalog.text <> '' AND q.process = $15 AND q.id = $16
 )
 UPDATE sqllock_locks l
    SET token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token + $12::bigint, ` + grants.PostgresMicros + `) END,
@@ -46,7 +44,7 @@ UPDATE sqllock_locks l
   FROM free
  WHERE l.name = free.name
 RETURNING l.token`,
-			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "session", "seen", "tokens", "first", "line", "process", "wait"},
+			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "session", "seen", "tokens", "first", "line"},
 		},
 		Batch: &grants.Batch{
 			Create: []databases.Statement{{
@@ -201,7 +199,7 @@ STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = free.name
 			Release: databases.Statement{
 				Name: "cas.release-all",
 				SQL: `UPDATE ` + ours + `
-   SET e.owner = '', e.expires_at = 0`,
+   SET e.owner = '', e.expires_at = IF(e.waiting <> 0, 0 * LAST_INSERT_ID(1), 0)`,
 				Args: []string{"calls"},
 			},
 			Leases: databases.Statement{

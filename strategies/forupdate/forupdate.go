@@ -187,7 +187,7 @@ func (s *Strategy) lock(ctx context.Context, r strategies.Request) (databases.Co
 	case locked:
 		return conn, seen, nil
 	default:
-		_ = s.end(ctx, r, conn, started.Add(r.Lease))
+		_ = s.end(ctx, r, conn, started.Add(r.Lease), nil)
 
 		return nil, seen, nil
 	}
@@ -230,7 +230,7 @@ func (s *Strategy) record(
 
 		return nil, err
 	case err != nil:
-		_ = s.end(ctx, r, conn, time.Time{})
+		_ = s.end(ctx, r, conn, time.Time{}, nil)
 
 		return nil, err
 	}
@@ -316,7 +316,10 @@ func (s *Strategy) missing(ctx context.Context, r strategies.Request, seen grant
 // known to have lived until then. It returns the connection to the pool until the time
 // when others may look for the session, to end it, and discards it from then on: they
 // might end what it is used for next. A reaper looks for it when the lease has expired.
-func (s *Strategy) end(ctx context.Context, r strategies.Request, conn databases.Conn, until time.Time) error {
+// Between the two it runs freed on the connection, unless that is nil.
+func (s *Strategy) end(
+	ctx context.Context, r strategies.Request, conn databases.Conn, until time.Time, freed func(context.Context, databases.Session),
+) error {
 	// Also though ctx has ended: the connection goes back to the pool.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
@@ -327,6 +330,10 @@ func (s *Strategy) end(ctx context.Context, r strategies.Request, conn databases
 
 			return err
 		}
+	}
+
+	if freed != nil {
+		freed(ctx, conn)
 	}
 
 	if time.Now().Before(until) {

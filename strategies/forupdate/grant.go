@@ -61,6 +61,9 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 // Token is the fencing token.
 func (g *grant) Token() int64 { return g.record.Token() }
 
+// Contended says, after the release, whether others wait.
+func (g *grant) Contended() bool { return g.record.Contended() }
+
 // Guard pins the record in the caller's transaction.
 func (g *grant) Guard(ctx context.Context, tx strategies.Tx) error { return g.record.Guard(ctx, tx) }
 
@@ -152,7 +155,11 @@ func (g *grant) Release(ctx context.Context) error {
 func (g *grant) release(ctx context.Context) error {
 	var failed error
 
-	if !g.outcome.Recorded {
+	// The next in line is told when it can have the row.
+	if !g.outcome.Recorded && g.conn != nil {
+		failed = g.record.Free(ctx)
+		g.outcome.Note(failed)
+	} else if !g.outcome.Recorded {
 		failed = g.record.Release(ctx)
 		g.outcome.Note(failed)
 	}
@@ -166,7 +173,7 @@ func (g *grant) release(ctx context.Context) error {
 
 		// Whether this ends the transaction or the session, the row has been kept
 		// until now as far as is known; and if not, the record tells.
-		err := g.strategy.end(ctx, g.record.Request(), g.conn, until)
+		err := g.strategy.end(ctx, g.record.Request(), g.conn, until, g.record.TellOn)
 		g.conn, g.outcome.Freed, g.doubt = nil, err == nil, err != nil
 		g.strategy.places.leave()
 	}

@@ -36,8 +36,6 @@ var acquire = databases.Statement{
             OR l.owner = $2)
        AND (l.waiting = 0 OR $11::boolean OR l.owner = $2)
        FOR UPDATE SKIP LOCKED
-), queue AS (
-    DELETE FROM sqllock_queue q USING free WHERE $13::pg_catalog.text <> '' AND q.process = $13 AND q.id = $14
 ), left_over AS (
     SELECT i.name FROM free JOIN sqllock_inserts i ON i.name = free.name FOR UPDATE OF i SKIP LOCKED
 ), replaced AS (
@@ -59,7 +57,7 @@ UPDATE sqllock_locks l
   FROM present
  WHERE l.name = present.name
 RETURNING l.token`,
-	Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "tokens", "first", "line", "process", "wait"},
+	Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "tokens", "first", "line"},
 }
 
 // steps are how an acquisition goes, and what it sends besides that of the record.

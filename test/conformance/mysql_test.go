@@ -19,21 +19,31 @@ import (
 
 // Driver modes: what a DSN may say. Character sets are of the kind in which names
 // are other bytes, and in which quoting by bytes is not enough.
-var mysqlModes = []struct {
-	name  string
-	plain bool
-	set   func(*driver.Config)
-}{
-	{"plain", true, func(*driver.Config) {}},
-	{"default", false, func(*driver.Config) {}},
-	{"found-rows", false, func(c *driver.Config) {
+var mysqlModes = []mysqlMode{
+	{"plain", true, false, func(*driver.Config) {}},
+	{"default", false, true, func(*driver.Config) {}},
+	{"found-rows", false, true, func(c *driver.Config) {
 		c.ClientFoundRows = true
 		_ = c.Apply(driver.Charset("latin1", ""))
 	}},
-	{"interpolate", false, func(c *driver.Config) {
+	{"interpolate", false, false, func(c *driver.Config) {
 		c.InterpolateParams, c.ParseTime = true, true
 		_ = c.Apply(driver.Charset("gbk", ""))
 	}},
+}
+
+type mysqlMode struct {
+	name         string
+	plain, wakes bool
+	set          func(*driver.Config)
+}
+
+func (m mysqlMode) database(pool *sql.DB) *mysql.DB {
+	if m.wakes {
+		return mysql.New(pool).WakeWaiters()
+	}
+
+	return mysql.New(pool)
 }
 
 func TestMySQL(t *testing.T) {
@@ -60,9 +70,9 @@ func testMySQL(t *testing.T, server string) {
 
 				sqllocktest.Run(t, sqllocktest.Harness{
 					New: func(t *testing.T) sqllocktest.Fixture {
-						db := watched{mysql.New(mysqlPool(t, config)), digits(t)}
+						db := watched{mode.database(mysqlPool(t, config)), digits(t)}
 						faulty := sqllocktest.NewFaulty(db)
-						other := sqllocktest.NewFaulty(watched{mysql.New(mysqlPool(t, config)), digits(t)})
+						other := sqllocktest.NewFaulty(watched{mode.database(mysqlPool(t, config)), digits(t)})
 						wrap := func(tx *sql.Tx) databases.Tx { return db.Tx(mysql.Tx(tx)) }
 
 						return sqllocktest.Fixture{

@@ -22,6 +22,12 @@ func (w watched) Conn(ctx context.Context) (databases.Conn, error) {
 	return watchedConn{watchedSession{conn, w.look}, conn}, nil
 }
 
+func (w watched) Wakes() bool {
+	waker, ok := w.DB.(databases.Waker)
+
+	return ok && waker.Wakes()
+}
+
 func (w watched) Listen(ctx context.Context, channels []string, ready func(), notified func(channel, payload string)) error {
 	listener, ok := w.DB.(databases.Listener)
 	if !ok {

@@ -38,6 +38,13 @@ type tally struct {
 	Deaths int
 	// Free is the longest time from the end of the last worker until every name had been free.
 	Free time.Duration
+	// Contested are the grants in calm phases for which another process waited, Disordered those of them that were
+	// out of order, and Overtaken the most of these in one wait.
+	Contested  int
+	Disordered int
+	Overtaken  int
+	// Idle is the longest time for which a name was free while somebody waited for it.
+	Idle time.Duration
 }
 
 func (t *tally) add(other tally) {
@@ -59,6 +66,10 @@ func (t *tally) add(other tally) {
 	t.Worst = max(t.Worst, other.Worst)
 	t.Deaths += other.Deaths
 	t.Free = max(t.Free, other.Free)
+	t.Contested += other.Contested
+	t.Disordered += other.Disordered
+	t.Overtaken = max(t.Overtaken, other.Overtaken)
+	t.Idle = max(t.Idle, other.Idle)
 }
 
 // checked is the number of operations of all kinds.
@@ -90,6 +101,8 @@ const (
 	checkFree    = "free in time"
 	checkLeft    = "left behind"
 	checkClosed  = "left after Close"
+	checkOrder   = "order"
+	checkIdle    = "waited in vain"
 )
 
 // check judges a history. Pictures of names that are not linearizable go into the folder.
@@ -102,6 +115,7 @@ func check(h *history, folder string) ([]violation, tally) {
 	}
 
 	violations = append(violations, h.checkClosed()...)
+	violations = append(violations, h.checkOrder(&counted)...)
 
 	for _, name := range h.Names {
 		grants := h.grantsOf(name)
@@ -112,6 +126,7 @@ func check(h *history, folder string) ([]violation, tally) {
 		violations = append(violations, h.checkGuard(name, grants)...)
 		violations = append(violations, h.checkOutside(name, grants)...)
 		violations = append(violations, h.checkLinear(name, grants, folder)...)
+		violations = append(violations, h.checkIdle(name, grants, &counted)...)
 
 		h.measure(&counted, grants)
 	}

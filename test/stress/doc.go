@@ -14,12 +14,15 @@
 // Where to look:
 //
 //	worker.go     what a worker process does
-//	record.go     what it writes down
+//	record.go     what it writes down; witness.go, what its strategy is asked
 //	plan.go       which faults strike, when and whom
 //	fault.go      how they are made
 //	round.go      one round, from the start of the workers to the last check
 //	history.go    records read back
 //	check.go      the checks
+//	line.go       who stood in line, from the records
+//	order.go      first come, first served
+//	idle.go       names that nobody had while others waited
 //	model.go      the model of a lock, for the linearizability checker
 //	variant.go    known-bad variants
 //	report.go     the tables

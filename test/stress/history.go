@@ -68,9 +68,14 @@ type history struct {
 
 	grants       []*grant
 	guards       []*guarded
+	waits        []*wait
+	served       []served
+	dead         []dead
 	refusals     []refusal
 	leftovers    []leftover
 	disturbances []disturbance
+	stalls       []span                // of the machine
+	crowded      []int                 // processes whose pool is too small for what they do
 	writes       map[string][]write    // by name, what is in the database
 	outside      map[string][]accepted // by name, what the register accepted
 	notes        []violation           // what is wrong by itself
@@ -101,8 +106,14 @@ func (h *history) add(g *grant) {
 // read collects the records of the workers, the database and the register.
 func (r *round) read(ctx context.Context) (*history, error) {
 	h := &history{
-		Settings: r.Settings, disturbances: r.disturbances, counts: map[operation]int{},
+		Settings: r.Settings, disturbances: r.disturbances, stalls: r.host.machine.all(), counts: map[operation]int{},
 		writes: map[string][]write{}, outside: map[string][]accepted{},
+	}
+
+	for number, worker := range r.plan.workers {
+		if worker.poolSize == smallPool {
+			h.crowded = append(h.crowded, number)
+		}
 	}
 
 	for _, worker := range r.past {
@@ -163,6 +174,7 @@ type grantKey struct {
 // addRecords turns the records of one worker into what the checks need.
 func (h *history) addRecords(process, life int, records []record) {
 	calls := make(map[int64]record)
+	lines := lineRecords{process: process, life: life, waits: map[string]*wait{}, asked: map[int64]string{}, returned: map[int64]instant{}}
 	grants := make(map[grantKey]*grant)
 	guards := make(map[int64]*guarded)
 
@@ -174,6 +186,8 @@ func (h *history) addRecords(process, life int, records []record) {
 		if r.Note != "" {
 			h.notes = append(h.notes, violation{Check: checkLeft, Text: r.Note})
 		}
+
+		lines.add(r)
 
 		switch r.Phase {
 		case phaseCall:
@@ -201,8 +215,11 @@ func (h *history) addRecords(process, life int, records []record) {
 			}
 
 			h.addReturn(process, life, call, r, grants, guards)
+		case phaseEnter, phaseLeave, phaseGrant:
 		}
 	}
+
+	h.addLines(lines)
 
 	// Those that never returned, because the worker was killed.
 	h.unknown += len(calls)

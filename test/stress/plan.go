@@ -186,7 +186,7 @@ func drawStrokes(random *rand.Rand, kinds []Fault, settings Settings) []stroke {
 	)
 
 	for range lanes {
-		for at := between(lease/5, lease/2); at < settings.Length; {
+		for at := settings.Lead + between(lease/5, lease/2); at < settings.Length; {
 			s := stroke{at: at, fault: draw(random, kinds), process: random.IntN(processes), name: names[random.IntN(len(names))], holding: random.IntN(2) == 0}
 
 			switch s.fault {

@@ -45,6 +45,8 @@ const (
 	opLeft operation = "left"
 	// opTold is the question to the lock itself: are you held, and for how long.
 	opTold operation = "told"
+	// opLine is what the strategy was asked about the line of a name.
+	opLine operation = "line"
 )
 
 // phase is which moment of an operation a record is of.
@@ -55,6 +57,11 @@ const (
 	// phaseCommit is the moment before a COMMIT is sent, for opWrite and for a release in a transaction.
 	phaseCommit phase = "commit"
 	phaseReturn phase = "return"
+	// phaseEnter, phaseLeave and phaseGrant are of opLine: somebody stands in line, has begun to leave it, or
+	// was granted the name, in its turn or without a wait.
+	phaseEnter phase = "enter"
+	phaseLeave phase = "leave"
+	phaseGrant phase = "grant"
 )
 
 // outcome is what the caller learned.
@@ -83,8 +90,13 @@ type record struct {
 	// Held says that the lock, asked after a refusal, said that it was held.
 	Held bool `json:"held,omitempty"`
 	// Frees says that the COMMIT is that of a release in a transaction.
-	Frees bool   `json:"frees,omitempty"`
-	Err   string `json:"err,omitempty"`
+	Frees bool `json:"frees,omitempty"`
+	// Wait is the place in line that an opLine is about, Locker which of the worker's stands there, and Began
+	// when the statement was sent.
+	Wait   string  `json:"wait,omitempty"`
+	Locker int     `json:"locker,omitempty"`
+	Began  instant `json:"began,omitempty"`
+	Err    string  `json:"err,omitempty"`
 	// Note is what is wrong by itself, whatever the others recorded.
 	Note string `json:"note,omitempty"`
 	// Failed is what went wrong with the run, and not with the locks.

@@ -80,6 +80,8 @@ free. Both in leases of %s. At the end "-" is what could not be run, or not to
 the end: it says nothing of the locks.
 `, lease)
 
+	reportOrder(out, outcomes, lease)
+
 	for _, group := range byEngine(outcomes, func(o Outcome) string { return o.Pair.Engine }) {
 		reportFaults(out, group)
 	}
@@ -107,6 +109,25 @@ the end: it says nothing of the locks.
 	}
 
 	return worst
+}
+
+// reportOrder prints how far those who waited were served in the order in which they came.
+func reportOrder(out io.Writer, outcomes []Outcome, lease time.Duration) {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(table, "\npair\tgrants out of order\tin one wait\tidle\t\n")
+
+	for _, o := range outcomes {
+		fmt.Fprintf(table, "%s\t%d of %d\t%d\t%.2f\t\n",
+			o.Pair, o.Tally.Disordered, o.Tally.Contested, o.Tally.Overtaken, o.Tally.Idle.Seconds()/lease.Seconds())
+	}
+
+	_ = table.Flush()
+
+	fmt.Fprint(out, `
+grants out of order: of those in phases without a fault for which another
+process waited; in one wait: the most that one had to let go first; idle: the
+longest time that a name was free while somebody waited for it, in leases.
+`)
 }
 
 // reportFaults prints how often each fault struck the pairs of a database.

@@ -23,6 +23,7 @@ func TestReportsFitATerminal(t *testing.T) {
 	for _, pair := range Pairs([]string{"postgres", "mysql", "mariadb", "sqlite"}) {
 		o := Outcome{Pair: pair, Tally: tally{
 			Operations: map[operation]int{opTold: 1234567}, Grants: 123456, Faults: map[Fault]int{}, Unknown: 12345, Takeovers: 12345,
+			Contested: 123456, Disordered: 1234, Overtaken: 12, Idle: 1234 * time.Millisecond,
 			Worst: 1234 * time.Millisecond, Deaths: 1, Free: 2345 * time.Millisecond,
 		}}
 

@@ -24,7 +24,8 @@ type Settings struct {
 	Processes  int
 	Goroutines int // in each process; one has more
 	Lease      time.Duration
-	Length     time.Duration // of the time that faults strike
+	Length     time.Duration
+	Lead       time.Duration // at the beginning of the length, in which no fault strikes
 	Profile    profile
 	Variant    string
 }

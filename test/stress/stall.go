@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -82,6 +83,14 @@ func (s *stalls) after(t instant) (sum time.Duration) {
 	}
 
 	return sum
+}
+
+// all returns those that are over.
+func (s *stalls) all() []span {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+
+	return slices.Clone(s.spans)
 }
 
 // elapsed is the time since t without what was stalled.

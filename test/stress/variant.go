@@ -45,6 +45,9 @@ type Variant struct {
 // idle are holds that last, and only ask the lock itself meanwhile.
 var idle = profile{LongHold: 0.1, Idle: 1, Cancel: 0.05}
 
+// queueing are short holds, and long waits.
+var queueing = profile{Patient: 0.7, Cancel: 0.05}
+
 // fewNames lets many want the same name.
 func fewNames(s *Settings) { s.Names = s.Names[:2] }
 
@@ -69,12 +72,12 @@ func both(first, second func(databases.Statement) databases.Statement) func(data
 	return func(s databases.Statement) databases.Statement { return second(first(s)) }
 }
 
-// also binds one more value.
-func also(arg string) func(databases.Statement) databases.Statement {
+// binding replaces a part by one that binds one more value, whose number is for %d.
+func binding(part, by, arg string) func(databases.Statement) databases.Statement {
 	return func(s databases.Statement) databases.Statement {
 		s.Args = append(s.Args[:len(s.Args):len(s.Args)], arg)
 
-		return s
+		return instead(part, fmt.Sprintf(by, len(s.Args)))(s)
 	}
 }
 
@@ -100,7 +103,7 @@ func Variants() []*Variant {
 		{
 			Name: "expiry by the client's clock", By: []string{checkWindows, checkLinear},
 			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultClock},
-			edit: edits{"cas.acquire": both(instead(`<= pg_catalog.clock_timestamp() OR`, `<= to_timestamp($17) OR`), also("client_clock"))},
+			edit: edits{"cas.acquire": binding(`<= pg_catalog.clock_timestamp() OR`, `<= to_timestamp($%d) OR`, "client_clock")},
 			bind: func(v databases.Values) { v["client_clock"] = wallclock.Of(time.Now()).Seconds() },
 		},
 		{
@@ -233,6 +236,20 @@ func Variants() []*Variant {
 		{
 			Name: "handed on beyond the reserve", By: []string{checkTokens, checkLinear},
 			Pair: Pair{"postgres", "cas"}, together: true, tune: fewNames, replace: newUnreserved,
+		},
+		{
+			Name: "newcomer overtakes the line", By: []string{checkOrder},
+			Pair: Pair{"postgres", "cas"}, Profile: queueing, tune: fewNames,
+			edit: edits{"cas.acquire": instead(`waiting = 0 OR $13::boolean OR owner = $2`, `$13::boolean IS NOT NULL`)},
+		},
+		{
+			Name: "turn of the second in line", By: []string{checkOrder},
+			Pair: Pair{"mysql", "cas"}, Profile: queueing, tune: fewNames, replace: newSkipping,
+		},
+		{
+			Name: "wake-up lost before the sleep", By: []string{checkIdle},
+			Pair: Pair{"sqlite", "cas"}, Profile: queueing, replace: newSleeping,
+			tune: func(s *Settings) { s.Length = 12 * s.Lease },
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -116,6 +117,63 @@ func (u unreserved) Next() strategies.Grant {
 	}
 
 	return nil
+}
+
+// standing changes what those in line are told.
+type standing struct {
+	lined
+
+	change func(*strategies.Standing)
+}
+
+func newStanding(inner strategies.Strategy, change func(*strategies.Standing)) (standing, error) {
+	with, ok := inner.(lined)
+	if !ok {
+		return standing{}, fmt.Errorf("%T has no line", inner)
+	}
+
+	return standing{with, change}, nil
+}
+
+func (s standing) Stand(ctx context.Context, process string) ([]strategies.Standing, error) {
+	all, err := s.lined.Stand(ctx, process)
+	for i := range all {
+		s.change(&all[i])
+	}
+
+	return all, err
+}
+
+// newSkipping overlooks the first in line.
+func newSkipping(_ *worker, inner strategies.Strategy) (strategies.Strategy, error) {
+	return newStanding(inner, func(s *strategies.Standing) { s.Ahead = max(0, s.Ahead-1) })
+}
+
+// newSleeping tells only those of a turn who were seen to wait before: whoever comes into line when the name has just
+// been released sleeps. It takes its time to enter, so that this happens.
+func newSleeping(_ *worker, inner strategies.Strategy) (strategies.Strategy, error) {
+	var waited sync.Map // by ID
+
+	told, err := newStanding(inner, func(s *strategies.Standing) {
+		if s.Ahead > 0 || s.Taken > 0 {
+			waited.Store(s.ID, true)
+		} else if _, ok := waited.Load(s.ID); !ok {
+			s.Taken = time.Second
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return slowEntry{told}, nil
+}
+
+type slowEntry struct{ standing }
+
+func (s slowEntry) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (bool, error) {
+	sleep(ctx, 30*time.Millisecond)
+
+	return s.standing.Enqueue(ctx, w, ttl)
 }
 
 // counters is a table of tokens that count from one.

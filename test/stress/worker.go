@@ -54,13 +54,15 @@ type profile struct {
 	SlowGuard float64 `json:"slow_guard"`
 	// Cancel is the share of acquisitions whose context the caller cancels at a random moment.
 	Cancel float64 `json:"cancel"`
+	// Patient is the share of acquisitions that wait for several leases.
+	Patient float64 `json:"patient"`
 	// NoRenewal leaves leases to run out.
 	NoRenewal bool `json:"no_renewal"`
 	// ReleaseTx is the share of releases that are part of a guarded transaction.
 	ReleaseTx float64 `json:"release_tx"`
 }
 
-var usual = profile{LongHold: 0.005, Idle: 0.5, SlowGuard: 0.02, Cancel: 0.03, ReleaseTx: 0.1}
+var usual = profile{LongHold: 0.005, Idle: 0.5, SlowGuard: 0.02, Cancel: 0.03, Patient: 0.1, ReleaseTx: 0.1}
 
 // commands that a worker reads from its standard input; its end means stop.
 const (
@@ -205,8 +207,8 @@ func (w *worker) open(ctx context.Context) (closePools func(), err error) {
 		options = append(options, sqllock.WithoutRenewal())
 	}
 
-	for _, locker := range []**sqllock.Locker{&w.locker, &w.outsider} {
-		if *locker, err = sqllock.New(strategy, options...); err != nil {
+	for i, locker := range []**sqllock.Locker{&w.locker, &w.outsider} {
+		if *locker, err = sqllock.New(witnessed(strategy, w.log, i), options...); err != nil {
 			return nil, err
 		}
 	}
@@ -324,10 +326,13 @@ func (u *user) done(r record, o outcome, err error) {
 // acquire makes a try, waits for a bounded time, or is cancelled while at it.
 func (u *user) acquire(ctx context.Context, name string) outcome {
 	u.name = name
-	options := []sqllock.Option{sqllock.WithMaxWait(0)}
+	longest := time.Duration(0)
 
-	if u.chance(0.5) {
-		options = []sqllock.Option{sqllock.WithMaxWait(u.between(u.Lease/3, u.Lease*3/2))}
+	switch {
+	case u.chance(u.Profile.Patient):
+		longest = u.between(4*u.Lease, 8*u.Lease)
+	case u.chance(0.5):
+		longest = u.between(u.Lease/3, u.Lease*3/2)
 	}
 
 	if u.chance(u.Profile.Cancel) {
@@ -340,14 +345,14 @@ func (u *user) acquire(ctx context.Context, name string) outcome {
 		ctx = short
 	} else {
 		// A try has no bound of its own but the context's.
-		bounded, cancel := context.WithTimeout(ctx, 3*u.Lease)
+		bounded, cancel := context.WithTimeout(ctx, max(3*u.Lease, longest+u.Lease))
 		defer cancel()
 
 		ctx = bounded
 	}
 
 	r := u.call(opAcquire)
-	lock, err := u.locker.Acquire(ctx, name, options...)
+	lock, err := u.locker.Acquire(context.WithValue(ctx, acquisitionKey{}, r.ID), name, sqllock.WithMaxWait(longest))
 
 	var held *sqllock.HeldError
 

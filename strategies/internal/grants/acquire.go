@@ -30,9 +30,14 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 	values := s.values(r)
 	values["session"], values["seen"] = instead.Strategy, instead.Token
 
+	acquire := s.sql.Acquire
+	if r.Wait != "" {
+		acquire = s.sql.fromLine
+	}
+
 	// The second round follows the making of the row, once in a name's life.
 	for range 2 {
-		token, err := s.draw(ctx, on, s.sql.Acquire, values)
+		token, err := s.draw(ctx, on, acquire, values)
 		if token != 0 || err != nil {
 			return token, s.AsHeld(ctx, on, r.Name, err)
 		}

@@ -24,7 +24,7 @@ func (s *Store) Settle(ctx context.Context, r strategies.Request) (err error) {
 		return err
 	}
 
-	_, err = conn.Exec(ctx, s.sql.Release, values)
+	_, err = conn.Exec(ctx, s.sql.telling, values)
 
 	return err
 }
@@ -40,7 +40,7 @@ func (s *Store) Release(ctx context.Context, on databases.Session, r strategies.
 
 // ReleaseRecord is Release without what goes before it.
 func (s *Store) ReleaseRecord(ctx context.Context, on databases.Session, r strategies.Request) error {
-	_, err := on.Exec(ctx, s.sql.Release, s.values(r))
+	_, err := on.Exec(ctx, s.sql.telling, s.values(r))
 
 	return err
 }

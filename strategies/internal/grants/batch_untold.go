@@ -70,7 +70,7 @@ func (t *together) releaseUntold(ctx context.Context, conn databases.Conn, state
 
 	for _, r := range seen {
 		if _, ok := left[r.Owner]; !ok {
-			t.done(r.Owner, false)
+			t.done(r.Owner, result.LastInsertID != 0)
 		}
 	}
 

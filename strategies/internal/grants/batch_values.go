@@ -22,7 +22,7 @@ func (s *Store) batchValues(statement databases.Statement, requests []strategies
 
 	for _, arg := range statement.Args {
 		if column, ok := columns[arg]; ok {
-			values[arg] = s.array(requests, column)
+			values[arg] = array(requests, func(r strategies.Request) string { return column(s, r) })
 		} else if arg == "calls" {
 			values[arg] = s.calls(requests)
 		}
@@ -50,13 +50,13 @@ var columns = map[string]func(*Store, strategies.Request) string{
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // array is the text of an array of a column's values.
-func (s *Store) array(requests []strategies.Request, column func(*Store, strategies.Request) string) string {
+func array[T any](rows []T, column func(T) string) string {
 	var b strings.Builder
 
-	for i, r := range requests {
+	for i, row := range rows {
 		b.WriteByte("{,"[min(i, 1)])
 		b.WriteByte('"')
-		b.WriteString(quoteElement.Replace(column(s, r)))
+		b.WriteString(quoteElement.Replace(column(row)))
 		b.WriteByte('"')
 	}
 

@@ -13,7 +13,7 @@ import (
 // and states its differences:
 //
 //	var Cockroach = Postgres.With("cockroach", func(d *Dialect) {
-//		d.Release.SQL = `UPDATE ...` // it has no NOTIFY
+//		d.Telling = nil // it has no NOTIFY
 //	})
 //
 // Then it goes into dialects. What a strategy has per dialect is in a [Table], in
@@ -30,11 +30,15 @@ type Dialect struct {
 	// Resolution is that of the clock, where it is coarser than a microsecond: it may
 	// be late by as much, so that a lease that begins now would end too early.
 	Resolution time.Duration
-	// LeavesLine is that of strategies.Features.
-	LeavesLine bool
+	// FromLine makes of Acquire what is sent for one in line, and takes it out of the line; nil
+	// where Leave has to follow. Who is in no line does not pay for it.
+	FromLine func(acquire databases.Statement) databases.Statement
 	// OneWriter: there is one write lock for all names. A caller that is refused for
 	// another's transaction knows nothing of the name.
 	OneWriter bool
+	// Telling makes of Release one that also tells the first in line; nil where none does. It
+	// costs more, also where nobody waits, as mostly nobody does.
+	Telling func(release databases.Statement) databases.Statement
 	// WhyReadOnly says what a server that takes no writes may lack; empty where the
 	// error says it.
 	WhyReadOnly string
@@ -44,6 +48,8 @@ type Dialect struct {
 	// Kill puts the id of a session into the text of a statement that ends it; nil where
 	// it is bound as "id".
 	Kill func(kill databases.Statement, id int64) databases.Statement
+	// Call is the statement that calls a process; nil where none can be, or releases and Tell do.
+	Call func(process string) databases.Statement
 
 	Statements
 
@@ -58,14 +64,13 @@ type Statements struct {
 	Create []databases.Statement
 	// Acquire grants the name if it is free, and draws the token: the last of as
 	// many as the request reserves, and about the microsecond of now, so that
-	// tokens follow the clock however many are reserved. With LeavesLine it
-	// takes the caller out of the line.
+	// tokens follow the clock however many are reserved.
 	Acquire databases.Statement
 	// State reads the name's rows without a lock: see ReadState.
 	State databases.Statement
 	// Renew, Release and ReleaseLater act on one owner's grant. ReleaseLater
-	// keeps the name taken until its minimum hold is over. Release tells whether
-	// somebody waits. On PostgreSQL both also tell those who listen.
+	// keeps the name taken until its minimum hold is over. Release tells the caller whether
+	// somebody waits. On PostgreSQL ReleaseLater also tells those who listen.
 	Renew        databases.Statement
 	Release      databases.Statement
 	ReleaseLater databases.Statement
@@ -98,17 +103,22 @@ type Statements struct {
 	Idle   databases.Statement
 	Remove []databases.Statement
 
-	// Enqueue, Keep, Leave, Stand and Waiters are those of strategies.Queuer; LeaveAll is
-	// Leave for a process. The last of Enqueue says whether the name is taken; a second one
-	// is not sent for who is Behind. Dead lists those who did not leave, by process and id:
+	// Enqueue, Keep, Leave, Stand and Waiters are those of strategies.Queuer; Leave is about
+	// several waiters. The last of Enqueue says whether the name is taken; a second one
+	// is not sent for who is Behind. EnqueueAll is Enqueue for several, and returns names whose rows
+	// say that somebody waits, and whether they are taken. Dead lists those who did not leave, by process and id:
 	// their process ended, or was cut off.
-	Enqueue  []databases.Statement
-	Keep     databases.Statement
-	Leave    databases.Statement
-	LeaveAll databases.Statement
-	Stand    databases.Statement
-	Waiters  databases.Statement
-	Dead     databases.Statement
+	Enqueue    []databases.Statement
+	EnqueueAll []databases.Statement
+	Keep       databases.Statement
+	Leave      databases.Statement
+	Stand      databases.Statement
+	Waiters    databases.Statement
+	Dead       databases.Statement
+	// Tell notifies those who are the first in the lines of names that are free. First lists the
+	// processes of those who are the first, for Call.
+	Tell  databases.Statement
+	First databases.Statement
 
 	// Brief lets what follows on a session wait for a row lock as briefly as the server
 	// can, which is a second, and Patient takes that back. PostgreSQL's statements

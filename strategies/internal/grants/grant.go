@@ -137,6 +137,42 @@ func (g *Grant) Release(ctx context.Context) (err error) {
 
 // ReleaseOn is Release on a connection that the caller has.
 func (g *Grant) ReleaseOn(ctx context.Context, on databases.Session) error {
+	// Who has waited in line was hardly the only one.
+	if g.request.Wait != "" {
+		return g.end(ctx, on, g.store.sql.telling)
+	}
+
+	err := g.end(ctx, on, g.store.sql.Release)
+	if err == nil {
+		g.TellOn(ctx, on)
+	}
+
+	return err
+}
+
+// Free is Release where the name cannot be had yet: it tells nobody, and TellOn has to follow.
+func (g *Grant) Free(ctx context.Context) (err error) {
+	conn, err := g.store.Conn(ctx)
+	if err != nil {
+		return replaced(err)
+	}
+
+	defer g.store.Return(conn, &err)
+
+	return g.end(ctx, conn, g.store.sql.Release)
+}
+
+// TellOn tells the first in line, if others wait and the statement that freed the name did
+// not. If that fails they look by themselves.
+func (g *Grant) TellOn(ctx context.Context, on databases.Session) {
+	if tell := g.store.sql.Tell; g.Contended() && tell.SQL != "" {
+		values := databases.Values{"names": []string{g.request.Name}}
+		_ = on.Query(ctx, tell, values, func(databases.Row) error { return nil })
+	}
+}
+
+// end frees the name by a statement, or when its minimum hold is over.
+func (g *Grant) end(ctx context.Context, on databases.Session, release databases.Statement) error {
 	g.released.Store(true)
 
 	s, values := g.store, g.store.values(g.request)
@@ -145,7 +181,6 @@ func (g *Grant) ReleaseOn(ctx context.Context, on databases.Session) error {
 		return err
 	}
 
-	release := s.sql.Release
 	if g.request.MinHold > 0 {
 		release = s.sql.ReleaseLater
 	}
@@ -161,7 +196,9 @@ func (g *Grant) ReleaseOn(ctx context.Context, on databases.Session) error {
 	case err != nil:
 		return err
 	case found && st.Owner == "" && st.Token == g.last && st.Ended == "":
-		// Released before: the answer of an earlier try was lost.
+		// Released before: the answer of an earlier try was lost, and with it whether others wait.
+		g.contended.Store(true)
+
 		return nil
 	default:
 		return g.lost(st)

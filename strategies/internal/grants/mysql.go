@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -25,6 +26,16 @@ const (
 // To MySQL it is a comment.
 const mariadbLatest = `/*M!110602 SET STATEMENT innodb_snapshot_isolation=OFF FOR */ `
 
+// mysqlWaiters is what is read of the JSON array of waiters, as package cas reads its calls, which
+// has the reasons.
+const mysqlWaiters = `(SELECT CONVERT(id USING binary) AS id, CONVERT(name USING binary) AS name, host, pid, label, metadata, holding, waited
+          FROM JSON_TABLE(CONVERT(UNHEX(?) USING utf8mb4), _utf8mb4'$[*]' COLUMNS (
+        id VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.id', name VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.name',
+        host VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.host', pid BIGINT PATH _utf8mb4'$.pid',
+        label VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.label', metadata VARCHAR(4096) CHARACTER SET utf8mb4 PATH _utf8mb4'$.metadata',
+        holding VARCHAR(4096) CHARACTER SET utf8mb4 PATH _utf8mb4'$.holding', waited BIGINT PATH _utf8mb4'$.waited'
+    )) calls LIMIT 1000) a`
+
 // MySQL is the dialect of MySQL and MariaDB.
 var MySQL = Dialect{
 	Name:     databases.MySQL,
@@ -37,6 +48,13 @@ var MySQL = Dialect{
 		kill.SQL += strconv.FormatInt(id, 10)
 
 		return kill
+	},
+
+	// Interrupts the sleep of the session that has the named lock, which databases/mysql
+	// listens with. The server finds it, so that no id is ever out of date, or another
+	// server's or a proxy's.
+	Call: func(process string) databases.Statement {
+		return databases.Statement{Name: "queue.call", SQL: fmt.Sprintf(`KILL QUERY IS_USED_LOCK(UNHEX('%x'))`, channelOf+process)}
 	},
 
 	Statements: Statements{
@@ -260,6 +278,35 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
 				Args: []string{"name"},
 			},
 		},
+		// The number is fresh enough for as long as nobody forgets it, and what was taken when it was there
+		// will be told.
+		EnqueueAll: []databases.Statement{
+			{
+				Name: "queue.enqueue-all",
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
+SELECT UNHEX(?), a.id, a.name, ` + MySQLNow + ` - a.waited, ` + MySQLNow + ` + ?, a.host, a.pid, a.label, a.metadata, a.holding FROM ` + mysqlWaiters + `
+    ON DUPLICATE KEY UPDATE expires_at = ` + MySQLNow + ` + ?, ticket = IF(sqllock_queue.behind, ` + MySQLNow + ` - a.waited, sqllock_queue.ticket), behind = false`,
+				Args: []string{"process", "ttl", "waiters", "ttl"},
+			},
+			{
+				Name: "queue.wait-all",
+				SQL: `UPDATE (
+    SELECT e.name FROM ` + mysqlWaiters + ` STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
+     WHERE e.waiting < ` + MySQLNow + ` - 2000000
+     LIMIT 1000 FOR UPDATE SKIP LOCKED
+) held
+STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = held.name
+   SET e.waiting = ` + MySQLNow,
+				Args: []string{"waiters"},
+			},
+			{
+				Name: "queue.taken-all",
+				SQL: `SELECT e.name, e.expires_at > ` + MySQLNow + `
+  FROM ` + mysqlWaiters + ` STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
+ WHERE e.waiting > ` + MySQLNow + ` - 3000000`,
+				Args: []string{"waiters"},
+			},
+		},
 		Keep: databases.Statement{
 			Name: "queue.keep",
 			SQL:  `UPDATE sqllock_queue SET expires_at = ` + MySQLNow + ` + ? WHERE process = UNHEX(?)`,
@@ -267,19 +314,16 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
 		},
 		Leave: databases.Statement{
 			Name: "queue.leave",
-			SQL:  `DELETE FROM sqllock_queue WHERE process = UNHEX(?) AND id = UNHEX(?)`,
-			Args: []string{"process", "id"},
-		},
-		LeaveAll: databases.Statement{
-			Name: "queue.leave-all",
-			SQL:  `DELETE FROM sqllock_queue WHERE process = UNHEX(?)`,
-			Args: []string{"process"},
+			SQL: `DELETE q FROM ` + mysqlWaiters + `
+STRAIGHT_JOIN sqllock_queue q FORCE INDEX (PRIMARY) ON q.process = UNHEX(?) AND q.id = a.id`,
+			Args: []string{"waiters", "process"},
 		},
 		Stand: databases.Statement{
 			Name: "queue.stand",
 			SQL: `SELECT q.name, q.id, COALESCE(SUM(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id), 0),
        COALESCE(MIN(IF(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id, o.expires_at, NULL)) - ` + MySQLNow + `, 0),
-       COALESCE(e.expires_at + l.lock_delay_us - ` + MySQLNow + `, 0), COALESCE(e.waiting, 0), COUNT(o.id)
+       COALESCE(e.expires_at + l.lock_delay_us - ` + MySQLNow + `, 0), COALESCE(e.waiting, 0),
+       COUNT(o.id) + COALESCE(e.waiting > ` + MySQLNow + ` - 2000000, 0)
   FROM sqllock_queue q
   LEFT JOIN sqllock_leases e ON e.name = q.name
   LEFT JOIN sqllock_locks l ON l.name = q.name
@@ -297,6 +341,18 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
    AND (NOT ? OR q.holding <> '')
  ORDER BY q.name, q.behind, q.ticket, q.id LIMIT ?`,
 			Args: []string{"name", "name", "prefix", "prefix", "holds", "limit"},
+		},
+		// If none is known to wait, it may be one that could not say so in time.
+		First: databases.Statement{
+			Name: "queue.first",
+			SQL: `SELECT DISTINCT q.process
+  FROM JSON_TABLE(CONVERT(UNHEX(?) USING utf8mb4), _utf8mb4'$[*]' COLUMNS (name VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.name')) a
+  JOIN sqllock_queue q ON q.id = (
+    SELECT o.id FROM sqllock_queue o LEFT JOIN sqllock_leases e ON e.name = o.name
+     WHERE o.name = CONVERT(a.name USING binary) AND NOT o.behind AND o.id <> COALESCE(e.wait, '')
+     ORDER BY o.expires_at <= ` + MySQLNow + `, o.ticket, o.id LIMIT 1
+  )`,
+			Args: []string{"calls"},
 		},
 		Dead: databases.Statement{
 			Name: "queue.dead",

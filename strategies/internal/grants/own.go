@@ -60,6 +60,8 @@ type Leftover struct {
 type plan struct {
 	Dialect
 
+	// fromLine is Acquire for one in line, and telling a Release that tells the first in line.
+	fromLine, telling databases.Statement
 	// beforeRelease goes before each release.
 	beforeRelease []databases.Statement
 	batch         *Batch
@@ -78,8 +80,16 @@ func (d Dialect) plan(own Table[Own], leftovers []Table[Leftover]) *plan {
 		p.Acquire = mine.Acquire
 	}
 
+	if p.fromLine = p.Acquire; p.FromLine != nil {
+		p.fromLine = p.FromLine(p.Acquire)
+	}
+
 	for _, release := range []*databases.Statement{&p.Release, &p.ReleaseLater, &p.ReleaseTx} {
 		release.SQL = mine.Row.With + release.SQL
+	}
+
+	if p.telling = p.Release; p.Telling != nil {
+		p.telling = p.Telling(p.Release)
 	}
 
 	p.beforeRelease = given(mine.Row.Delete)

@@ -2,6 +2,8 @@ package grants
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -59,18 +61,45 @@ const postgresTellAll = `CASE WHEN l.waiting <> 0 THEN pg_catalog.pg_notify('` +
 // Who has come since, while the name's row was locked, is not in it; if nobody is, all are
 // told to look.
 const PostgresTell = `CASE WHEN l.waiting <> 0 THEN coalesce((
-    SELECT pg_catalog.pg_notify('` + channelOf + `'::pg_catalog.text || f.process, f.line::pg_catalog.text || ' '::pg_catalog.text || l.name) IS NOT NULL
-      FROM (SELECT t.process, CASE WHEN pg_catalog.count(*) OVER () = 1 THEN t.waiting ELSE 0 END AS line, t.ticket, t.id
+    SELECT pg_catalog.pg_notify('` + channelOf + `'::pg_catalog.text || f.process,
+                                f.line::pg_catalog.text || ' '::pg_catalog.text || f.id || ' '::pg_catalog.text || l.name) IS NOT NULL
+      FROM (SELECT t.process, t.id, CASE WHEN pg_catalog.count(*) OVER () = 1 THEN t.waiting ELSE 0 END AS line, t.ticket
               FROM (SELECT q.process, q.ticket, q.id, s.waiting FROM sqllock_queue q JOIN sqllock_locks s ON s.name = q.name
                      WHERE q.name = l.name AND NOT q.behind AND q.expires_at > ` + PostgresNow + `
                      ORDER BY q.ticket, q.id LIMIT 2) t
              ORDER BY t.ticket, t.id LIMIT 1) f
 ), pg_catalog.pg_notify('` + allChannel + `', l.name) IS NOT NULL) ELSE false END`
 
+// postgresContended is true if somebody waits.
+const postgresContended = `l.waiting <> 0`
+
+func postgresTelling(release databases.Statement) databases.Statement {
+	release.SQL = strings.Replace(release.SQL, "RETURNING "+postgresContended, "RETURNING "+PostgresTell, 1)
+
+	return release
+}
+
+// postgresLeaving is the part of an acquisition that takes who has been granted the name out of
+// its line.
+const postgresLeaving = `queue AS (
+    DELETE FROM sqllock_queue q USING free WHERE q.process = $%d AND q.id = $%d
+)`
+
+// postgresFromLine puts that behind the first part, which finds the name free.
+func postgresFromLine(acquire databases.Statement) databases.Statement {
+	n := len(acquire.Args)
+	leaving := fmt.Sprintf(postgresLeaving, n+1, n+2)
+	acquire.SQL = strings.Replace(acquire.SQL, "\n)", "\n), "+leaving, 1)
+	acquire.Args = append(slices.Clip(acquire.Args), "process", "wait")
+
+	return acquire
+}
+
 // Postgres is the dialect of PostgreSQL.
 var Postgres = Dialect{
-	Name:       databases.Postgres,
-	LeavesLine: true,
+	Name:     databases.Postgres,
+	FromLine: postgresFromLine,
+	Telling:  postgresTelling,
 
 	// Text in milliseconds.
 	IdleLimit: func(lease time.Duration) any { return fmt.Sprint(roundUp(lease, time.Millisecond)) },
@@ -94,8 +123,6 @@ var Postgres = Dialect{
             OR strategy = $10 AND (token = $11::bigint OR $11::bigint < 0))
        AND (waiting = 0 OR $13::boolean OR owner = $2)
        FOR UPDATE SKIP LOCKED
-), queue AS (
-    DELETE FROM sqllock_queue q USING free WHERE $15::pg_catalog.text <> '' AND q.process = $15 AND q.id = $16
 )
 UPDATE sqllock_locks l
    SET token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token + $12::bigint, ` + PostgresMicros + `) END,
@@ -106,7 +133,7 @@ UPDATE sqllock_locks l
   FROM free
  WHERE l.name = free.name
 RETURNING l.token`,
-			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "session", "seen", "tokens", "first", "line", "process", "wait"},
+			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "session", "seen", "tokens", "first", "line"},
 		},
 
 		State: databases.Statement{
@@ -131,7 +158,7 @@ RETURNING l.token`,
 			Name: "grant.release",
 			SQL: `UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
  WHERE name = $1 AND owner = $2 AND ` + PostgresAsync("$3") + `
-RETURNING ` + PostgresTell,
+RETURNING ` + postgresContended,
 			Args: []string{"name", "owner", "durable"},
 		},
 
@@ -258,22 +285,49 @@ UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + Postgre
 RETURNING l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow,
 			Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind"},
 		}},
+		// Of several names it waits for no row: as long as it did, it would keep the others' from their grants.
+		EnqueueAll: []databases.Statement{{
+			Name: "queue.enqueue-all",
+			SQL: `WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest($3::pg_catalog.text[], $4::pg_catalog.text[], $5::pg_catalog.text[], $6::bigint[], $7::pg_catalog.text[], $8::pg_catalog.text[], $9::pg_catalog.text[], $10::bigint[])
+               AS a (id, name, host, pid, label, metadata, holding, waited)
+), entry AS (
+    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
+    SELECT $1::pg_catalog.text, a.id, a.name, ` + PostgresMicros + ` - a.waited, ` + PostgresNow + ` + $2::float * interval '1 microsecond',
+           a.host, a.pid, a.label, a.metadata, a.holding
+      FROM asked a WHERE ` + PostgresAsync("false") + ` AND ` + PostgresBriefly + `
+        ON CONFLICT (process, id) DO UPDATE
+       SET expires_at = excluded.expires_at, behind = false,
+           ticket = CASE WHEN sqllock_queue.behind THEN excluded.ticket ELSE sqllock_queue.ticket END
+    RETURNING name
+), free AS MATERIALIZED (
+    SELECT l.name FROM sqllock_locks l WHERE l.name IN (SELECT name FROM entry)
+     ORDER BY l.name
+       FOR NO KEY UPDATE OF l SKIP LOCKED
+)
+UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + PostgresMicros + `)
+  FROM free WHERE l.name = free.name
+RETURNING l.name, l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow,
+			Args: []string{"process", "ttl", "ids", "names", "hosts", "pids", "labels", "metadatas", "holdings", "waiteds"},
+		}},
 		Keep: databases.Statement{
 			Name: "queue.keep",
 			SQL: `UPDATE sqllock_queue SET expires_at = ` + PostgresNow + ` + $2::float * interval '1 microsecond'
  WHERE process = $1 AND ` + PostgresAsync("false"),
 			Args: []string{"process", "ttl"},
 		},
-		// It may have been its turn.
 		Leave: databases.Statement{
 			Name: "queue.leave",
-			SQL:  postgresLeave(` AND id = $2`),
-			Args: []string{"process", "id"},
+			SQL:  `DELETE FROM sqllock_queue WHERE process = $1 AND id = ANY ($2::pg_catalog.text[]) AND ` + PostgresAsync("false"),
+			Args: []string{"process", "ids"},
 		},
-		LeaveAll: databases.Statement{
-			Name: "queue.leave-all",
-			SQL:  postgresLeave(``),
-			Args: []string{"process"},
+		// Not in one statement with what was done before, whose snapshot may be older than a
+		// release.
+		Tell: databases.Statement{
+			Name: "queue.tell",
+			SQL: `SELECT ` + PostgresTell + `
+  FROM sqllock_locks l WHERE l.name = ANY ($1::pg_catalog.text[]) AND l.expires_at <= ` + PostgresNow,
+			Args: []string{"names"},
 		},
 		Stand: databases.Statement{
 			Name: "queue.stand",
@@ -304,14 +358,4 @@ RETURNING l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` +
 			SQL:  `SELECT process, id FROM sqllock_queue WHERE expires_at < ` + PostgresNow + ` - interval '1 minute' LIMIT 1000`,
 		},
 	},
-}
-
-// postgresLeave is a statement that takes waits of a process out of their lines, and tells
-// the others if the name is free: it may have been told to one of these.
-func postgresLeave(which string) string {
-	return `WITH gone AS (
-    DELETE FROM sqllock_queue WHERE process = $1` + which + ` AND ` + PostgresAsync("false") + ` RETURNING name, behind
-)
-SELECT pg_catalog.pg_notify('` + allChannel + `', l.name) FROM gone JOIN sqllock_locks l ON l.name = gone.name
- WHERE NOT gone.behind AND l.waiting <> 0 AND l.expires_at <= ` + PostgresNow
 }

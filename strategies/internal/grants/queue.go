@@ -25,12 +25,14 @@ func (s *Store) Queue() Queue { return Queue{s} }
 func (q Queue) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (taken bool, err error) {
 	s := q.store
 
-	conn, err := s.Conn(ctx)
+	// Leave would find nothing if it overtook a statement that was given up.
+	conn, ctx, cancel, err := s.Attempt(ctx)
 	if err != nil {
 		return false, err
 	}
 
 	defer s.Return(conn, &err)
+	defer cancel()
 
 	defer func() {
 		if s.Busy(err) {
@@ -78,7 +80,27 @@ func (s *Store) taken(
 
 // sweep removes those who did not leave.
 func (s *Store) sweep(ctx context.Context, conn databases.Conn) error {
-	return s.clear(ctx, conn, s.sql.Dead, s.sql.Leave, "process", "id")
+	dead := make(map[string][]string)
+
+	err := conn.Query(ctx, s.sql.Dead, nil, func(row databases.Row) error {
+		var process, id string
+
+		err := row(&process, &id)
+		dead[process] = append(dead[process], id)
+
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	for process, ids := range dead {
+		if _, err := conn.Exec(ctx, s.sql.Leave, leaving(s.sql.Leave, process, ids)); err != nil && !s.Busy(err) {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // Keep gives all waiters of a process another ttl, and returns how many they are.
@@ -88,16 +110,25 @@ func (q Queue) Keep(ctx context.Context, process string, ttl time.Duration) (kep
 	return int(result.RowsAffected), err
 }
 
-// Leave ends what Enqueue noted, of one wait or of a whole process.
-func (q Queue) Leave(ctx context.Context, w strategies.Waiter) (err error) {
+// Leave ends what Enqueue noted.
+func (q Queue) Leave(ctx context.Context, process string, ids []string) (err error) {
 	leave := q.store.sql.Leave
-	if w.ID == "" {
-		leave = q.store.sql.LeaveAll
-	}
-
-	_, err = q.exec(ctx, leave, databases.Values{"process": w.Process, "id": w.ID})
+	_, err = q.exec(ctx, leave, leaving(leave, process, ids))
 
 	return err
+}
+
+// leaving is what a Leave binds.
+func leaving(leave databases.Statement, process string, ids []string) databases.Values {
+	waiters := make([]strategies.Waiter, len(ids))
+	for i, id := range ids {
+		waiters[i].ID = id
+	}
+
+	values := waitersValues(leave, waiters)
+	values["process"] = process
+
+	return values
 }
 
 func (q Queue) exec(ctx context.Context, statement databases.Statement, values databases.Values) (result databases.Result, err error) {

@@ -139,6 +139,32 @@ RETURNING expires_at + lock_delay_us > ` + SQLiteNow,
 				Args: []string{"name"},
 			},
 		},
+		EnqueueAll: []databases.Statement{
+			{
+				Name: "queue.enqueue-all",
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
+SELECT ?1, a.value ->> 'id', a.value ->> 'name',
+       max(` + SQLiteNow + ` - (a.value ->> 'waited'), coalesce((SELECT max(q.ticket) + 1 FROM sqllock_queue q WHERE q.name = a.value ->> 'name'), 0)), ` + SQLiteNow + ` + ?2,
+       a.value ->> 'host', a.value ->> 'pid', a.value ->> 'label', a.value ->> 'metadata', a.value ->> 'holding'
+  FROM json_each(?3) a WHERE true
+    ON CONFLICT (process, id) DO UPDATE
+   SET expires_at = excluded.expires_at, behind = false,
+       ticket = CASE WHEN sqllock_queue.behind THEN excluded.ticket ELSE sqllock_queue.ticket END`,
+				Args: []string{"process", "ttl", "waiters"},
+			},
+			{
+				Name: "queue.wait-all",
+				SQL: `UPDATE sqllock_locks SET waiting = ` + SQLiteNow + `
+ WHERE name IN (SELECT value ->> 'name' FROM json_each(?1)) AND waiting < ` + SQLiteNow + ` - 2000000`,
+				Args: []string{"waiters"},
+			},
+			{
+				Name: "queue.taken-all",
+				SQL: `SELECT name, expires_at + lock_delay_us > ` + SQLiteNow + `
+  FROM sqllock_locks WHERE name IN (SELECT value ->> 'name' FROM json_each(?1)) AND waiting > ` + SQLiteNow + ` - 3000000`,
+				Args: []string{"waiters"},
+			},
+		},
 		Keep: databases.Statement{
 			Name: "queue.keep",
 			SQL:  `UPDATE sqllock_queue SET expires_at = ` + SQLiteNow + ` + ?2 WHERE process = ?1`,
@@ -146,19 +172,15 @@ RETURNING expires_at + lock_delay_us > ` + SQLiteNow,
 		},
 		Leave: databases.Statement{
 			Name: "queue.leave",
-			SQL:  `DELETE FROM sqllock_queue WHERE process = ?1 AND id = ?2`,
-			Args: []string{"process", "id"},
-		},
-		LeaveAll: databases.Statement{
-			Name: "queue.leave-all",
-			SQL:  `DELETE FROM sqllock_queue WHERE process = ?1`,
-			Args: []string{"process"},
+			SQL:  `DELETE FROM sqllock_queue WHERE process = ?1 AND id IN (SELECT value ->> 'id' FROM json_each(?2))`,
+			Args: []string{"process", "waiters"},
 		},
 		Stand: databases.Statement{
 			Name: "queue.stand",
 			SQL: `SELECT q.name, q.id, count(o.id) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id),
        coalesce(min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) - ` + SQLiteNow + `, 0),
-       coalesce(l.expires_at + l.lock_delay_us - ` + SQLiteNow + `, 0), coalesce(l.waiting, 0), count(o.id)
+       coalesce(l.expires_at + l.lock_delay_us - ` + SQLiteNow + `, 0), coalesce(l.waiting, 0),
+       count(o.id) + coalesce(l.waiting > ` + SQLiteNow + ` - 2000000, 0)
   FROM sqllock_queue q
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND o.id <> coalesce(l.wait, '') AND NOT o.behind AND o.expires_at > ` + SQLiteNow + `

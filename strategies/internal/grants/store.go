@@ -80,7 +80,14 @@ func (s *Store) Dialect() *Dialect { return &s.sql.Dialect }
 
 // Features are those of a strategy of this name, without what it can do.
 func (s *Store) Features() strategies.Features {
-	return strategies.Features{Strategy: s.strategy, Database: string(s.sql.Name), LeavesLine: s.sql.LeavesLine}
+	return strategies.Features{Strategy: s.strategy, Database: string(s.sql.Name), LeavesLine: s.sql.FromLine != nil, Calls: s.wakes()}
+}
+
+// wakes says whether a release has to wake others.
+func (s *Store) wakes() bool {
+	waker, ok := s.db.(databases.Waker)
+
+	return ok && s.sql.Call != nil && waker.Wakes()
 }
 
 // MaxConns is the most connections that the pool opens; zero is no limit.

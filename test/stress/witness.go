@@ -1,0 +1,150 @@
+//go:build unix
+
+package stress
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// lined is a strategy that has a line for each name.
+type lined interface {
+	strategies.Strategy
+	strategies.Queuer
+	strategies.QueueBatcher // of whom nothing is written down: it does not say whose acquisitions they are
+	strategies.Notifier
+}
+
+// witness writes down what a locker asks a strategy about the lines: who enters one, who leaves it, and who is
+// granted a name. It changes nothing.
+type witness struct {
+	lined
+
+	log    *logbook
+	locker int // of those of the worker, each of which stands in line for itself
+
+	mutex sync.Mutex
+	first map[string]instant // by owner: when it asked first, if it is in no line and has no answer yet
+}
+
+// witnessed returns the strategy with a witness, and as it is if it has no lines: some known-bad variants.
+func witnessed(inner strategies.Strategy, log *logbook, locker int) strategies.Strategy {
+	with, ok := inner.(lined)
+	if !ok {
+		return inner
+	}
+
+	w := &witness{lined: with, log: log, locker: locker, first: map[string]instant{}}
+
+	// The core asks for these by type. No strategy is both.
+	if batcher, ok := inner.(strategies.Batcher); ok {
+		return batchWitness{w, batcher}
+	}
+
+	if placer, ok := inner.(strategies.Placer); ok {
+		return placeWitness{w, placer}
+	}
+
+	return w
+}
+
+type batchWitness struct {
+	*witness
+	strategies.Batcher
+}
+
+type placeWitness struct {
+	*witness
+	strategies.Placer
+}
+
+// acquisitionKey is where the context of an acquisition has its number.
+type acquisitionKey struct{}
+
+// Enqueue writes down who is in line from now on. The ticket was drawn between the call and the return.
+func (w *witness) Enqueue(ctx context.Context, who strategies.Waiter, ttl time.Duration) (bool, error) {
+	began := now()
+
+	taken, err := w.lined.Enqueue(ctx, who, ttl)
+
+	// Only the first time is told by the acquisition itself. If its context has ended, the answer is for nobody.
+	if id, ok := ctx.Value(acquisitionKey{}).(int64); ok && err == nil && ctx.Err() == nil {
+		w.log.write(record{
+			Time: now(), Op: opLine, Phase: phaseEnter, ID: id, Name: who.Name, Wait: who.ID, Locker: w.locker, Began: began,
+		})
+	}
+
+	return taken, err
+}
+
+// Leave writes down who may be out of line from now on.
+func (w *witness) Leave(ctx context.Context, process string, ids []string) error {
+	for _, id := range ids {
+		w.log.write(record{Time: now(), Op: opLine, Phase: phaseLeave, Wait: id, Locker: w.locker})
+	}
+
+	return w.lined.Leave(ctx, process, ids)
+}
+
+// TryAcquire writes down a grant.
+func (w *witness) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	began := w.asks(r)
+	g, err := w.lined.TryAcquire(ctx, r)
+	w.answered(r, began, g, err)
+
+	return g, err
+}
+
+// TryAcquireAll writes down grants.
+func (w batchWitness) TryAcquireAll(ctx context.Context, all []strategies.Request) ([]strategies.Grant, []error) {
+	began := make([]instant, len(all))
+	for i, r := range all {
+		began[i] = w.asks(r)
+	}
+
+	granted, errs := w.Batcher.TryAcquireAll(ctx, all)
+
+	for i, r := range all {
+		w.answered(r, began[i], granted[i], errs[i])
+	}
+
+	return granted, errs
+}
+
+// asks returns when the owner of a request asked first.
+func (w *witness) asks(r strategies.Request) instant {
+	t := now()
+
+	if r.Wait != "" {
+		return t
+	}
+
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+
+	if first, ok := w.first[r.Owner]; ok {
+		return first
+	}
+
+	w.first[r.Owner] = t
+
+	return t
+}
+
+func (w *witness) answered(r strategies.Request, began instant, g strategies.Grant, err error) {
+	if err != nil {
+		return
+	}
+
+	w.log.write(record{
+		Time: now(), Op: opLine, Phase: phaseGrant, Name: r.Name, Owner: r.Owner, Token: g.Token(), Wait: r.Wait, Locker: w.locker, Began: began,
+	})
+
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+
+	delete(w.first, r.Owner)
+}
