@@ -65,7 +65,7 @@ quick: ## Vet, build and test what needs no server, in about a minute
 	go build $(EVERYWHERE)
 	go vet $(EVERYWHERE)
 	SQLLOCK_TEST_DATABASES=sqlite go test -p 4 -parallel 16 $(TESTFLAGS) \
-		./... ./cmd/sqllock/... ./test/conformance ./test/fuzz ./test/model ./test/stress
+		./... ./cmd/sqllock/... ./test/conformance ./test/fuzz ./test/model/... ./test/stress
 
 .PHONY: test
 test: graph gotest slice ## Vet and test every module against real databases

@@ -18,10 +18,10 @@ func BenchmarkGrowth(b *testing.B) {
 
 	for _, strategy := range kinds[:2] {
 		b.Run("postgres/"+strategy.name, func(b *testing.B) {
-			config, _ := postgresDatabase(b, false)
+			config := postgresDatabase(b)
 			// What a commit waits for makes no difference to what it leaves behind.
 			config.RuntimeParams["synchronous_commit"] = "off"
-			p := pgxPool(b, config, nil)
+			p := pgxPool(b, config, poolSize, false)
 			locks := strategy.make(p.db)
 			request := strategies.Request{
 				Name: b.Name(), Owner: "0123456789abcdef0123456789abcdef", Lease: time.Minute,

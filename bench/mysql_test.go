@@ -21,16 +21,33 @@ func openMySQL(server string, interpolate bool) func(b *testing.B, spy bool) poo
 		config := mysqlDatabase(b, server)
 		config.InterpolateParams = interpolate
 
-		var through *proxy
-		if spy {
-			through = newProxy(b, config.Net, config.Addr)
-			config.Net, config.Addr = "tcp", fmt.Sprintf("127.0.0.1:%d", through.port())
-		}
-
-		db := mysqlStd(b, config)
-
-		return stdPool(db, mysql.New(db), through)
+		return mysqlPool(b, config, poolSize, spy)
 	}
+}
+
+func mysqlPool(b *testing.B, config *driver.Config, size int, spy bool) pool {
+	b.Helper()
+
+	own := config.Clone()
+
+	var through *proxy
+	if spy {
+		through = newProxy(b, config.Net, config.Addr)
+		own.Net, own.Addr = "tcp", fmt.Sprintf("127.0.0.1:%d", through.port())
+	}
+
+	db := mysqlStd(b, own)
+	db.SetMaxOpenConns(size)
+	db.SetMaxIdleConns(size)
+
+	p := stdPool(db, mysql.New(db).WakeWaiters(), through)
+	p.another = func(b *testing.B, size int, spy bool) pool {
+		b.Helper()
+
+		return mysqlPool(b, config, size, spy)
+	}
+
+	return p
 }
 
 // mysqlDatabase makes a database and returns how to connect to it.

@@ -18,31 +18,46 @@ import (
 func openPostgres(b *testing.B, spy bool) pool {
 	b.Helper()
 
-	config, through := postgresDatabase(b, spy)
-
-	return pgxPool(b, config, through)
+	return pgxPool(b, postgresDatabase(b), poolSize, spy)
 }
 
 // openPostgresStd is database/sql over pgx.
 func openPostgresStd(b *testing.B, spy bool) pool {
 	b.Helper()
 
-	config, through := postgresDatabase(b, spy)
-	db := openStd(b, config)
-
-	return stdPool(db, postgres.NewStd(db), through)
+	return pgxStdPool(b, postgresDatabase(b), poolSize, spy)
 }
 
-func pgxPool(b *testing.B, config *pgx.ConnConfig, through *proxy) pool {
+func pgxStdPool(b *testing.B, config *pgx.ConnConfig, size int, spy bool) pool {
 	b.Helper()
+
+	own, through := spied(b, config, spy)
+	db := openStd(b, own)
+	db.SetMaxOpenConns(size)
+	db.SetMaxIdleConns(size)
+
+	p := stdPool(db, postgres.NewStd(db), through)
+	p.another = func(b *testing.B, size int, spy bool) pool {
+		b.Helper()
+
+		return pgxStdPool(b, config, size, spy)
+	}
+
+	return p
+}
+
+func pgxPool(b *testing.B, config *pgx.ConnConfig, size int, spy bool) pool {
+	b.Helper()
+
+	own, through := spied(b, config, spy)
 
 	c, err := pgxpool.ParseConfig("")
 	if err != nil {
 		b.Fatal(err)
 	}
 
-	c.ConnConfig = config.Copy()
-	c.MaxConns = poolSize
+	c.ConnConfig = own
+	c.MaxConns = int32(size)
 
 	pgxs, err := pgxpool.NewWithConfig(context.WithoutCancel(b.Context()), c)
 	if err != nil {
@@ -54,6 +69,12 @@ func pgxPool(b *testing.B, config *pgx.ConnConfig, through *proxy) pool {
 	return pool{
 		db:    postgres.New(pgxs),
 		proxy: through,
+		idle:  func() int { return int(pgxs.Stat().IdleConns()) },
+		another: func(b *testing.B, size int, spy bool) pool {
+			b.Helper()
+
+			return pgxPool(b, config, size, spy)
+		},
 		update: func(ctx context.Context, query string, args ...any) error {
 			conn, err := pgxs.Acquire(ctx)
 			if err != nil {
@@ -75,7 +96,7 @@ func pgxPool(b *testing.B, config *pgx.ConnConfig, through *proxy) pool {
 }
 
 // postgresDatabase makes a database and returns how to connect to it.
-func postgresDatabase(b *testing.B, spy bool) (*pgx.ConnConfig, *proxy) {
+func postgresDatabase(b *testing.B) *pgx.ConnConfig {
 	b.Helper()
 
 	config, err := pgx.ParseConfig(dsn(b, "postgres"))
@@ -94,6 +115,14 @@ func postgresDatabase(b *testing.B, spy bool) (*pgx.ConnConfig, *proxy) {
 	migrate(b, direct, goose.DialectPostgres, "postgres")
 	exec(b, direct, `CREATE TABLE sqllock_floor (LIKE sqllock_locks INCLUDING ALL) WITH (fillfactor = 50)`)
 
+	return config
+}
+
+// spied is config, through a proxy if spy is true.
+func spied(b *testing.B, config *pgx.ConnConfig, spy bool) (*pgx.ConnConfig, *proxy) {
+	b.Helper()
+
+	config = config.Copy()
 	if !spy {
 		return config, nil
 	}

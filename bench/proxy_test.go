@@ -19,6 +19,7 @@ import (
 type proxy struct {
 	listener net.Listener
 	trips    atomic.Int64
+	open     atomic.Int64 // connections
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -75,7 +76,13 @@ func (p *proxy) serve(network, address string) error {
 
 		var asked atomic.Bool
 
-		go forward(server, client, func() { asked.Store(true) })
+		p.open.Add(1)
+
+		go func() {
+			defer p.open.Add(-1)
+
+			forward(server, client, func() { asked.Store(true) })
+		}()
 		// Counted before the answer is passed on, so that whoever got it finds
 		// it counted.
 		go forward(client, server, func() {

@@ -18,23 +18,42 @@ func openSQLite(b *testing.B, _ bool) pool {
 	b.Helper()
 	dsn(b, "sqlite")
 
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(b.TempDir(), "locks.db")+
-		"?_pragma=busy_timeout(2000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
-	if err != nil {
-		b.Fatal(err)
-	}
-
-	b.Cleanup(func() { _ = db.Close() })
+	source := "file:" + filepath.Join(b.TempDir(), "locks.db") +
+		"?_pragma=busy_timeout(2000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)"
+	db := sqliteStd(b, source)
 	migrate(b, db, goose.DialectSQLite3, "sqlite")
 
 	var layout string
 
-	err = db.QueryRowContext(b.Context(), "SELECT sql FROM sqlite_schema WHERE name = 'sqllock_locks'").Scan(&layout)
+	err := db.QueryRowContext(b.Context(), "SELECT sql FROM sqlite_schema WHERE name = 'sqllock_locks'").Scan(&layout)
 	if err != nil {
 		b.Fatal(err)
 	}
 
 	exec(b, db, strings.Replace(layout, "sqllock_locks", "sqllock_floor", 1))
 
-	return stdPool(db, sqlite.New(db), nil)
+	p := stdPool(db, sqlite.New(db), nil)
+	p.another = func(b *testing.B, size int, _ bool) pool {
+		b.Helper()
+
+		db := sqliteStd(b, source)
+		db.SetMaxOpenConns(size)
+
+		return stdPool(db, sqlite.New(db), nil)
+	}
+
+	return p
+}
+
+func sqliteStd(b *testing.B, source string) *sql.DB {
+	b.Helper()
+
+	db, err := sql.Open("sqlite", source)
+	if err != nil {
+		b.Fatal(err)
+	}
+
+	b.Cleanup(func() { _ = db.Close() })
+
+	return db
 }

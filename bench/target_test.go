@@ -52,6 +52,10 @@ type pool struct {
 	number func(ctx context.Context, query string) (int64, error)
 	// proxy is what the pool connects through; nil if it does not.
 	proxy *proxy
+	// idle is how many connections nobody uses.
+	idle func() int
+	// another opens a pool to the same database, as another process would.
+	another func(b *testing.B, size int, spy bool) pool
 }
 
 const poolSize = 12
@@ -179,6 +183,7 @@ func stdPool(db *sql.DB, on databases.DB, through *proxy) pool {
 	return pool{
 		db:    on,
 		proxy: through,
+		idle:  func() int { return db.Stats().Idle },
 		update: func(ctx context.Context, query string, args ...any) error {
 			conn, err := db.Conn(ctx)
 			if err != nil {
