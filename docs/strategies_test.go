@@ -22,7 +22,7 @@ func TestQuotedSQL(t *testing.T) {
 	constants := map[string]string{
 		"PostgresNow": "now", "PostgresMicros": "micros",
 		"MySQLNow": "now", "MySQLLate": "late", "SQLiteNow": "now",
-		"PostgresTell": "tell", "channelOf": "sqllock_", "allChannel": "sqllock_released",
+		"PostgresTell": "tell", "postgresContended": "l.waiting <> 0", "channelOf": "sqllock_", "allChannel": "sqllock_released",
 	}
 
 	var statements []string
