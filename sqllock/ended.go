@@ -52,12 +52,61 @@ func (a *acquisition) ended(wait, ctx context.Context) error {
 	}
 
 	if held := new(HeldError); errors.As(a.last, &held) && !unheld(held) {
-		placed := *held
+		placed := *a.holderNow(wait, held)
 		placed.Ahead = a.line.ahead()
 		a.last = &placed
 	}
 
 	return &waitError{name: a.request.Name, cause: cause, last: orUnheld(a.last)}
+}
+
+const (
+	// fresh is how old the last answer of who has the lock may be at the end of a wait, and
+	// freshTime how long it may take to ask again.
+	fresh     = time.Second
+	freshTime = 100 * time.Millisecond
+)
+
+// holderNow is who has the lock at the end of a wait, where held is what the last attempt was told:
+// others may have had it since then.
+func (a *acquisition) holderNow(wait context.Context, held *HeldError) *HeldError {
+	if held.asked.IsZero() || time.Since(held.asked) < fresh || !errors.Is(wait.Err(), context.DeadlineExceeded) || a.locker.waiters.silent() {
+		return held
+	}
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(wait), freshTime)
+	defer cancel()
+
+	asked := time.Now()
+
+	type answer struct {
+		status strategies.Status
+		known  bool
+	}
+
+	got, err := within(ctx, func(ctx context.Context) (answer, error) {
+		status, known, err := a.locker.strategy.Status(ctx, a.request.Name)
+
+		return answer{status, known}, err
+	})
+	if err != nil || !got.known {
+		return held
+	}
+
+	s := got.status
+
+	latest := &HeldError{Name: held.Name, Token: s.Token, Remaining: s.Remaining, asked: asked}
+
+	switch {
+	case s.Remaining > 0:
+		latest.Holder = Holder(s.Holder)
+	case s.Taken > 0:
+		latest.Remaining = s.Taken
+	default:
+		latest.line = 1
+	}
+
+	return latest
 }
 
 // endedContext is the error of an acquisition whose context is that of a lock that has

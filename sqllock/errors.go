@@ -64,7 +64,8 @@ type HeldError struct {
 	// Name of the lock.
 	Name string
 	// Holder is who has it; zero if that is not known, for example in the
-	// moment of a hand-over.
+	// moment of a hand-over, or if nobody has it and others are in line for it. At the end of a
+	// long wait it is who has it then, unless the wait was cancelled.
 	Holder Holder
 	// Token is the holder's fencing token, zero if not known.
 	Token int64
@@ -78,7 +79,8 @@ type HeldError struct {
 	// Detail says more where there is more to say.
 	Detail string
 
-	line int64 // not zero if nobody holds it, and others may wait for it
+	line  int64     // not zero if nobody holds it, and others may wait for it
+	asked time.Time // when the database was asked; zero if it was not
 }
 
 // Error is one line: the name, the holder and the time left.
@@ -100,7 +102,7 @@ func (e *HeldError) how() string {
 	case remaining > 0:
 		fmt.Fprintf(&b, "reserved for another %s", remaining)
 	case e.line != 0:
-		b.WriteString("kept for those who wait for it")
+		b.WriteString("free, and goes to the first in line")
 	default:
 		b.WriteString("held")
 	}
@@ -283,7 +285,7 @@ func asHeld(name string, err error) error {
 	if held := new(strategies.HeldError); errors.As(err, &held) {
 		return &HeldError{
 			Name: name, Holder: Holder(held.Holder), Token: held.Token, Remaining: held.Remaining, Detail: held.Detail,
-			line: held.Line,
+			line: held.Line, asked: time.Now(),
 		}
 	}
 

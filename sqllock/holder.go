@@ -99,6 +99,9 @@ type Filter struct {
 type Waiter struct {
 	// Name of the lock.
 	Name string
+	// Place among those who wait for the name, from 1. One that waits behind another of its own
+	// process comes after all who are in line.
+	Place int
 	// Holder says who waits.
 	Holder Holder
 	// Waited is how long it has waited, by the database's clock.
@@ -109,8 +112,14 @@ type Waiter struct {
 
 func waitersOf(listed []strategies.Waiter) []Waiter {
 	waiters := make([]Waiter, len(listed))
+	place := 0
+
 	for i, w := range listed {
-		waiters[i] = Waiter{Name: w.Name, Holder: Holder(w.Holder), Waited: w.Waited, HoldsOthers: len(w.Holding) > 0}
+		if place++; i > 0 && listed[i-1].Name != w.Name {
+			place = 1
+		}
+
+		waiters[i] = Waiter{Name: w.Name, Place: place, Holder: Holder(w.Holder), Waited: w.Waited, HoldsOthers: len(w.Holding) > 0}
 	}
 
 	return waiters

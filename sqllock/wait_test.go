@@ -451,6 +451,31 @@ func TestPlaceInLine(t *testing.T) {
 	})
 }
 
+// Whoever gives up after a long wait says who has the lock then, not who had it when the wait
+// began.
+func TestHolderAtTheEndOfTheWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		lock := acquire(t, newLocker(t, memory.Peer()), sqllock.WithLabel("first"))
+		next := make(chan *sqllock.Lock, 1)
+		second := newLocker(t, memory.Peer())
+
+		go func() { next <- acquire(t, second, sqllock.WithLabel("second")) }()
+
+		time.AfterFunc(2*time.Second, func() { release(t, lock) })
+		time.Sleep(time.Second)
+
+		_, err := locker.Acquire(t.Context(), name, sqllock.WithMaxWait(3*time.Second))
+
+		held := new(sqllock.HeldError)
+		if !errors.As(err, &held) || held.Holder.Label != "second" || held.Token <= lock.Token() {
+			t.Errorf("Acquire() after a hand-over = %v, want that it tells of the second holder", err)
+		}
+
+		release(t, <-next)
+	})
+}
+
 // In the order of arrival, also where nobody is notified.
 func TestLineOfManyProcesses(t *testing.T) {
 	t.Parallel()

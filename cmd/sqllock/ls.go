@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -139,7 +140,7 @@ func (*lsFlags) waiters(ctx context.Context, l looker, filter sqllock.Filter) (l
 	}
 
 	shown := make([]waiterJSON, len(waiters))
-	table := text.Table{Header: []string{"NAME", "WAITER", "WAITED", "HOLDS"}, Shrink: []int{0, 1}}
+	table := text.Table{Header: []string{"NAME", "PLACE", "WAITER", "WAITED", "HOLDS"}, Shrink: []int{0, 2}}
 
 	for i, w := range waiters {
 		shown[i] = waiterOf(w)
@@ -149,7 +150,7 @@ func (*lsFlags) waiters(ctx context.Context, l looker, filter sqllock.Filter) (l
 			holds = "others"
 		}
 
-		table.Rows = append(table.Rows, []string{plain.Text(w.Name), plain.Text(w.Holder.String()), text.Duration(w.Waited), holds})
+		table.Rows = append(table.Rows, []string{plain.Text(w.Name), strconv.Itoa(w.Place), plain.Text(w.Holder.String()), text.Duration(w.Waited), holds})
 	}
 
 	return listing{shown, table, none("nobody waits for locks", filter)}, nil
@@ -248,6 +249,7 @@ type lockJSON struct {
 // waiterJSON is one who waits as --json shows it.
 type waiterJSON struct {
 	Name          string          `json:"name"`
+	Place         int             `json:"place"`
 	Host          string          `json:"host"`
 	PID           int             `json:"pid"`
 	Label         string          `json:"label"`
@@ -258,7 +260,8 @@ type waiterJSON struct {
 
 func waiterOf(w sqllock.Waiter) waiterJSON {
 	shown := waiterJSON{
-		Name: w.Name, Host: w.Holder.Host, PID: w.Holder.PID, Label: w.Holder.Label, WaitedSeconds: seconds(w.Waited), HoldsOthers: w.HoldsOthers,
+		Name: w.Name, Place: w.Place, Host: w.Holder.Host, PID: w.Holder.PID, Label: w.Holder.Label, WaitedSeconds: seconds(w.Waited),
+		HoldsOthers: w.HoldsOthers,
 	}
 
 	if metadata := []byte(w.Holder.Metadata); json.Valid(metadata) {

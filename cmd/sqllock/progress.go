@@ -153,9 +153,13 @@ func inLine(ctx context.Context, locker *sqllock.Locker, name string) string {
 	waiters, err := locker.Waiters(ctx, sqllock.WaiterFilter{Name: name})
 	host, _ := os.Hostname()
 
-	for ahead, waiter := range waiters {
-		if err == nil && ahead > 0 && waiter.Holder.PID == os.Getpid() && waiter.Holder.Host == host {
-			return fmt.Sprintf(", %d ahead in line", ahead)
+	for _, waiter := range waiters {
+		switch {
+		case err != nil || waiter.Holder.PID != os.Getpid() || waiter.Holder.Host != host:
+		case waiter.Place == 1:
+			return ", next in line"
+		default:
+			return fmt.Sprintf(", %d ahead in line", waiter.Place-1)
 		}
 	}
 
