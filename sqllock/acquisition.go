@@ -268,11 +268,12 @@ func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
 	}
 
 	// Others wait. It would be refused, and goes to the end of their line.
-	held := &HeldError{Name: name, line: 1}
+	held := &HeldError{Name: name, Detail: "others were in line for it", line: 1, asked: time.Now()}
 	a.waits(ctx)
+	l.queue.answered(name, held)
+	a.hear(standing{held: held})
 
 	if !a.line.pause(wait, held, &a.request) {
-		a.hear(standing{held: held})
 		a.leaveTurn()
 
 		return nil, a.ended(wait, ctx)

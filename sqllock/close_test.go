@@ -589,3 +589,36 @@ func TestCloseDoesNotWaitForRenewalsAfterARelease(t *testing.T) {
 		wantFree(t, memory, "when the renewals have come")
 	})
 }
+
+// A wait that begins when the locker is closed leaves the line, too: those behind it would wait for
+// nobody.
+func TestCloseBesideAnEntry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := sqllocktest.NewMemory()
+		lock := acquire(t, newLocker(t, memory.Peer()))
+		strategy := memory.Peer()
+		locker := newLocker(t, strategy)
+		reached, resume := strategy.Pause("enqueue", sqllocktest.After)
+		ended := make(chan error, 1)
+
+		go func() {
+			_, err := locker.Acquire(t.Context(), name)
+			ended <- err
+		}()
+
+		<-reached
+		time.AfterFunc(10*time.Millisecond, resume)
+
+		if err := locker.Close(t.Context()); err != nil {
+			t.Errorf("Close() = %v, want nil", err)
+		}
+
+		wantIs(t, "Acquire() of a closed locker", <-ended, sqllock.ErrClosed)
+
+		if left, err := memory.Waiters(t.Context(), strategies.WaiterFilter{}); err != nil || len(left) > 0 {
+			t.Errorf("after Close() there are waits %v, %v, want none", left, err)
+		}
+
+		release(t, lock)
+	})
+}

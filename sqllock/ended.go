@@ -37,7 +37,7 @@ func (a *acquisition) ended(wait, ctx context.Context) error {
 		return deadlock
 	}
 
-	if a.line.silent() {
+	if a.line.silent() || a.last == nil && ctx.Err() == nil && errors.Is(wait.Err(), context.DeadlineExceeded) {
 		a.last = ErrUnreachable
 	}
 
@@ -149,6 +149,11 @@ func (a *acquisition) hear(s standing) {
 		a.last = held
 	case s.noPlace != nil:
 		a.last = s.noPlace
+	case s.before != nil && time.Since(s.since) < silence:
+		// It goes from hand to hand, and just now nobody knows in whose it is.
+		a.last = &HeldError{
+			Name: a.request.Name, Holder: Holder(s.before.request.Holder), Token: s.before.token, Detail: "in this process, a moment ago",
+		}
 	}
 }
 

@@ -101,7 +101,7 @@ func (e *HeldError) how() string {
 		fmt.Fprintf(&b, "held by %s", e.Holder)
 	case remaining > 0:
 		fmt.Fprintf(&b, "reserved for another %s", remaining)
-	case e.line != 0:
+	case e.line != 0 && e.Detail == "":
 		b.WriteString("free, and goes to the first in line")
 	default:
 		b.WriteString("held")

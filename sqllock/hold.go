@@ -493,22 +493,32 @@ func (h *hold) releaseGrant(ctx context.Context) error {
 
 	unheard := false // a try before may have released it
 
-	for try := range releaseTries {
+	began := time.Now()
+
+	for try, busy := 0, 0; try < releaseTries; {
 		if unheard {
 			sleep(ctx, backoff(try, firstRetry, lastRetry))
 		}
 
-		err = h.releaseOnce(ctx, together && try == 0)
+		err = h.releaseOnce(ctx, together && try+busy == 0)
 
 		switch {
 		case unheard && h.followed(err):
 			return nil
 		case err == nil, lossIn(err) != nil:
 			return err
+		case errors.Is(err, strategies.ErrBusy) && time.Since(began) < releaseTimeout:
+			// Nothing was done. At SERIALIZABLE that can be so many times in a row.
+			sleep(ctx, backoff(busy, time.Millisecond, firstRetry))
+
+			busy++
+
+			continue
 		}
 
 		// What a batch could not do is done in a statement of its own, at once.
 		unheard = !errors.Is(err, strategies.ErrNotBatched)
+		try++
 	}
 
 	return err

@@ -30,11 +30,17 @@ type standing struct {
 	holder  *hold         // of this process; nil if it has not got the lock
 	held    *HeldError    // what the database answered last; nil if not that somebody has it
 	noPlace error         // why the database was not asked: the strategy has no place; else nil
+	before  *hold         // of this process, whose lock it was before
+	since   time.Time     // when that ended
 	changed chan struct{} // closed when the rest has changed; nil if nobody waits for that
 }
 
 // set is a change.
 func (s *standing) set(holder *hold, held *HeldError) {
+	if s.holder != nil {
+		s.before, s.since = s.holder, time.Now()
+	}
+
 	s.holder, s.held = holder, held
 	s.tell()
 }

@@ -476,6 +476,40 @@ func TestHolderAtTheEndOfTheWait(t *testing.T) {
 	})
 }
 
+// A name that goes from hand to hand is not taken for a database that does not answer.
+func TestLimitsAtABusyName(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := sqllocktest.NewMemory()
+
+		var group sync.WaitGroup
+
+		for range 3 {
+			locker := newLocker(t, memory.Peer())
+
+			for i := range 4 {
+				group.Go(func() {
+					for n := range 100 {
+						limit := time.Duration(1+(n*7+i*13)%60) * time.Millisecond
+
+						lock, err := locker.Acquire(t.Context(), name, sqllock.WithMaxWait(limit))
+						if err == nil {
+							time.Sleep(time.Duration(1+n%11) * time.Millisecond)
+							release(t, lock)
+
+							continue
+						}
+
+						wantIs(t, fmt.Sprintf("Acquire() with a limit of %s", limit), err, sqllock.ErrNotAcquired)
+						wantNot(t, fmt.Sprintf("Acquire() with a limit of %s", limit), err, sqllock.ErrUnreachable)
+					}
+				})
+			}
+		}
+
+		group.Wait()
+	})
+}
+
 // In the order of arrival, also where nobody is notified.
 func TestLineOfManyProcesses(t *testing.T) {
 	t.Parallel()

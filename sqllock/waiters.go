@@ -129,12 +129,17 @@ func (w *waiters) addLocked(one *waiting) {
 // startLocked starts the goroutine if there is none; false if it is too late.
 func (w *waiters) startLocked() bool {
 	if !w.telling && w.locker.background.begin(telling) {
-		w.telling = true
-
-		go w.tell()
+		w.runLocked()
 	}
 
 	return w.telling
+}
+
+// runLocked starts the goroutine, which Close waits for.
+func (w *waiters) runLocked() {
+	w.telling = true
+
+	go w.tell()
 }
 
 // enter puts one at the end of the line for its name. It says whether the name is taken, so
@@ -380,7 +385,8 @@ func (w *waiters) inherit(heir, place *waiting) bool {
 	return true
 }
 
-// remove ends a wait. granted says that it has the lock, in its turn.
+// remove ends a wait, of an acquisition that Close waits for. granted says that it has the lock, in
+// its turn.
 func (w *waiters) remove(one *waiting, granted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -399,7 +405,12 @@ func (w *waiters) remove(one *waiting, granted bool) {
 
 	if one.sent && (!granted || one.again || !w.locker.features.LeavesLine) {
 		w.gone = append(w.gone, one)
-		w.startLocked()
+
+		// Also when the locker is being closed: that came between the entry and its answer.
+		if !w.startLocked() {
+			w.locker.background.count(telling)
+			w.runLocked()
+		}
 	}
 
 	if one.sent {

@@ -24,8 +24,8 @@ var (
 	// database: while a connection was waited for, for example.
 	ErrNotSent = errors.New("nothing was sent")
 	// ErrBusy is wrapped by an error of an attempt that somebody else's transaction
-	// kept from an answer: nobody is known to have the lock, and nothing was taken. The
-	// error matches ErrUnreachable, too.
+	// kept from an answer: nobody is known to have the lock, and nothing was taken; or by one of
+	// a release, that nothing was released. The error matches ErrUnreachable, too.
 	ErrBusy = errors.New("another transaction is in the way")
 	// ErrNotBatched is a Batcher's answer to a call that needs a statement of its own.
 	// Nothing was granted or released; a renewal may have been done all the same.

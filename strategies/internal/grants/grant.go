@@ -186,7 +186,11 @@ func (g *Grant) end(ctx context.Context, on databases.Session, release databases
 	}
 
 	freed, err := g.free(ctx, on, release, values)
-	if err != nil || freed {
+
+	switch {
+	case s.Busy(err):
+		return busyError{"another transaction is in the way of the release", err}
+	case err != nil || freed:
 		return err
 	}
 
