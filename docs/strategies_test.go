@@ -22,7 +22,7 @@ func TestQuotedSQL(t *testing.T) {
 	constants := map[string]string{
 		"PostgresNow": "now", "PostgresMicros": "micros",
 		"MySQLNow": "now", "MySQLLate": "late", "SQLiteNow": "now",
-		"PostgresTell": "tell", "postgresContended": "l.waiting <> 0", "channelOf": "sqllock_", "allChannel": "sqllock_released",
+		"PostgresTell": "tell", "postgresContended": "l.waiting <> 0", "channelOf": "sqllock_", "postgresLine": "pg_catalog.split_part(l.name, pg_catalog.chr(31), 1)", "allChannel": "sqllock_released",
 	}
 
 	var statements []string

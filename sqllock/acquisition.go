@@ -38,6 +38,9 @@ type acquisition struct {
 	set      *settings
 	try      bool
 	request  strategies.Request
+	queued   string // the name in this process's queue: those who want a permit queue apart
+	hasTurn  bool   // in that queue
+	wish     int    // the slot to ask for, of several
 	attempts int
 	line     inLine
 	failures int                     // attempts in a row without an answer
@@ -90,8 +93,19 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 		}
 	}
 
+	queued := name
+
+	if set.many() {
+		if len(name) > maxPermitsName {
+			return nil, fmt.Errorf("%w: %q… has %d bytes, at most %d with permits", ErrInvalidName, cut(name, 32), len(name), maxPermitsName)
+		}
+
+		queued, _ = strategies.SlotRange(name)
+	}
+
 	return &acquisition{
 		locker: l, key: key, outer: outer, set: set, try: try || set.waits && set.maxWait == 0, line: inLine{locker: l},
+		queued: queued, wish: anySlot,
 		request: strategies.Request{
 			Name: name, Owner: newOwner(), Lease: set.lease, MinHold: set.minHold, LockDelay: set.lockDelay,
 			DurableRelease: set.durable, Holder: strategies.Holder(set.holder),
@@ -152,13 +166,12 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	a.stop = cancel
 
 	h, err := a.turn(wait, ctx)
-	hadTurn := err == nil
 
 	for h == nil && err == nil {
 		h, err = a.attempt(wait, ctx)
 	}
 
-	if err != nil && hadTurn {
+	if err != nil && a.hasTurn {
 		a.giveUp(ctx)
 	}
 
@@ -221,9 +234,21 @@ func (a *acquisition) giveUp(ctx context.Context) {
 }
 
 // turn waits for the turn in this process, until this is the one that asks the
-// database. The lock may come with it.
+// database. The lock may come with it. Who wants one of several slots asks for one without
+// the turn, unless others already wait for that.
 func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
-	l, name := a.locker, a.request.Name
+	if a.set.many() && (a.try || !a.locker.queue.busy(a.queued)) {
+		a.entered = time.Now()
+
+		return nil, nil //nolint:nilnil // no lock yet
+	}
+
+	return a.takeTurn(wait, ctx)
+}
+
+// takeTurn is turn for who cannot do without.
+func (a *acquisition) takeTurn(wait, ctx context.Context) (*hold, error) {
+	l, name := a.locker, a.queued
 
 	if a.try {
 		if err := a.tryTurn(wait, ctx); err != nil {
@@ -255,10 +280,10 @@ func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
 		a.hear(last)
 	}
 
-	a.entered = time.Now()
+	a.entered, a.hasTurn = time.Now(), true
 
 	tokens, crowded := l.queue.advise(name)
-	if a.set.handsOff && a.set.renew && a.set.minHold == 0 && !l.inTxs.Load() {
+	if a.set.handsOff && a.set.renew && a.set.minHold == 0 && !l.inTxs.Load() && !a.set.many() {
 		a.request.Tokens = tokens
 	}
 
@@ -268,14 +293,12 @@ func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
 	}
 
 	// Others wait. It would be refused, and goes to the end of their line.
-	held := &HeldError{Name: name, Detail: "others were in line for it", line: 1, asked: time.Now()}
+	held := &HeldError{Name: a.request.Name, Detail: "others were in line for it", line: 1, asked: time.Now()}
 	a.waits(ctx)
 	l.queue.answered(name, held)
 	a.hear(standing{held: held})
 
 	if !a.line.pause(wait, held, &a.request) {
-		a.leaveTurn()
-
 		return nil, a.ended(wait, ctx)
 	}
 
@@ -292,7 +315,7 @@ func (a *acquisition) tryTurn(wait, ctx context.Context) error {
 	over := false
 
 	for {
-		line, taken := a.locker.queue.tryEnter(a.request.Name)
+		line, taken := a.locker.queue.tryEnter(a.queued)
 		if taken {
 			return nil
 		}
@@ -319,7 +342,7 @@ func (a *acquisition) tryTurn(wait, ctx context.Context) error {
 // pauses. It returns neither a hold nor an error then.
 func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	if wait.Err() != nil {
-		a.hear(a.locker.queue.standing(a.request.Name))
+		a.hear(a.locker.queue.standing(a.queued))
 
 		return nil, a.ended(wait, ctx)
 	}
@@ -336,9 +359,10 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 
 		bound, cancel := context.WithTimeout(wait, longest(a.set))
 
-		grant, err = a.locker.acquires.serve(bound, request, a.locker.batches(a.set))
-		if errors.Is(err, strategies.ErrNotBatched) {
-			grant, err = a.locker.acquires.serve(bound, request, false)
+		if a.set.many() {
+			grant, request, err = a.askSlot(bound, request)
+		} else {
+			grant, err = a.askOnce(bound, request)
 		}
 
 		timedOut := bound.Err() != nil && wait.Err() == nil
@@ -363,6 +387,16 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	}
 
 	return h, err
+}
+
+// askOnce makes one attempt, together with others if that can be.
+func (a *acquisition) askOnce(ctx context.Context, request strategies.Request) (strategies.Grant, error) {
+	grant, err := a.locker.acquires.serve(ctx, request, a.locker.batches(a.set))
+	if errors.Is(err, strategies.ErrNotBatched) {
+		grant, err = a.locker.acquires.serve(ctx, request, false)
+	}
+
+	return grant, err
 }
 
 // next says how the acquisition goes on after an attempt that failed: with an error it
@@ -390,6 +424,12 @@ func (a *acquisition) next(wait, ctx context.Context, started time.Time, failed 
 		return a.ended(wait, ctx)
 	case !a.goesOn(failed):
 		return fmt.Errorf("lock %q: %w", a.request.Name, failed)
+	}
+
+	if !a.try && !a.hasTurn {
+		_, err := a.takeTurn(wait, ctx) // of a name whose locks are not handed on
+
+		return err
 	}
 
 	a.waits(ctx)
@@ -440,10 +480,10 @@ func (a *acquisition) answered(err error) (held *HeldError) {
 	case !errors.As(err, &held):
 	case a.haunted(held):
 		a.last = errHaunted
-		l.queue.answered(a.request.Name, nil)
+		l.queue.answered(a.queued, nil)
 	default:
 		a.last = held
-		l.queue.answered(a.request.Name, held)
+		l.queue.answered(a.queued, held)
 	}
 
 	if err == nil || held != nil {
@@ -457,7 +497,7 @@ func (a *acquisition) answered(err error) (held *HeldError) {
 func (a *acquisition) goesOn(err error) bool {
 	reached := a.locker.reached.Load()
 	a.last = err
-	a.locker.queue.answered(a.request.Name, nil)
+	a.locker.queue.answered(a.queued, nil)
 
 	switch {
 	case errors.Is(err, ErrReadOnly):
@@ -504,6 +544,10 @@ func (a *acquisition) failed(ctx context.Context, request strategies.Request, er
 			}
 		})
 		a.changeOwner()
+	case uncertain(err) && a.set.many():
+		// The next attempt may be for another slot.
+		a.locker.settle(ctx, request, nil)
+		a.changeOwner()
 	case uncertain(err):
 		a.doubt = time.Now()
 	}
@@ -512,7 +556,7 @@ func (a *acquisition) failed(ctx context.Context, request strategies.Request, er
 		return fmt.Errorf("no answer within %s: %w", longest(a.set), unanswered(err))
 	}
 
-	return asHeld(request.Name, err)
+	return asHeld(a.request.Name, err)
 }
 
 // granted makes a hold of what an attempt that was begun at start has brought.
@@ -520,6 +564,7 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 	l := a.locker
 
 	if now().since(start) >= a.set.trust(a.set.lease) {
+		a.giveSlot(request)
 		l.settle(ctx, request, grant)
 
 		if !a.doubt.IsZero() {
@@ -540,18 +585,34 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 	defer l.background.mu.Unlock()
 
 	if l.background.closed {
+		a.giveSlot(request)
 		l.settleLocked(ctx, request, grant)
 
 		return nil, ErrClosed
 	}
 
-	// From then on the lock can end, and the turn with it.
-	l.queue.hold(request.Name, h)
+	// From then on the lock can end, and the turn with it. The next one of this process may ask for
+	// another slot at once.
+	switch {
+	case !a.set.many():
+		l.queue.hold(a.queued, h)
+	case a.hasTurn:
+		l.queue.leave(a.queued, nil)
+		a.hasTurn = false
+	}
+
 	l.keeper.keep(h)
 
 	l.reached.Store(true)
 
 	return h, nil
+}
+
+// giveSlot gives back the slot of a request that was granted in vain.
+func (a *acquisition) giveSlot(request strategies.Request) {
+	if a.set.many() {
+		a.locker.slots.give(strategies.SplitSlot(request.Name))
+	}
 }
 
 // place waits for what the strategy may need to hold the lock with. The lease does
@@ -562,7 +623,7 @@ func (a *acquisition) place(wait context.Context) (any, error) {
 		return nil, nil //nolint:nilnil // none is needed, or taken by the attempt itself
 	}
 
-	name := a.request.Name
+	name := a.queued
 	defer a.locker.queue.noPlace(name, nil)
 
 	return placer.Place(wait, func(err error) {

@@ -70,9 +70,16 @@ func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error) 
 
 // Inspect returns the status of a name: who holds it, or how long it is taken though
 // nobody does, or who had it last and why that ended. A name that was never granted, or
-// whose row was reaped, has the token 0. Errors: [ErrInvalidName], [ErrClosed]; the database's.
+// whose row was reaped, has the token 0. If it has permits, this is about the first;
+// [Locker.Holders] lists those that are taken. Errors: [ErrInvalidName], [ErrClosed]; the
+// database's.
 func (l *Locker) Inspect(ctx context.Context, name string) (Status, error) {
-	if err := checkName(name); err != nil {
+	return l.InspectSlot(ctx, name, 0)
+}
+
+// InspectSlot is Inspect for one of the permits of [WithPermits].
+func (l *Locker) InspectSlot(ctx context.Context, name string, slot int) (Status, error) {
+	if err := errors.Join(checkName(name), checkSlot(slot)); err != nil {
 		return Status{}, err
 	}
 
@@ -80,13 +87,13 @@ func (l *Locker) Inspect(ctx context.Context, name string) (Status, error) {
 		return Status{}, err
 	}
 
-	status, found, err := l.strategy.Status(ctx, name)
+	status, found, err := l.strategy.Status(ctx, strategies.SlotName(name, slot))
 
 	switch {
 	case err != nil:
 		return Status{}, fmt.Errorf("inspect lock %q: %w", name, err)
 	case !found:
-		return Status{Name: name}, nil
+		return Status{Name: name, Slot: slot}, nil
 	default:
 		return statusOf(status), nil
 	}
@@ -98,12 +105,18 @@ func (l *Locker) Inspect(ctx context.Context, name string) (Status, error) {
 // Its process may also hand it on, for up to 25 milliseconds after the grant. If
 // nobody holds it, it ends the minimum hold or the lock delay that keeps the name
 // taken. The reason loses NUL bytes and invalid UTF-8, and is shortened to 247 bytes.
+// If the name has permits, this takes the first; see [Locker.ForceReleaseSlot].
 //
 // Errors: [ErrNotHeld], the name is free; a *[HeldError], another acquired the name
 // meanwhile, and keeps it, or a transaction has its row locked; [ErrInvalidOption], the
 // reason is empty; [ErrInvalidName], [ErrClosed]; the database's.
 func (l *Locker) ForceRelease(ctx context.Context, name, reason string) error {
-	if err := checkName(name); err != nil {
+	return l.ForceReleaseSlot(ctx, name, 0, reason)
+}
+
+// ForceReleaseSlot is ForceRelease for one of the permits of [WithPermits].
+func (l *Locker) ForceReleaseSlot(ctx context.Context, name string, slot int, reason string) error {
+	if err := errors.Join(checkName(name), checkSlot(slot)); err != nil {
 		return err
 	}
 
@@ -116,7 +129,7 @@ func (l *Locker) ForceRelease(ctx context.Context, name, reason string) error {
 		return fmt.Errorf("force release of lock %q: %w: the reason is empty; the holder is told the reason", name, ErrInvalidOption)
 	}
 
-	forced, err := l.strategy.ForceRelease(ctx, name, reason)
+	forced, err := l.strategy.ForceRelease(ctx, strategies.SlotName(name, slot), reason)
 	if err == nil && !forced {
 		err = ErrNotHeld
 	}
@@ -127,7 +140,16 @@ func (l *Locker) ForceRelease(ctx context.Context, name, reason string) error {
 
 	l.listener.call(ctx, name)
 
-	l.defaults.logger.WarnContext(ctx, "lock released by force", "name", name, "reason", reason)
+	l.defaults.logger.WarnContext(ctx, "lock released by force", "name", name, "slot", slot, "reason", reason)
+
+	return nil
+}
+
+// checkSlot says whether a number can be that of a permit.
+func checkSlot(slot int) error {
+	if slot < 0 || slot >= MaxPermits {
+		return fmt.Errorf("%w: there is no slot %d, from 0 to %d", ErrInvalidOption, slot, MaxPermits-1)
+	}
 
 	return nil
 }

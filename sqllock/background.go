@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // background is what Close waits for: calls of others that are under way, and
@@ -189,6 +191,7 @@ func later(a, b time.Time) time.Time {
 // newEnding returns an ending that is tried at once, until its lease has ended it.
 func newEnding(ctx context.Context, name string, lease time.Duration, end func(context.Context) error) *ending {
 	now := time.Now()
+	name, _ = strategies.SplitSlot(name)
 
 	return &ending{
 		name: name, ctx: context.WithoutCancel(ctx), end: end, looks: []time.Time{now}, until: now.Add(max(lease, time.Second)),

@@ -45,10 +45,10 @@ func (l *Locker) Close(ctx context.Context) error {
 	// just been lost may still be there; whoever has it was told.
 	for _, h := range l.keeper.all() {
 		// Also for another call of Close, which does not find it any more.
-		l.background.count(h.request.Name)
+		l.background.count(h.name())
 
 		if state := h.endCounted(errReleasedByClose); errors.Is(state, ErrLost) {
-			l.background.finish(h.request.Name)
+			l.background.finish(h.name())
 		} else {
 			held = append(held, h)
 		}
@@ -88,14 +88,14 @@ func (l *Locker) releaseAll(ctx context.Context, held []*hold) (losses []error) 
 		case slots <- struct{}{}:
 		case <-ctx.Done():
 			h.releaseLater(ctx)
-			l.background.finish(h.request.Name)
+			l.background.finish(h.name())
 
 			continue
 		}
 
 		group.Go(func() {
 			defer func() {
-				l.background.finish(h.request.Name)
+				l.background.finish(h.name())
 				<-slots
 			}()
 

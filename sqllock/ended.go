@@ -77,34 +77,13 @@ func (a *acquisition) holderNow(wait context.Context, held *HeldError) *HeldErro
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(wait), freshTime)
 	defer cancel()
 
-	asked := time.Now()
-
-	type answer struct {
-		status strategies.Status
-		known  bool
-	}
-
-	got, err := within(ctx, func(ctx context.Context) (answer, error) {
-		status, known, err := a.locker.strategy.Status(ctx, a.request.Name)
-
-		return answer{status, known}, err
-	})
-	if err != nil || !got.known {
+	taken, err := a.locker.taken(ctx, a.request.Name)
+	if err != nil {
 		return held
 	}
 
-	s := got.status
-
-	latest := &HeldError{Name: held.Name, Token: s.Token, Remaining: s.Remaining, asked: asked}
-
-	switch {
-	case s.Remaining > 0:
-		latest.Holder = Holder(s.Holder)
-	case s.Taken > 0:
-		latest.Remaining = s.Taken
-	default:
-		latest.line = 1
-	}
+	latest := new(HeldError)
+	errors.As(asHeld(held.Name, allTaken(held.Name, a.set.permits, taken)), &latest)
 
 	return latest
 }
@@ -160,7 +139,7 @@ func (a *acquisition) hear(s standing) {
 // cutShort notes that the wait ended during an attempt: without an answer, if there
 // was time for one and it is not known what was in the way.
 func (a *acquisition) cutShort(wait context.Context, started time.Time, err error) {
-	a.hear(a.locker.queue.standing(a.request.Name))
+	a.hear(a.locker.queue.standing(a.queued))
 
 	if errors.Is(a.last, strategies.ErrBusy) {
 		return

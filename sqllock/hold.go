@@ -216,13 +216,13 @@ func (h *hold) lose(reason Reason, detail string, cause error) error {
 }
 
 func (h *hold) lostError(reason Reason, detail string, cause error) *LostError {
-	return &LostError{Name: h.request.Name, Token: h.token, Reason: reason, Detail: detail, Err: cause}
+	return &LostError{Name: h.name(), Token: h.token, Reason: reason, Detail: detail, Err: cause}
 }
 
 // end is endCounted for a caller that Close does not wait for yet.
 func (h *hold) end(state error) error {
-	h.locker.background.count(h.request.Name)
-	defer h.locker.background.finish(h.request.Name)
+	h.locker.background.count(h.name())
+	defer h.locker.background.finish(h.name())
 
 	return h.endCounted(state)
 }
@@ -288,7 +288,7 @@ func (h *hold) lost(state error) {
 
 	// Never here: whoever finds the loss may have others' to find.
 	h.locker.news.add(h.settings, eventLost, Event{
-		Name: h.request.Name, Token: h.token, HeldFor: now().since(h.acquired), Err: state,
+		Name: h.name(), Token: h.token, HeldFor: now().since(h.acquired), Err: state,
 	})
 }
 
@@ -307,7 +307,7 @@ func (h *hold) overdueBy(state error) bool {
 func (h *hold) leaveToLease() {
 	lease := h.longestLease()
 
-	e := newEnding(h.ctx, h.request.Name, lease, h.grant.Release)
+	e := newEnding(h.ctx, h.name(), lease, h.grant.Release)
 	e.looks, e.overdue = []time.Time{e.until}, true
 
 	h.locker.background.mu.Lock()
@@ -321,7 +321,7 @@ func (h *hold) leaveToLease() {
 	}
 
 	// What the attempt brings has the same owner: ended sooner, it would end the lock.
-	doubt := newEnding(h.ctx, h.request.Name, lease, h.settle)
+	doubt := newEnding(h.ctx, h.name(), lease, h.settle)
 	doubt.overdue, doubt.soonest = true, h.doubt.Add(lastLook)
 	doubt.looks = []time.Time{later(e.until, doubt.soonest)}
 	doubt.until = doubt.looks[0].Add(lease)
@@ -368,7 +368,20 @@ func (h *hold) longestLease() time.Duration {
 
 // leave lets those who wait in this process go and ask the database.
 func (h *hold) leave() {
-	h.leaving.Do(func() { h.locker.queue.leave(h.request.Name, nil) })
+	h.leaving.Do(func() {
+		if h.settings.many() {
+			h.locker.slots.give(strategies.SplitSlot(h.request.Name))
+		} else {
+			h.locker.queue.leave(h.request.Name, nil)
+		}
+	})
+}
+
+// name is the lock's, of which the request may have a slot.
+func (h *hold) name() string {
+	name, _ := strategies.SplitSlot(h.request.Name)
+
+	return name
 }
 
 // release ends the hold and frees the lock in the database, once. The
@@ -384,15 +397,15 @@ func (h *hold) releaseNews() *Event { return h.news.Swap(nil) }
 
 func (h *hold) releaseNow(ctx context.Context) error {
 	// Close waits for it.
-	h.locker.background.count(h.request.Name)
-	defer h.locker.background.finish(h.request.Name)
+	h.locker.background.count(h.name())
+	defer h.locker.background.finish(h.name())
 
 	h.mu.Lock()
 	releasing := h.releasing
 	h.mu.Unlock()
 
 	if h.handOff() {
-		h.news.Store(&Event{Name: h.request.Name, Token: h.token, HeldFor: now().since(h.acquired)})
+		h.news.Store(&Event{Name: h.name(), Token: h.token, HeldFor: now().since(h.acquired)})
 
 		return nil
 	}
@@ -418,10 +431,10 @@ func (h *hold) releaseNow(ctx context.Context) error {
 	h.settleDoubt(ctx)
 
 	if c, ok := h.grant.(strategies.Contention); ok && err == nil {
-		h.locker.queue.crowd(h.request.Name, c.Contended())
+		h.locker.queue.crowd(h.name(), c.Contended())
 
 		if c.Contended() {
-			h.locker.listener.call(ctx, h.request.Name)
+			h.locker.listener.call(ctx, h.name())
 		}
 	}
 
@@ -429,10 +442,10 @@ func (h *hold) releaseNow(ctx context.Context) error {
 		// The transaction that released it has committed.
 		err = nil
 
-		h.locker.listener.call(ctx, h.request.Name)
+		h.locker.listener.call(ctx, h.name())
 	}
 
-	h.news.Store(&Event{Name: h.request.Name, Token: h.token, HeldFor: now().since(h.acquired), Err: err})
+	h.news.Store(&Event{Name: h.name(), Token: h.token, HeldFor: now().since(h.acquired), Err: err})
 
 	switch {
 	case err == nil, errors.Is(err, ErrLost):
@@ -441,7 +454,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 		lease := h.releaseLater(ctx)
 		taken := max(lease, h.settings.minHold-now().since(h.grantedAt)) + h.settings.lockDelay
 
-		return &ReleaseError{Name: h.request.Name, FreeAfter: taken, Err: err}
+		return &ReleaseError{Name: h.name(), FreeAfter: taken, Err: err}
 	}
 }
 
@@ -461,7 +474,7 @@ func (h *hold) doubted() bool { return !h.doubt.IsZero() && time.Since(h.doubt) 
 func (h *hold) releaseLater(ctx context.Context) time.Duration {
 	lease := h.longestLease()
 
-	e := newEnding(ctx, h.request.Name, lease, h.grant.Release)
+	e := newEnding(ctx, h.name(), lease, h.grant.Release)
 	if h.locker.features.ConnectionHeld {
 		e.until = time.Time{}
 	}
@@ -489,7 +502,7 @@ func (h *hold) releaseGrant(ctx context.Context) error {
 
 	// Others may wait for a name that is waited for here, which not every batch
 	// can tell.
-	together := h.batched() && !h.locker.queue.waits(h.request.Name)
+	together := h.batched() && !h.locker.queue.waits(h.name())
 
 	unheard := false // a try before may have released it
 
@@ -549,13 +562,13 @@ func (h *hold) followed(err error) bool {
 // reenter answers an Acquire under the lock that it asks for.
 func (h *hold) reenter(set *settings) (*Lock, error) {
 	if ended := h.err(); ended != nil {
-		return nil, endedContext(h.request.Name, ended)
+		return nil, endedContext(h.name(), ended)
 	}
 
 	if !set.reentrant {
 		// Waiting would be waiting for oneself.
 		return nil, &HeldError{
-			Name: h.request.Name, Holder: Holder(h.request.Holder), Token: h.token,
+			Name: h.name(), Holder: Holder(h.request.Holder), Token: h.token,
 			Remaining: h.left(now()), Detail: "this context already holds it; see WithReentrant",
 		}
 	}
@@ -573,7 +586,7 @@ func (h *hold) share() (*Lock, error) {
 	}
 
 	if h.releasing || h.handles == 0 {
-		return nil, endedContext(h.request.Name, ErrReleased)
+		return nil, endedContext(h.name(), ErrReleased)
 	}
 
 	h.handles++

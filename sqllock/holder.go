@@ -51,6 +51,8 @@ type Status struct {
 	Name     string
 	Strategy string
 	Token    int64
+	// Slot is which of the permits of [WithPermits] it is.
+	Slot int
 	// Holder is who has it, or had it last.
 	Holder Holder
 	// HeldFor is how long ago the holder got it, and Remaining how long its
@@ -81,15 +83,19 @@ type Status struct {
 func (s Status) Held() bool { return s.Remaining > 0 }
 
 func statusOf(s strategies.Status) Status {
+	name, slot := strategies.SplitSlot(s.Name)
+
 	return Status{
-		Name: s.Name, Strategy: s.Strategy, Token: s.Token, Holder: Holder(s.Holder), HeldFor: s.HeldFor,
+		Name: name, Slot: slot, Strategy: s.Strategy, Token: s.Token, Holder: Holder(s.Holder), HeldFor: s.HeldFor,
 		Remaining: s.Remaining, Taken: s.Taken, Owner: s.Owner, Ended: Reason(s.Ended), Detail: s.Detail, Guarded: s.Guarded,
 	}
 }
 
 // Filter narrows [Locker.Holders]. The zero value matches all locks.
 type Filter struct {
-	// Prefix of the names; empty is every name.
+	// Name matches one name, whose permits may have several holders, Prefix names that begin
+	// with it; empty is every name.
+	Name   string
 	Prefix string
 	// Limit is the most locks to return; zero is no limit.
 	Limit int

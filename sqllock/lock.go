@@ -32,7 +32,19 @@ func (l *Lock) Name() string {
 		return ""
 	}
 
-	return l.hold.request.Name
+	return l.hold.name()
+}
+
+// Slot is which of the permits of [WithPermits] the lock has: a number from 0 on that no other
+// holder of the name has at the same time. It is 0 without permits.
+func (l *Lock) Slot() int {
+	if l == nil {
+		return 0
+	}
+
+	_, slot := strategies.SplitSlot(l.hold.request.Name)
+
+	return slot
 }
 
 // Token returns the fencing token: larger than that of any earlier grant of

@@ -13,7 +13,7 @@ import (
 //
 //	listener.mu, waiters.mu → background.mu → queue.mu → keeper.mu → hold.mu
 //
-// Those of news, of a batcher, of an outcome and of a Lock are locked with no other one
+// Those of news, of slots, of a batcher, of an outcome and of a Lock are locked with no other one
 // inside. No code of a strategy, of a hook or of a log runs under any of them, but under an
 // ending's, for which nobody waits.
 
@@ -24,6 +24,7 @@ type Locker struct {
 	features strategies.Features
 	defaults settings
 	queue    queue
+	slots    slots
 	keeper   keeper
 	news     news
 
@@ -69,6 +70,7 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 		features: features,
 		defaults: set,
 		queue:    queue{lines: make(map[string]*line)},
+		slots:    slots{used: make(map[string]map[int]struct{})},
 
 		background: background{underWay: make(map[string]int)},
 	}

@@ -48,6 +48,7 @@ type settings struct {
 	maxHold   time.Duration
 	minHold   time.Duration
 	lockDelay time.Duration
+	permits   int // zero is one
 	reentrant bool
 	unbatched bool
 	handsOff  bool // to the next waiter in this process
@@ -158,6 +159,7 @@ func (s settings) difference(other *settings) string {
 		{"WithMaxHold", s.maxHold != other.maxHold},
 		{"WithMinHold", s.minHold != other.minHold},
 		{"WithLockDelay", s.lockDelay != other.lockDelay},
+		{"WithPermits", s.permits != other.permits},
 		{"WithLabel", s.holder.Label != other.holder.Label},
 		{"WithMetadata", s.holder.Metadata != other.holder.Metadata},
 		{"WithoutBatching", s.unbatched != other.unbatched},
@@ -195,6 +197,8 @@ func (s settings) check(features strategies.Features) error {
 		return unsupported("WithMinHold")
 	case s.lockDelay > 0 && !features.LockDelay:
 		return unsupported("WithLockDelay")
+	case s.many() && !features.Slots:
+		return unsupported("WithPermits")
 	case s.renew && s.trust(s.lease) <= s.lease*2/3:
 		// After two renewals that failed, one at a third and one at two thirds
 		// of the lease, there must be time left for the third.
@@ -410,6 +414,8 @@ func checkContext(ctx context.Context, verb string) error {
 // checkName says whether a name can be a lock's.
 func checkName(name string) error {
 	switch {
+	case strategies.HasSlotMark(name):
+		return fmt.Errorf("%w: %q has the character U+001F, which is kept for permits", ErrInvalidName, name)
 	case name == "":
 		return fmt.Errorf("%w: it is empty", ErrInvalidName)
 	case len(name) > MaxNameLength:

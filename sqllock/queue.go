@@ -175,6 +175,16 @@ func (q *queue) handOff(name string, give func(w *waiter, crowded bool) *hold) b
 	return true
 }
 
+// busy says whether somebody has the turn.
+func (q *queue) busy(name string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+
+	_, ok := q.lines[name]
+
+	return ok
+}
+
 // waits says whether somebody waits for the name here.
 func (q *queue) waits(name string) bool {
 	q.mu.Lock()

@@ -55,9 +55,9 @@ type waiters struct {
 
 	mu      sync.Mutex
 	present map[*waiting]struct{}
-	asking  map[string]*waiting // of them those in line, by name
+	asking  map[string]*waiting // of them those in line, by what they are called in queue
 	gone    []*waiting          // whom the database may have been told of
-	ended   recent[time.Time]   // by id, since when waits are over
+	ended   recent[endedWait]   // by id
 	others  recent[struct{}]    // names that others were seen to wait for
 	telling bool
 	failed  time.Time // when a statement did
@@ -67,15 +67,22 @@ type waiters struct {
 	heard   bool      // when a name was released the last time, they were called
 }
 
+// endedWait is one that is over.
+type endedWait struct {
+	over  time.Time
+	slots int
+}
+
 // waiting is one who waits.
 type waiting struct {
 	strategies.Waiter
 
-	set   *settings
-	began time.Time
-	stop  context.CancelCauseFunc // ends the wait
-	timer *time.Timer             // until the database is told of one that is behind
-	turns chan int64              // that it is its turn, and what Request.Line says
+	set    *settings
+	queued string
+	began  time.Time
+	stop   context.CancelCauseFunc // ends the wait
+	timer  *time.Timer             // until the database is told of one that is behind
+	turns  chan int64              // that it is its turn, and what Request.Line says
 
 	// These are under the mutex of waiters.
 	over     time.Time           // zero while it waits
@@ -92,8 +99,9 @@ type waiting struct {
 
 // newWaiting is a wait of ctx, which stop ends.
 func (w *waiters) newWaiting(ctx context.Context, a *acquisition) *waiting {
-	return &waiting{set: a.set, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), Waiter: strategies.Waiter{
+	return &waiting{set: a.set, queued: a.queued, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), Waiter: strategies.Waiter{
 		Name: a.request.Name, Process: w.process, ID: newOwner(), Holder: a.request.Holder, Holding: owners(ctx),
+		Slots: a.set.permits,
 	}}
 }
 
@@ -154,14 +162,14 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 	}
 
 	one.Behind, one.sent, one.stood, one.moved = false, true, time.Now(), time.Now()
-	w.asking[one.Name] = one // its turn may come before the answer
+	w.asking[one.queued] = one // its turn may come before the answer
 	waiter := one.Waiter
 	w.mu.Unlock()
 
 	ctx, cancel := context.WithTimeout(wait, tellTime)
 	defer cancel()
 
-	taken, err = w.entries.serve(ctx, waiter, !one.set.unbatched && w.entries.together != nil)
+	taken, err = w.entries.serve(ctx, waiter, !one.set.unbatched && w.entries.together != nil && !one.set.many())
 	if errors.Is(err, strategies.ErrNotBatched) {
 		taken, err = w.entries.serve(ctx, waiter, false)
 	}
@@ -203,7 +211,7 @@ func (w *waiters) removeLate(one *waiting, id string) {
 	defer w.mu.Unlock()
 
 	if !one.over.IsZero() && w.startLocked() {
-		w.removeLocked(one.Name, id, true)
+		w.removeLocked(one.Name, id, one.Slots, true)
 	}
 }
 
@@ -339,15 +347,28 @@ func (w *waiters) turn(name, id string, line int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if one, ok := w.asking[name]; ok && one.ID == id {
+	if one := w.inLineLocked(name, id); one != nil {
 		one.turn(line)
 
 		return
 	}
 
-	if _, left := w.ended.get(id); left > 0 && w.startLocked() {
-		w.removeLocked(name, id, true)
+	if ended, left := w.ended.get(id); left > 0 && w.startLocked() {
+		w.removeLocked(name, id, ended.slots, true)
 	}
+}
+
+// inLineLocked returns the one in line for a name that has an id; nil if there is none.
+func (w *waiters) inLineLocked(name, id string) *waiting {
+	slots, _ := strategies.SlotRange(name)
+
+	for _, queued := range []string{name, slots} {
+		if one := w.asking[queued]; one != nil && one.ID == id {
+			return one
+		}
+	}
+
+	return nil
 }
 
 func (one *waiting) turn(line int64) {
@@ -360,7 +381,7 @@ func (one *waiting) turn(line int64) {
 // inherit has heir stand where place does, whose wait has ended. If one of them holds other locks, or
 // they say different things of themselves, place leaves the line.
 func (w *waiters) inherit(heir, place *waiting) bool {
-	if heir.Behind || len(heir.Holding)+len(place.Holding) > 0 || heir.Holder != place.Holder {
+	if heir.Behind || len(heir.Holding)+len(place.Holding) > 0 || heir.Holder != place.Holder || heir.Slots != place.Slots {
 		w.remove(place, false)
 
 		return false
@@ -375,8 +396,8 @@ func (w *waiters) inherit(heir, place *waiting) bool {
 	delete(w.present, place)
 	w.present[heir] = struct{}{}
 
-	if w.asking[heir.Name] == place {
-		w.asking[heir.Name] = heir
+	if w.asking[heir.queued] == place {
+		w.asking[heir.queued] = heir
 	}
 
 	// It may have been told that it was its turn.
@@ -396,14 +417,14 @@ func (w *waiters) remove(one *waiting, granted bool) {
 	}
 
 	one.over = time.Now()
-	one.passes = !granted && !one.Behind
+	one.passes = (!granted || one.set.many()) && !one.Behind // another slot may be free
 	delete(w.present, one)
 
-	if w.asking[one.Name] == one {
-		delete(w.asking, one.Name)
+	if w.asking[one.queued] == one {
+		delete(w.asking, one.queued)
 	}
 
-	if one.sent && (!granted || one.again || !w.locker.features.LeavesLine) {
+	if one.sent && (!granted || one.set.many() || one.again || !w.locker.features.LeavesLine) {
 		w.gone = append(w.gone, one)
 
 		// Also when the locker is being closed: that came between the entry and its answer.
@@ -414,7 +435,7 @@ func (w *waiters) remove(one *waiting, granted bool) {
 	}
 
 	if one.sent {
-		w.ended.put(one.ID, one.over, one.over.Add(believed))
+		w.ended.put(one.ID, endedWait{one.over, one.Slots}, one.over.Add(believed))
 	}
 
 	wakeUp(w.wake)
@@ -521,8 +542,8 @@ func (w *waiters) stand() {
 	}
 
 	for _, s := range all {
-		one := w.asking[s.Name]
-		if one == nil || one.ID != s.ID {
+		one := w.inLineLocked(s.Name, s.ID)
+		if one == nil {
 			w.strayLocked(s, asked)
 
 			continue
@@ -558,6 +579,10 @@ func (one *waiting) saw(s strategies.Standing, asked time.Time, pause time.Durat
 	one.standing, one.stood = s, asked
 
 	switch {
+	case one.set.many():
+		if s.Free > s.Ahead {
+			one.turn(0)
+		}
 	case s.Ahead > 0:
 		pause = min(pause, s.Life+time.Millisecond)
 	case s.Taken > 0:
@@ -585,16 +610,16 @@ func (w *waiters) strayLocked(s strategies.Standing, asked time.Time) {
 		}
 	}
 
-	if over, left := w.ended.get(s.ID); left > 0 && !asked.After(over) {
+	if ended, left := w.ended.get(s.ID); left > 0 && !asked.After(ended.over) {
 		return
 	}
 
-	w.removeLocked(s.Name, s.ID, false)
+	w.removeLocked(s.Name, s.ID, 1, false)
 }
 
 // removeLocked has an entry removed. passes says that it was its turn.
-func (w *waiters) removeLocked(name, id string, passes bool) {
-	w.gone = append(w.gone, &waiting{Waiter: strategies.Waiter{Name: name, ID: id}, over: time.Now(), passes: passes})
+func (w *waiters) removeLocked(name, id string, slots int, passes bool) {
+	w.gone = append(w.gone, &waiting{Waiter: strategies.Waiter{Name: name, ID: id, Slots: slots}, over: time.Now(), passes: passes})
 
 	wakeUp(w.wake)
 }
@@ -623,7 +648,7 @@ func (w *waiters) leave() {
 
 		for _, one := range some {
 			if one.passes {
-				names = append(names, one.Name)
+				names = append(names, strategies.SlotNames(one.Name, one.Slots)...)
 			}
 		}
 	}

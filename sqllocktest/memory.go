@@ -101,7 +101,7 @@ const memoryName = "memory"
 func (*Memory) Features() strategies.Features {
 	return strategies.Features{
 		Strategy: memoryName, Database: memoryName, LeavesLine: true,
-		MinHold: true, LockDelay: true,
+		MinHold: true, LockDelay: true, Slots: true,
 	}
 }
 
@@ -338,12 +338,14 @@ func (s *memoryStore) tell(now time.Time, row *memoryRow) bool {
 		return false
 	}
 
-	line := s.line(now, row.name)
+	name := lineOf(row.name)
+
+	line := s.line(now, name)
 	if len(line) == 0 {
 		return true
 	}
 
-	turn := memoryTurn{name: row.name, id: line[0].ID}
+	turn := memoryTurn{name: name, id: line[0].ID}
 	if len(line) == 1 {
 		turn.line = row.waiting
 	}
@@ -365,10 +367,11 @@ func (r *memoryRow) free(reason strategies.Reason, detail string) {
 
 // Settle ends what attempts of the owner left.
 func (m *Memory) Settle(ctx context.Context, r strategies.Request) error {
-	return m.do(ctx, "settle", func(time.Time) error {
+	return m.do(ctx, "settle", func(now time.Time) error {
 		if row := m.store.rows[r.Name]; row != nil && row.owner == r.Owner {
 			row.minHold = 0
 			row.free("", "")
+			m.store.tell(now, row)
 		}
 
 		return nil
@@ -423,7 +426,7 @@ func (m *Memory) List(ctx context.Context, f strategies.Filter) ([]strategies.St
 		held = nil
 
 		for name, row := range m.store.rows {
-			if row.unfree(now) > 0 && strings.HasPrefix(name, f.Prefix) {
+			if row.unfree(now) > 0 && strings.HasPrefix(name, f.Prefix) && (f.Name == "" || f.Name == lineOf(name)) {
 				held = append(held, row.status(now))
 			}
 		}

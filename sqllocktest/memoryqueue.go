@@ -35,17 +35,25 @@ func (m *Memory) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Dura
 		noted.Behind, noted.expires = w.Behind, now.Add(ttl)
 		m.store.queue[place] = noted
 
-		if !w.Behind {
-			row := m.store.row(w.Name)
-			row.waiting = max(row.waiting+1, now.UnixMicro())
-			remaining, more := row.runs(now)
-			taken = remaining+more > 0
+		for _, name := range strategies.SlotNames(w.Name, w.Slots) {
+			if !w.Behind {
+				row := m.store.row(name)
+				row.waiting = max(row.waiting+1, now.UnixMicro())
+				taken = row.unfree(now) > 0
+			}
 		}
 
 		return nil
 	})
 
-	return taken, err
+	return taken && w.Slots <= 1, err
+}
+
+// lineOf is the name in whose line those wait who wait for a slot.
+func lineOf(slotName string) string {
+	name, _ := strategies.SplitSlot(slotName)
+
+	return name
 }
 
 // line returns those in line for a name, in their order.
@@ -74,6 +82,13 @@ func (m *Memory) Stand(ctx context.Context, process string) (all []strategies.St
 			row := m.store.row(w.Name)
 			remaining, more := row.runs(now)
 			one := strategies.Standing{Name: w.Name, ID: w.ID, Taken: remaining + more}
+
+			for _, name := range strategies.SlotNames(w.Name, w.Slots) {
+				if w.Slots > 1 && m.store.row(name).unfree(now) == 0 {
+					one.Free++
+				}
+			}
+
 			others := 0
 
 			for _, other := range m.store.line(now, w.Name) {
@@ -143,7 +158,7 @@ func (m *Memory) Waiters(ctx context.Context, f strategies.WaiterFilter) (waiter
 			}
 
 			w.Waited = now.Sub(w.came)
-			if row := m.store.rows[w.Name]; row != nil && now.Before(row.expires) {
+			if row := m.store.rows[w.Name]; row != nil && now.Before(row.expires) && w.Slots <= 1 {
 				w.Owner = row.owner
 			}
 

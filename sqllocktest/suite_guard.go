@@ -12,14 +12,6 @@ import (
 )
 
 func guardCases() []testCase {
-	blocks := func(e *env) string {
-		if e.harness.GuardBlocksRenewal {
-			return "the database has one writer, so that an open guard stops renewals and releases"
-		}
-
-		return ""
-	}
-
 	return []testCase{
 		{"guard/passes", nil, guardPasses},
 		{"guard/pins until the transaction ends", leaseOnly, guardPins},
@@ -28,16 +20,16 @@ func guardCases() []testCase {
 		{"guard/after a take-over since the snapshot", leaseOnly, guardSnapshot},
 		{"guard/after a renewal since the snapshot", nil, guardRenewed},
 		{"guard/in a snapshot older than the lock", nil, guardOldSnapshot},
-		{"guard/renewals pass", blocks, guardRenewals},
-		{"guard/release passes and the next waits", blocks, guardRelease},
+		{"guard/renewals pass", oneWriter, guardRenewals},
+		{"guard/release passes and the next waits", oneWriter, guardRelease},
 		{"guard/after a forced release", nil, guardForced},
-		{"guard/beside a forced release", blocks, guardBesideForce},
+		{"guard/beside a forced release", oneWriter, guardBesideForce},
 		{"guard/of other transactions", nil, guardOther},
 		{"guard/not after release", nil, guardReleased},
 		{"release in a transaction/commit", releaseTxOnly, releaseTxCommit},
-		{"release in a transaction/after a renewal since the snapshot", both(releaseTxOnly, blocks), releaseTxRenewed},
-		{"release in a transaction/after another transaction's", both(releaseTxOnly, blocks), releaseTxTwice},
-		{"release in a transaction/after a forced release since the snapshot", both(releaseTxOnly, blocks), releaseTxForced},
+		{"release in a transaction/after a renewal since the snapshot", both(releaseTxOnly, oneWriter), releaseTxRenewed},
+		{"release in a transaction/after another transaction's", both(releaseTxOnly, oneWriter), releaseTxTwice},
+		{"release in a transaction/after a forced release since the snapshot", both(releaseTxOnly, oneWriter), releaseTxForced},
 		{"release in a transaction/rollback", releaseTxOnly, releaseTxRollback},
 		{"release in a transaction/the next waits for the commit", releaseTxOnly, releaseTxWaits},
 	}

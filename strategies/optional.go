@@ -67,6 +67,9 @@ type Standing struct {
 	Life  time.Duration
 	// Taken is for how long the name stays taken without a renewal; zero if it is free.
 	Taken time.Duration
+	// Free is how many of its slots are free, if it waits for one of several: it is the turn of as
+	// many. Taken and Line are of no account then.
+	Free int
 	// Alone: there are no others. Then Line is for Request. It is zero if newcomers do not
 	// see that anybody waits, which Enqueue mends.
 	Alone bool
@@ -87,6 +90,8 @@ type Waiter struct {
 	Holding []string
 	// Behind: it waits for another wait of its process, and is in no line.
 	Behind bool
+	// Slots is how many slots the name has for it, of which any will do. Zero is one.
+	Slots int
 
 	// Waited is how long it has waited.
 	Waited time.Duration
@@ -94,7 +99,8 @@ type Waiter struct {
 	// What follows is not asked for, but told. Ticket says when it came, by the
 	// database's clock in microseconds: the smallest is the first.
 	Ticket int64
-	// Owner of the grant that it waits for; empty if nobody holds the name.
+	// Owner of the grant that it waits for; empty if nobody holds the name, or it waits for one of
+	// several slots.
 	Owner string
 }
 
@@ -154,10 +160,4 @@ type Reserver interface {
 // next one of this process goes to the end of their line then.
 type Contention interface {
 	Contended() bool
-}
-
-// Slotted is a grant that is in one of several slots.
-type Slotted interface {
-	// Slot is its number, from 0 on. No other grant that runs has it.
-	Slot() int
 }

@@ -31,7 +31,8 @@ type Status struct {
 
 // Filter narrows List. The zero value matches every name.
 type Filter struct {
-	// Prefix of the names; empty is every name.
+	// Name matches the slots of one name, Prefix names that begin with it; empty is every name.
+	Name   string
 	Prefix string
 	// Limit is the most names to return; zero is no limit.
 	Limit int

@@ -8,8 +8,8 @@
 // What every strategy must have is in [Strategy] and [Grant]. What only some have is
 // an interface of its own, and the core finds it by a type assertion: [Batcher],
 // [Notifier], [Placer] and [Queuer] of a strategy; [TxReleaser], [Reserver] and
-// [Contention] of a grant. [Grouper] and [Slotted] are room for what is not built yet: the
-// core does not ask for them. The conformance suite in package sqllocktest says whether a
+// [Contention] of a grant. [Grouper] is room for what is not built yet: the
+// core does not ask for it. The conformance suite in package sqllocktest says whether a
 // strategy keeps the contract. The package imports the standard library only.
 package strategies
 
@@ -87,7 +87,7 @@ type Mode int
 
 // The modes.
 const (
-	// Exclusive, the zero value: one holder, or as many as there are slots.
+	// Exclusive, the zero value: one holder.
 	Exclusive Mode = iota
 	// Shared: any number of holders that are shared, too.
 	Shared
@@ -101,9 +101,6 @@ type Request struct {
 	Owner string
 	// Mode is Exclusive unless the strategy says in its Features that it knows others.
 	Mode Mode
-	// Slots is how many may hold the name, each in a slot of its own. Zero is one, and
-	// it is zero unless the strategy says in its Features that it knows others.
-	Slots int
 	// Lease is how long the grant lasts without renewal.
 	Lease time.Duration
 	// MinHold and LockDelay are zero unless the caller asked for them.
@@ -160,9 +157,10 @@ type Features struct {
 	// MinHold and LockDelay: the fields of Request of those names work.
 	MinHold   bool
 	LockDelay bool
-	// Shared and Slots: the fields Mode and Slots of Request work.
+	// Shared: the field Mode of Request works.
 	Shared bool
-	Slots  bool
+	// Slots: the field Slots of Waiter works, and names with several slots can be waited for.
+	Slots bool
 }
 
 // Tx is the caller's own transaction, as postgres.Tx, mysql.Tx, sqlite.Tx and

@@ -18,6 +18,7 @@ const (
 	nameVariable  = "SQLLOCK_NAME"
 	tokenVariable = "SQLLOCK_TOKEN"
 	ownerVariable = "SQLLOCK_OWNER"
+	slotVariable  = "SQLLOCK_SLOT"
 	// groupVariable is the process group that ends with the lock.
 	groupVariable = "SQLLOCK_GROUP"
 	// newGroup stands for that of the command, until there is one.
@@ -26,10 +27,10 @@ const (
 
 // ours are these variables in an environment, and none of the user's that begin
 // alike.
-var ours = regexp.MustCompile(`^(` + nameVariable + `|` + tokenVariable + `|` + ownerVariable + `|` + groupVariable + `)(_\d+)?=`)
+var ours = regexp.MustCompile(`^(` + nameVariable + `|` + tokenVariable + `|` + ownerVariable + `|` + slotVariable + `|` + groupVariable + `)(_\d+)?=`)
 
 // passed is a lock as the environment tells of it.
-type passed struct{ name, token, owner, group string }
+type passed struct{ name, token, owner, slot, group string }
 
 // passedIn are the locks of the runs around this one, the innermost first.
 func passedIn(getenv func(string) string) []passed {
@@ -38,7 +39,7 @@ func passedIn(getenv func(string) string) []passed {
 	for i := 1; ; i++ {
 		lock := passed{
 			getenv(numbered(nameVariable, i)), getenv(numbered(tokenVariable, i)), getenv(numbered(ownerVariable, i)),
-			getenv(numbered(groupVariable, i)),
+			getenv(numbered(slotVariable, i)), getenv(numbered(groupVariable, i)),
 		}
 		if lock.name == "" {
 			return locks
@@ -72,7 +73,7 @@ func (f *runFlags) environment(h *held) []string {
 
 	for _, name := range f.names {
 		lock := h.lock(name)
-		locks = append(locks, passed{name, strconv.FormatInt(lock.Token(), 10), lock.Owner(), newGroup})
+		locks = append(locks, passed{name, strconv.FormatInt(lock.Token(), 10), lock.Owner(), strconv.Itoa(lock.Slot()), newGroup})
 	}
 
 	for _, lock := range passedIn(os.Getenv) {
@@ -89,7 +90,7 @@ func (f *runFlags) environment(h *held) []string {
 
 	for i, lock := range locks {
 		env = append(env, numbered(nameVariable, i+1)+"="+lock.name, numbered(tokenVariable, i+1)+"="+lock.token,
-			numbered(ownerVariable, i+1)+"="+lock.owner, numbered(groupVariable, i+1)+"="+lock.group)
+			numbered(ownerVariable, i+1)+"="+lock.owner, numbered(slotVariable, i+1)+"="+lock.slot, numbered(groupVariable, i+1)+"="+lock.group)
 	}
 
 	return env

@@ -23,6 +23,7 @@ type freeFlags struct {
 	database
 
 	reason string
+	slot   int
 	force  bool
 }
 
@@ -48,6 +49,8 @@ the next holder waits for the end of the transaction. Some locks cannot be
 skipped: a row of PostgreSQL that SELECT ... FOR UPDATE locked, a locked table,
 SQLite's one writer. free waits for them for some seconds, then exits with 75.
 
+If the name has permits, one is taken away: the first, or that of --slot.
+
 With strategy forupdate or advisory the session that holds the lock is ended,
 and all other locks in it with it; this may need a privilege of the database
 user.
@@ -58,8 +61,11 @@ that.`,
 		Example: `  sqllock free nightly --reason "ticket 4711: the machine is gone"`,
 		Args:    oneName, ValidArgsFunction: f.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if strings.TrimSpace(f.reason) == "" {
+			switch {
+			case strings.TrimSpace(f.reason) == "":
 				return usage(cmd, errors.New("say why: --reason TEXT"))
+			case f.slot < 0 || f.slot >= sqllock.MaxPermits:
+				return usage(cmd, fmt.Errorf("--slot %d is not between 0 and %d", f.slot, sqllock.MaxPermits-1))
 			}
 
 			return f.look(cmd.Context(), func(l looker) error {
@@ -72,18 +78,19 @@ that.`,
 
 	f.register(cmd)
 	cmd.Flags().StringVar(&f.reason, "reason", "", "`text` for the holder and for those who ask later (required)")
+	cmd.Flags().IntVar(&f.slot, "slot", 0, "which of the permits of the name")
 	cmd.Flags().BoolVar(&f.force, "force", false, "free it though a transaction is guarded")
 
 	return cmd
 }
 
 func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name string) error {
-	status, err := l.Inspect(ctx, name)
+	status, err := l.InspectSlot(ctx, name, f.slot)
 
 	// A renewal or an attempt has the row for a moment, too.
 	for look := 1; err == nil && status.Guarded && !f.force && look < guardLooks; look++ {
 		if err = pause(ctx, guardPause); err == nil {
-			status, err = l.Inspect(ctx, name)
+			status, err = l.InspectSlot(ctx, name, f.slot)
 		}
 	}
 
@@ -106,7 +113,7 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 	}
 	defer closeLocker(ctx, locker)
 
-	err = locker.ForceRelease(ctx, name, trace(f.reason))
+	err = locker.ForceReleaseSlot(ctx, name, f.slot, trace(f.reason))
 
 	switch {
 	case errors.Is(err, sqllock.ErrNotHeld):

@@ -189,12 +189,12 @@ func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
 			ctx, cancel := context.WithTimeout(ctx, freeTime)
 			defer cancel()
 
-			return s.Settle(ctx, strategies.Request{Name: lock.Name(), Owner: lock.Owner()})
+			return s.Settle(ctx, strategies.Request{Name: strategies.SlotName(lock.Name(), lock.Slot()), Owner: lock.Owner()})
 		}
 	}
 
 	locker, err := lockerOf(f.strategy, db, sqllock.WithLease(time.Duration(f.lease)), sqllock.WithLabel(f.label),
-		sqllock.WithMinHold(time.Duration(f.minHold)), sqllock.WithLogger(logger))
+		sqllock.WithMinHold(time.Duration(f.minHold)), sqllock.WithPermits(f.permits), sqllock.WithLogger(logger))
 
 	return locker, refused(err, db.Target, f.conflict)
 }

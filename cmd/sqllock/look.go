@@ -63,6 +63,14 @@ func (l looker) Inspect(ctx context.Context, name string) (sqllock.Status, error
 	return l.Locker.Inspect(ctx, name)
 }
 
+// InspectSlot is the Locker's, bounded.
+func (l looker) InspectSlot(ctx context.Context, name string, slot int) (sqllock.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+
+	return l.Locker.InspectSlot(ctx, name, slot)
+}
+
 // Waiters is the Locker's, bounded.
 func (l looker) Waiters(ctx context.Context, filter sqllock.WaiterFilter) ([]sqllock.Waiter, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
@@ -73,13 +81,16 @@ func (l looker) Waiters(ctx context.Context, filter sqllock.WaiterFilter) ([]sql
 
 // glance is Inspect for those who look again and again: it does not ask whether the
 // name is guarded, for which the row is locked for a moment. Hundreds of processes that
-// wait would keep it from those who acquire and renew.
+// wait would keep it from those who acquire and renew. Of several permits it is one that is held.
 func glance(ctx context.Context, locker *sqllock.Locker, name string) (sqllock.Status, error) {
-	// Names sort by their bytes, so the name itself comes first of those that begin
-	// with it.
-	listed, err := locker.Holders(ctx, sqllock.Filter{Prefix: name, Limit: 1})
-	if err != nil || len(listed) == 0 || listed[0].Name != name {
+	listed, err := locker.Holders(ctx, sqllock.Filter{Name: name})
+	if err != nil || len(listed) == 0 {
 		return sqllock.Status{Name: name}, err
+	}
+
+	// One that is held, rather than one that is only taken.
+	if i := slices.IndexFunc(listed, sqllock.Status.Held); i >= 0 {
+		return listed[i], nil
 	}
 
 	return listed[0], nil

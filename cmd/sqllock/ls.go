@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +41,8 @@ with PREFIX. HELD is how long the lock has been held, LEASE how long the lease
 runs if it is not renewed; both by the database's clock. A holder that lives
 renews at a third of its lease. Names that nobody holds any more and that a
 minimum hold or a lock delay keeps taken are listed too, with the time left.
-Names are cut to the width of a terminal, and nowhere else.
+Names are cut to the width of a terminal, and nowhere else. If a name with
+permits is among them, SLOT is which of its permits it is.
 
 With --waiting, list who waits for locks, by name and then in the order of
 arrival: a process once for each lock that it asks for, and once for each
@@ -198,6 +200,11 @@ func (f *lsFlags) print(out io.Writer, listed listing, width int) error {
 func tableOf(locks []sqllock.Status) text.Table {
 	table := text.Table{Header: []string{"NAME", "HOLDER", "HELD", "LEASE", "STRATEGY"}, Shrink: []int{0, 1}}
 
+	permits := slices.ContainsFunc(locks, func(lock sqllock.Status) bool { return lock.Slot > 0 })
+	if permits {
+		table.Header = append(table.Header, "SLOT")
+	}
+
 	for _, lock := range locks {
 		held, left := "-", "expired, taken for "+text.Duration(lock.Taken)
 
@@ -208,9 +215,12 @@ func tableOf(locks []sqllock.Status) text.Table {
 			left = "released, taken for " + text.Duration(lock.Taken)
 		}
 
-		table.Rows = append(table.Rows, []string{
-			plain.Text(lock.Name), plain.Text(lock.Holder.String()), held, left, plain.Text(lock.Strategy),
-		})
+		row := []string{plain.Text(lock.Name), plain.Text(lock.Holder.String()), held, left, plain.Text(lock.Strategy)}
+		if permits {
+			row = append(row, strconv.Itoa(lock.Slot))
+		}
+
+		table.Rows = append(table.Rows, row)
 	}
 
 	return table
@@ -235,6 +245,7 @@ func terminalWidth(out io.Writer) int {
 // name it is enough to release the lock.
 type lockJSON struct {
 	Name             string          `json:"name"`
+	Slot             int             `json:"slot"`
 	Strategy         string          `json:"strategy"`
 	Token            int64           `json:"token"`
 	Host             string          `json:"host"`
@@ -277,7 +288,7 @@ func seconds(d time.Duration) float64 { return float64(d.Round(time.Microsecond)
 
 func jsonOf(lock sqllock.Status) lockJSON {
 	shown := lockJSON{
-		Name: lock.Name, Strategy: lock.Strategy, Token: lock.Token, Host: lock.Holder.Host, PID: lock.Holder.PID,
+		Name: lock.Name, Slot: lock.Slot, Strategy: lock.Strategy, Token: lock.Token, Host: lock.Holder.Host, PID: lock.Holder.PID,
 		Label: lock.Holder.Label, HeldSeconds: seconds(lock.HeldFor), RemainingSeconds: seconds(lock.Remaining),
 		TakenSeconds: seconds(lock.Taken),
 	}

@@ -83,7 +83,7 @@ func TestShowPrintsNoControlCharacters(t *testing.T) {
 	} {
 		var b bytes.Buffer
 
-		if err := printStatus(&b, status, []sqllock.Waiter{{Name: hostile, Holder: holder}}); err != nil {
+		if err := printStatus(&b, status, []sqllock.Status{status}, []sqllock.Waiter{{Name: hostile, Holder: holder}}); err != nil {
 			t.Fatal(err)
 		}
 

@@ -29,6 +29,7 @@ type runFlags struct {
 	waits     bool // --wait was given
 	noWait    bool
 	minHold   duration
+	permits   int
 	strategy  string
 	label     string
 	onLoss    string
@@ -52,6 +53,11 @@ with --no-wait, the exit code is 69. The command finds the lock in its
 environment: SQLLOCK_NAME, SQLLOCK_OWNER and SQLLOCK_TOKEN, a number that grows
 with every grant of the name. With several names it holds all or none; the
 others are in SQLLOCK_NAME_2 and so on.
+
+With --permits N up to N commands hold the name at a time. SQLLOCK_SLOT is which
+of them it is, from 0 to N-1: a number that no other holder has. All should give
+the same N; where they differ, the larger one bounds how many run. Without
+--permits the number is 0.
 
 The command has a process group of its own. Signals are passed on to it; Ctrl-C
 ends the command, and then the lock is released. When the lock cannot be
@@ -85,7 +91,8 @@ Times are seconds (5, 0.5) or have units (90s, 1m30s). From flock:
 const runExample = `  sqllock run --name nightly --no-wait -- ./report.sh
   sqllock run --name deploy --wait 5m --label "$USER" -- make deploy
   sqllock run --name db --name files --on-loss term,kill=10s -- ./backup.sh
-  sqllock run --name hourly --no-wait -E 0 --min-hold 10m -- ./job`
+  sqllock run --name hourly --no-wait -E 0 --min-hold 10m -- ./job
+  sqllock run --name export --permits 4 -- ./export.sh`
 
 func newRun() *cobra.Command {
 	f := &runFlags{lease: duration(sqllock.DefaultLease)}
@@ -138,6 +145,7 @@ func newRun() *cobra.Command {
 	flags.VarP(&f.wait, "wait", "w", "wait for the lock at most so long")
 	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "try once, do not wait")
 	flags.Var(&f.minHold, "min-hold", "keep the name taken for so long, also if the command ends sooner")
+	flags.IntVar(&f.permits, "permits", 1, "how many may hold the name at a time")
 	strategyFlag(cmd, &f.strategy, strategyUsage)
 	flags.StringVar(&f.label, "label", "", "what others see as the holder (default the command's name)")
 	flags.StringVar(&f.onLoss, "on-loss", "",
@@ -166,6 +174,8 @@ func (f *runFlags) check() (err error) {
 		return errors.New("--wait and --no-wait cannot be used together")
 	case f.wait < 0:
 		return fmt.Errorf("--wait %s is negative", &f.wait)
+	case f.permits < 1 || f.permits > sqllock.MaxPermits:
+		return fmt.Errorf("--permits %d is not between 1 and %d", f.permits, sqllock.MaxPermits)
 	case f.conflict < 0 || f.conflict > 255:
 		return fmt.Errorf("--conflict-exit-code %d is not between 0 and 255", f.conflict)
 	default:

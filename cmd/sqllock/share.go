@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -45,14 +46,17 @@ func (s *share) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 
-	status, err := glance(ctx, s.locker, s.name)
-
-	switch {
-	case err != nil:
+	holders, err := s.locker.Holders(ctx, sqllock.Filter{Name: s.name})
+	if err != nil {
 		return err
-	case !status.Held() || status.Owner != s.owner:
+	}
+
+	i := slices.IndexFunc(holders, func(status sqllock.Status) bool { return status.Held() && status.Owner == s.owner })
+	if i < 0 {
 		return shareLostError{s.name}
 	}
+
+	status := holders[i]
 
 	s.mu.Lock()
 	defer s.mu.Unlock()

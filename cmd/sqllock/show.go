@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -24,10 +25,11 @@ func newShow() *cobra.Command {
 		Short: "Show who holds a lock, or who had it last",
 		Long: `Show who holds a lock, or who had it last and why it ended. Exits with 1 if
 nobody holds it. "waiting" are those who wait, in the order of arrival, as
-"sqllock ls --waiting" lists them. "taken" is for how long --min-hold keeps the
-name taken though nobody holds it any more; "guarded" is whether a transaction
-keeps the next holder out at this moment (Lock.Guard); SQLite does not tell,
-and --json leaves it out there.`,
+"sqllock ls --waiting" lists them. If the name has permits, this is about the
+first of them; "slot 1" and so on are others that are held. "taken" is for how
+long --min-hold keeps the name taken though nobody holds it any more; "guarded"
+is whether a transaction keeps the next holder out at this moment (Lock.Guard);
+SQLite does not tell, and --json leaves it out there.`,
 		Example: `  sqllock show nightly
   sqllock show nightly --json`,
 		Args: oneName, ValidArgsFunction: db.completeName,
@@ -40,6 +42,14 @@ and --json leaves it out there.`,
 					return err
 				}
 
+				holders, err := l.Holders(ctx, sqllock.Filter{Name: args[0]})
+				if err != nil {
+					return err
+				}
+
+				// A name with permits may be held though its first is not.
+				others := slices.DeleteFunc(holders, func(s sqllock.Status) bool { return s.Slot == 0 })
+
 				waiters, err := l.Waiters(ctx, sqllock.WaiterFilter{Name: args[0]})
 				if err != nil {
 					return err
@@ -47,12 +57,12 @@ and --json leaves it out there.`,
 
 				if asJSON {
 					// SQLite has no row locks to look at.
-					err = printJSON(out, seenOf(status, waiters, l.db.Target.Dialect != databases.SQLite))
+					err = printJSON(out, seenOf(status, others, waiters, l.db.Target.Dialect != databases.SQLite))
 				} else {
-					err = printStatus(out, status, waiters)
+					err = printStatus(out, status, others, waiters)
 				}
 
-				if err == nil && !status.Held() {
+				if err == nil && !status.Held() && !slices.ContainsFunc(others, sqllock.Status.Held) {
 					err = exitError{exitNotHeld, nil}
 				}
 
@@ -80,7 +90,7 @@ func taken(status sqllock.Status) string {
 // mostWaiters bounds how many of those who wait are shown to a person.
 const mostWaiters = 20
 
-func printStatus(out io.Writer, status sqllock.Status, waiters []sqllock.Waiter) error {
+func printStatus(out io.Writer, status sqllock.Status, others []sqllock.Status, waiters []sqllock.Waiter) error {
 	lines := [][2]string{{"name", plain.Text(status.Name)}}
 	add := func(key, value string) { lines = append(lines, [2]string{key, value}) }
 
@@ -114,6 +124,16 @@ func printStatus(out io.Writer, status sqllock.Status, waiters []sqllock.Waiter)
 
 	if status.Guarded {
 		add("guarded", "a transaction keeps the next holder out")
+	}
+
+	for _, other := range others {
+		slot := fmt.Sprintf("slot %d", other.Slot)
+
+		if other.Held() {
+			add(slot, fmt.Sprintf("%s, for %s, token %d", plain.Text(other.Holder.String()), text.Duration(other.HeldFor), other.Token))
+		} else {
+			add(slot, "taken "+taken(other))
+		}
 	}
 
 	key := "waiting"
@@ -154,6 +174,7 @@ type seenJSON struct {
 	Guarded *bool        `json:"guarded,omitempty"` // nil if that is not known
 	Taken   float64      `json:"taken_seconds,omitempty"`
 	Lock    *lockJSON    `json:"lock,omitempty"`
+	Others  []lockJSON   `json:"others,omitempty"` // of the permits beside the first
 	Last    *lastJSON    `json:"last,omitempty"`
 	Waiting []waiterJSON `json:"waiting,omitempty"`
 }
@@ -168,12 +189,17 @@ type lastJSON struct {
 
 // seenOf is a status as --json shows it; tells: the database says whether a
 // transaction is guarded.
-func seenOf(status sqllock.Status, waiters []sqllock.Waiter, tells bool) seenJSON {
+func seenOf(status sqllock.Status, others []sqllock.Status, waiters []sqllock.Waiter, tells bool) seenJSON {
 	shown := seenJSON{Name: status.Name, Held: status.Held(), Taken: seconds(status.Taken)}
 
 	if status.Held() {
 		lock := jsonOf(status)
 		shown.Lock = &lock
+	}
+
+	for _, other := range others {
+		shown.Held = shown.Held || other.Held()
+		shown.Others = append(shown.Others, jsonOf(other))
 	}
 
 	if tells {

@@ -35,10 +35,10 @@ func newWait() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait NAME",
 		Short: "Wait until nobody holds a lock, without taking it",
-		Long: `Wait until nobody holds a lock, without taking it. By the time the command
-ends somebody may hold it again: to do something under the lock, use run. A
-name that only --min-hold keeps taken is held by nobody: the command says so,
-and does not wait for that.`,
+		Long: `Wait until nobody holds a lock, nor one of its permits, without taking it. By
+the time the command ends somebody may hold it again: to do something under the
+lock, use run. A name that only --min-hold keeps taken is held by nobody: the
+command says so, and does not wait for that.`,
 		Example: `  sqllock wait deploy --wait 5m && echo "the deployment is over"`,
 		Args:    oneName, ValidArgsFunction: f.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -99,8 +99,15 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 
 	defer tell(ctx, l.Locker, name, func() error { return nil })()
 
-	// The first look says, too, whether that is a name.
-	look := l.Inspect
+	// The first look says, too, whether that is a name, and is a glance as the others are: another permit
+	// may be held than the first.
+	look := func(ctx context.Context, name string) (sqllock.Status, error) {
+		if status, err := l.Inspect(ctx, name); err != nil || status.Held() {
+			return status, err
+		}
+
+		return l.glance(ctx, name)
+	}
 
 	for pause := lookSoon; ; pause = min(2*pause, lookLater) {
 		status, err := f.bound(ctx, begun, name, look)

@@ -1,6 +1,8 @@
 -- +goose Up
 
--- One row for each name, kept after release: the token must go on growing.
+-- One row for each name, kept after release: the token must go on growing. The
+-- permits of a name beside the first have rows of their own, called by the name,
+-- the character U+001F and the number of the slot in four digits.
 -- Names are VARBINARY, which compares byte for byte; text collations here
 -- ignore case or trailing spaces. The lease is in a table of its own: a guard
 -- locks the row here in shared mode until the caller commits, and InnoDB has
@@ -55,12 +57,15 @@ CREATE TABLE sqllock_queue (
     metadata   VARBINARY(4096) NOT NULL DEFAULT '',
     holding    VARBINARY(4096) NOT NULL DEFAULT '', -- the owners of the locks under which it waits, with blanks between
     behind     BOOLEAN         NOT NULL DEFAULT false,
+    slots      BIGINT          NOT NULL DEFAULT 1,  -- how many may hold the name, as this process knows
     PRIMARY KEY (process, id),
     INDEX sqllock_queue_line (name, ticket)
 ) ENGINE = InnoDB;
 
 CREATE VIEW sqllock_holders AS
-SELECT CONVERT(l.name USING utf8mb4) AS name, CONVERT(l.strategy USING utf8mb4) AS strategy, l.token,
+SELECT CONVERT(SUBSTRING_INDEX(l.name, 0x1F, 1) USING utf8mb4) AS name,
+       IF(LOCATE(0x1F, l.name) = 0, 0, CAST(CONVERT(SUBSTRING_INDEX(l.name, 0x1F, -1) USING ascii) AS UNSIGNED)) AS slot,
+       CONVERT(l.strategy USING utf8mb4) AS strategy, l.token,
        CONVERT(l.host USING utf8mb4) AS host, l.pid, CONVERT(l.label USING utf8mb4) AS label,
        CONVERT(l.metadata USING utf8mb4) AS metadata,
        TIMESTAMPADD(MICROSECOND, l.acquired_at, CAST('1970-01-01' AS DATETIME(6))) AS acquired_at,
@@ -76,7 +81,7 @@ SELECT CONVERT(q.name USING utf8mb4) AS name, ROW_NUMBER() OVER (PARTITION BY q.
        CONVERT(q.metadata USING utf8mb4) AS metadata,
        TIMESTAMPADD(MICROSECOND, q.ticket, CAST('1970-01-01' AS DATETIME(6))) AS since,
        (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - q.ticket) / 1000000 AS waited_seconds,
-       q.holding <> '' AS holds_others
+       q.holding <> '' AS holds_others, q.slots AS permits
   FROM sqllock_queue q
  WHERE q.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 

@@ -1,6 +1,8 @@
 -- +goose Up
 
--- One row for each name, kept after release: the token must go on growing.
+-- One row for each name, kept after release: the token must go on growing. The
+-- permits of a name beside the first have rows of their own, called by the name,
+-- the character U+001F and the number of the slot in four digits.
 -- Names compare byte for byte (COLLATE "C"). No column that a renewal writes
 -- has an index, so that updates stay heap-only and the table stays small; half
 -- of each page is left free for the next row versions. Functions have their
@@ -48,13 +50,16 @@ CREATE TABLE sqllock_queue (
     metadata   text             NOT NULL DEFAULT '',
     holding    text             NOT NULL DEFAULT '',      -- the owners of the locks under which it waits, with blanks between
     behind     boolean          NOT NULL DEFAULT false,
+    slots      bigint           NOT NULL DEFAULT 1,       -- how many may hold the name, as this process knows
     PRIMARY KEY (process, id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
 CREATE INDEX sqllock_queue_line ON sqllock_queue (name, ticket);
 
 CREATE VIEW sqllock_holders AS
-SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata, l.acquired_at,
+SELECT pg_catalog.split_part(l.name, pg_catalog.chr(31), 1) AS name,
+       coalesce(nullif(pg_catalog.split_part(l.name, pg_catalog.chr(31), 2), ''::pg_catalog.text), '0'::pg_catalog.text)::integer AS slot,
+       l.strategy, l.token, l.host, l.pid, l.label, l.metadata, l.acquired_at,
        extract(epoch FROM pg_catalog.clock_timestamp() - l.acquired_at)::numeric(20, 6) AS held_seconds,
        extract(epoch FROM l.expires_at - pg_catalog.clock_timestamp())::numeric(20, 6)  AS remaining_seconds,
        l.owner
@@ -65,7 +70,7 @@ CREATE VIEW sqllock_waiters AS
 SELECT q.name, pg_catalog.row_number() OVER (PARTITION BY q.name ORDER BY q.behind, q.ticket, q.id) AS place,
        q.host, q.pid, q.label, q.metadata, pg_catalog.to_timestamp(q.ticket::float / 1000000::float) AS since,
        (extract(epoch FROM pg_catalog.clock_timestamp()) - q.ticket::numeric / 1000000::numeric)::numeric(20, 6) AS waited_seconds,
-       q.holding <> '' AS holds_others
+       q.holding <> '' AS holds_others, q.slots AS permits
   FROM sqllock_queue q
  WHERE q.expires_at > pg_catalog.clock_timestamp();
 

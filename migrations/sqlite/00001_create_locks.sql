@@ -1,6 +1,8 @@
 -- +goose Up
 
--- One row for each name, kept after release: the token must go on growing.
+-- One row for each name, kept after release: the token must go on growing. The
+-- permits of a name beside the first have rows of their own, called by the name,
+-- the character U+001F and the number of the slot in four digits.
 -- Names compare byte for byte (SQLite's BINARY collation, its default). Times
 -- are microseconds since 1970; SQLite's clock has milliseconds.
 CREATE TABLE sqllock_locks (
@@ -42,13 +44,16 @@ CREATE TABLE sqllock_queue (
     metadata   TEXT    NOT NULL DEFAULT '',
     holding    TEXT    NOT NULL DEFAULT '', -- the owners of the locks under which it waits, with blanks between
     behind     INTEGER NOT NULL DEFAULT 0,
+    slots      INTEGER NOT NULL DEFAULT 1,  -- how many may hold the name, as this process knows
     PRIMARY KEY (process, id)
 ) WITHOUT ROWID;
 
 CREATE INDEX sqllock_queue_line ON sqllock_queue (name, ticket);
 
 CREATE VIEW sqllock_holders AS
-SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata,
+SELECT CASE instr(l.name, char(31)) WHEN 0 THEN l.name ELSE substr(l.name, 1, instr(l.name, char(31)) - 1) END AS name,
+       CASE instr(l.name, char(31)) WHEN 0 THEN 0 ELSE CAST(substr(l.name, instr(l.name, char(31)) + 1) AS INTEGER) END AS slot,
+       l.strategy, l.token, l.host, l.pid, l.label, l.metadata,
        strftime('%Y-%m-%d %H:%M:%f', l.acquired_at / 1000000.0, 'unixepoch') AS acquired_at,
        unixepoch('subsec') - l.acquired_at / 1000000.0                       AS held_seconds,
        l.expires_at / 1000000.0 - unixepoch('subsec')                        AS remaining_seconds,
@@ -61,7 +66,8 @@ SELECT q.name, row_number() OVER (PARTITION BY q.name ORDER BY q.behind, q.ticke
        q.host, q.pid, q.label, q.metadata,
        strftime('%Y-%m-%d %H:%M:%f', q.ticket / 1000000.0, 'unixepoch') AS since,
        unixepoch('subsec') - q.ticket / 1000000.0                       AS waited_seconds,
-       q.holding <> ''                                                  AS holds_others
+       q.holding <> ''                                                  AS holds_others,
+       q.slots                                                          AS permits
   FROM sqllock_queue q
  WHERE q.expires_at > unixepoch('subsec') * 1000000;
 

@@ -54,13 +54,18 @@ func (s *Store) List(ctx context.Context, f strategies.Filter) (listed []strateg
 
 	defer s.Return(conn, &err)
 
+	if f.Name != "" {
+		return readHolders(ctx, conn, s.sql.Slots, f)
+	}
+
 	return readHolders(ctx, conn, s.sql.Holders, f)
 }
 
 func readHolders(
 	ctx context.Context, conn databases.Conn, holders databases.Statement, f strategies.Filter,
 ) (listed []strategies.Status, err error) {
-	values := databases.Values{"prefix": f.Prefix, "limit": limit(f.Limit)}
+	above, below := strategies.SlotRange(f.Name)
+	values := databases.Values{"name": f.Name, "above": above, "below": below, "prefix": f.Prefix, "limit": limit(f.Limit)}
 
 	err = conn.Query(ctx, holders, values, func(row databases.Row) error {
 		var (

@@ -93,8 +93,9 @@ type Statements struct {
 	// row locked; none on SQLite, whose one write lock does not say of which
 	// row.
 	Unguarded databases.Statement
-	// Holders lists the names that are held or taken.
+	// Holders lists the names that are held or taken, Slots those of one name.
 	Holders databases.Statement
+	Slots   databases.Statement
 	// Expired lists names whose grant expired, and End ends one of them.
 	Expired databases.Statement
 	End     databases.Statement
@@ -108,13 +109,15 @@ type Statements struct {
 	// is not sent for who is Behind. EnqueueAll is Enqueue for several, and returns names whose rows
 	// say that somebody waits, and whether they are taken. Dead lists those who did not leave, by process and id:
 	// their process ended, or was cut off.
-	Enqueue    []databases.Statement
-	EnqueueAll []databases.Statement
-	Keep       databases.Statement
-	Leave      databases.Statement
-	Stand      databases.Statement
-	Waiters    databases.Statement
-	Dead       databases.Statement
+	// EnqueueSlots says in the rows of a name's other slots that somebody waits.
+	Enqueue      []databases.Statement
+	EnqueueSlots databases.Statement
+	EnqueueAll   []databases.Statement
+	Keep         databases.Statement
+	Leave        databases.Statement
+	Stand        databases.Statement
+	Waiters      databases.Statement
+	Dead         databases.Statement
 	// Tell notifies those who are the first in the lines of names that are free. First lists the
 	// processes of those who are the first, for Call.
 	Tell  databases.Statement

@@ -196,6 +196,16 @@ STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
 			Args: []string{"prefix", "prefix", "limit"},
 		},
 
+		Slots: databases.Statement{
+			Name: "grant.slots",
+			SQL: `SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata, ` + MySQLNow + ` - l.acquired_at,
+       e.expires_at - ` + MySQLNow + `, l.lock_delay_us, e.owner
+  FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
+ WHERE (e.name = UNHEX(?) OR e.name > UNHEX(?) AND e.name < UNHEX(?)) AND e.expires_at + l.lock_delay_us > ` + MySQLNow + `
+ ORDER BY l.name LIMIT ?`,
+			Args: []string{"name", "above", "below", "limit"},
+		},
+
 		// Names are listed first and ended one by one: a range UPDATE or DELETE
 		// deadlocks with renewals.
 		Expired: databases.Statement{
@@ -261,11 +271,11 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
 		Enqueue: []databases.Statement{
 			{
 				Name: "queue.enqueue",
-				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind)
-VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` - ?, ` + MySQLNow + ` + ?, UNHEX(?), ?, UNHEX(?), UNHEX(?), UNHEX(?), ?)
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots)
+VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` - ?, ` + MySQLNow + ` + ?, UNHEX(?), ?, UNHEX(?), UNHEX(?), UNHEX(?), ?, ?)
     ON DUPLICATE KEY UPDATE expires_at = ` + MySQLNow + ` + ?, ticket = IF(behind, ` + MySQLNow + ` - ?, ticket), behind = ?`,
 				Args: []string{
-					"process", "id", "name", "waited", "ttl", "host", "pid", "label", "metadata", "holding", "behind", "ttl", "waited", "behind",
+					"process", "id", "name", "waited", "ttl", "host", "pid", "label", "metadata", "holding", "behind", "slots", "ttl", "waited", "behind",
 				},
 			},
 			{
@@ -277,6 +287,16 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
    SET e.waiting = ` + MySQLNow + ` + 0 * LAST_INSERT_ID(e.expires_at > ` + MySQLNow + `)`,
 				Args: []string{"name"},
 			},
+		},
+		EnqueueSlots: databases.Statement{
+			Name: "queue.enqueue-slots",
+			SQL: `UPDATE (
+    SELECT name FROM sqllock_leases WHERE name > UNHEX(?) AND name < UNHEX(?) AND waiting < ` + MySQLNow + ` - 2000000
+     ORDER BY name LIMIT 1000 FOR UPDATE SKIP LOCKED
+) slots
+STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = slots.name
+   SET e.waiting = ` + MySQLNow,
+			Args: []string{"above", "below"},
 		},
 		// The number is fresh enough for as long as nobody forgets it, and what was taken when it was there
 		// will be told.
@@ -323,19 +343,22 @@ STRAIGHT_JOIN sqllock_queue q FORCE INDEX (PRIMARY) ON q.process = UNHEX(?) AND 
 			SQL: `SELECT q.name, q.id, COALESCE(SUM(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id), 0),
        COALESCE(MIN(IF(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id, o.expires_at, NULL)) - ` + MySQLNow + `, 0),
        COALESCE(e.expires_at + l.lock_delay_us - ` + MySQLNow + `, 0), COALESCE(e.waiting, 0),
-       COUNT(o.id) + COALESCE(e.waiting > ` + MySQLNow + ` - 2000000, 0)
+       COUNT(o.id) + COALESCE(e.waiting > ` + MySQLNow + ` - 2000000, 0), q.slots,
+       (SELECT COUNT(*) FROM sqllock_leases s JOIN sqllock_locks d ON d.name = s.name
+         WHERE q.slots > 1 AND s.name > CONCAT(q.name, 0x1F) AND s.name < CONCAT(q.name, 0x1F, CONVERT(LPAD(q.slots, 4, 0) USING ascii))
+           AND s.expires_at + d.lock_delay_us > ` + MySQLNow + `)
   FROM sqllock_queue q
   LEFT JOIN sqllock_leases e ON e.name = q.name
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND o.id <> COALESCE(e.wait, '') AND NOT o.behind AND o.expires_at > ` + MySQLNow + `
  WHERE q.process = UNHEX(?) AND NOT q.behind
- GROUP BY q.name, q.id, q.ticket, e.expires_at, l.lock_delay_us, e.waiting`,
+ GROUP BY q.name, q.id, q.ticket, q.slots, e.expires_at, l.lock_delay_us, e.waiting`,
 			Args: []string{"process"},
 		},
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
 			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + MySQLNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
-       CASE WHEN e.expires_at > ` + MySQLNow + ` THEN e.owner ELSE '' END
+       CASE WHEN e.expires_at > ` + MySQLNow + ` AND q.slots = 1 THEN e.owner ELSE '' END, q.slots
   FROM sqllock_queue q LEFT JOIN sqllock_leases e ON e.name = q.name
  WHERE q.expires_at > ` + MySQLNow + ` AND (LENGTH(UNHEX(?)) = 0 OR q.name = UNHEX(?)) AND LEFT(q.name, LENGTH(UNHEX(?))) = UNHEX(?)
    AND (NOT ? OR q.holding <> '')

@@ -56,16 +56,19 @@ const (
 // a lock of the whole server at the commit, so there is none otherwise.
 const postgresTellAll = `CASE WHEN l.waiting <> 0 THEN pg_catalog.pg_notify('` + allChannel + `', l.name) IS NOT NULL ELSE false END`
 
+// postgresLine is the name in whose line those wait who wait for a slot: SlotName of package strategies.
+const postgresLine = `pg_catalog.split_part(l.name, pg_catalog.chr(31), 1)`
+
 // PostgresTell is true if somebody waits, and notifies the first in line: that it is its
 // turn, and what Request.Line says. It sees the line as it was when the statement began.
 // Who has come since, while the name's row was locked, is not in it; if nobody is, all are
 // told to look.
 const PostgresTell = `CASE WHEN l.waiting <> 0 THEN coalesce((
     SELECT pg_catalog.pg_notify('` + channelOf + `'::pg_catalog.text || f.process,
-                                f.line::pg_catalog.text || ' '::pg_catalog.text || f.id || ' '::pg_catalog.text || l.name) IS NOT NULL
+                                f.line::pg_catalog.text || ' '::pg_catalog.text || f.id || ' '::pg_catalog.text || ` + postgresLine + `) IS NOT NULL
       FROM (SELECT t.process, t.id, CASE WHEN pg_catalog.count(*) OVER () = 1 THEN t.waiting ELSE 0 END AS line, t.ticket
               FROM (SELECT q.process, q.ticket, q.id, s.waiting FROM sqllock_queue q JOIN sqllock_locks s ON s.name = q.name
-                     WHERE q.name = l.name AND NOT q.behind AND q.expires_at > ` + PostgresNow + `
+                     WHERE q.name = ` + postgresLine + ` AND NOT q.behind AND q.expires_at > ` + PostgresNow + `
                      ORDER BY q.ticket, q.id LIMIT 2) t
              ORDER BY t.ticket, t.id LIMIT 1) f
 ), pg_catalog.pg_notify('` + allChannel + `', l.name) IS NOT NULL) ELSE false END`
@@ -247,6 +250,18 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 			Args: []string{"name"},
 		},
 
+		// As Holders.
+		Slots: databases.Statement{
+			Name: "grant.slots",
+			SQL: `SELECT name, strategy, token, host, pid, label, metadata,
+       (pg_catalog.date_part('epoch', ` + PostgresNow + ` - acquired_at) * 1000000::float)::bigint,
+       (pg_catalog.date_part('epoch', expires_at - ` + PostgresNow + `) * 1000000::float)::bigint, lock_delay_us, owner
+  FROM sqllock_locks
+ WHERE (name = $1 OR name > $2 AND name < $3) AND expires_at + lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow + `
+ ORDER BY name LIMIT $4`,
+			Args: []string{"name", "above", "below", "limit"},
+		},
+
 		// The token is about the microsecond of the last grant.
 		Idle: databases.Statement{
 			Name: "grant.idle",
@@ -271,9 +286,9 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 		Enqueue: []databases.Statement{{
 			Name: "queue.enqueue",
 			SQL: `WITH entry AS (
-    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind)
+    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots)
     SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.text, ` + PostgresMicros + ` - $10::bigint, ` + PostgresNow + ` + $4::float * interval '1 microsecond',
-           $5::pg_catalog.text, $6::bigint, $7::pg_catalog.text, $8::pg_catalog.text, $9::pg_catalog.text, $11::boolean
+           $5::pg_catalog.text, $6::bigint, $7::pg_catalog.text, $8::pg_catalog.text, $9::pg_catalog.text, $11::boolean, $12::bigint
      WHERE ` + PostgresAsync("false") + ` AND ` + PostgresBriefly + `
         ON CONFLICT (process, id) DO UPDATE
        SET expires_at = excluded.expires_at, behind = excluded.behind,
@@ -283,8 +298,20 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + PostgresMicros + `)
   FROM entry WHERE l.name = entry.name AND NOT entry.behind
 RETURNING l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow,
-			Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind"},
+			Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind", "slots"},
 		}},
+		// Of the slots beside the first. In order, as others do the same.
+		EnqueueSlots: databases.Statement{
+			Name: "queue.enqueue-slots",
+			SQL: `WITH slots AS MATERIALIZED (
+    SELECT name FROM sqllock_locks
+     WHERE name > $1 AND name < $2 AND ` + PostgresAsync("false") + ` AND ` + PostgresBriefly + `
+     ORDER BY name
+       FOR NO KEY UPDATE
+)
+UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + PostgresMicros + `) FROM slots WHERE l.name = slots.name`,
+			Args: []string{"above", "below"},
+		},
 		// Of several names it waits for no row: as long as it did, it would keep the others' from their grants.
 		EnqueueAll: []databases.Statement{{
 			Name: "queue.enqueue-all",
@@ -335,18 +362,22 @@ RETURNING l.name, l.expires_at + l.lock_delay_us::float * interval '1 microsecon
        coalesce((pg_catalog.date_part('epoch', pg_catalog.min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id)
                                                - ` + PostgresNow + `) * 1000000::float)::bigint, 0),
        coalesce((pg_catalog.date_part('epoch', l.expires_at - ` + PostgresNow + `) * 1000000::float)::bigint + l.lock_delay_us, 0),
-       coalesce(l.waiting, 0), pg_catalog.count(o.id)
+       coalesce(l.waiting, 0), pg_catalog.count(o.id), q.slots,
+       (SELECT pg_catalog.count(*) FROM sqllock_locks s
+         WHERE q.slots > 1::bigint AND s.name > q.name || pg_catalog.chr(31)
+           AND s.name < q.name || pg_catalog.chr(31) || pg_catalog.lpad(q.slots::pg_catalog.text, 4, '0'::pg_catalog.text)
+           AND s.expires_at + s.lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow + `)
   FROM sqllock_queue q
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND NOT o.behind AND o.expires_at > ` + PostgresNow + `
  WHERE q.process = $1 AND NOT q.behind
- GROUP BY q.name, q.id, q.ticket, l.expires_at, l.lock_delay_us, l.waiting`,
+ GROUP BY q.name, q.id, q.ticket, q.slots, l.expires_at, l.lock_delay_us, l.waiting`,
 			Args: []string{"process"},
 		},
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
 			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + PostgresMicros + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
-       CASE WHEN l.expires_at > ` + PostgresNow + ` THEN l.owner ELSE '' END
+       CASE WHEN l.expires_at > ` + PostgresNow + ` AND q.slots = 1::bigint THEN l.owner ELSE '' END, q.slots
   FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
  WHERE q.expires_at > ` + PostgresNow + ` AND ($1::pg_catalog.text = '' OR q.name = $1::pg_catalog.text)
    AND pg_catalog.starts_with(q.name, $2) AND (NOT $3::boolean OR q.holding <> '')

@@ -43,6 +43,7 @@ func (q Queue) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Durati
 	values := databases.Values{
 		"process": w.Process, "id": w.ID, "name": w.Name, "ttl": ceil(ttl), "waited": ceil(w.Waited), "holding": strings.Join(w.Holding, " "),
 		"host": w.Holder.Host, "pid": int64(w.Holder.PID), "label": w.Holder.Label, "metadata": w.Holder.Metadata, "behind": w.Behind,
+		"slots": int64(max(1, w.Slots)),
 	}
 
 	steps := s.sql.Enqueue
@@ -56,7 +57,16 @@ func (q Queue) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Durati
 		}
 	}
 
-	if taken, err = s.taken(ctx, conn, steps[len(steps)-1], values); err != nil || s.swept.Swap(true) {
+	taken, err = s.taken(ctx, conn, steps[len(steps)-1], values)
+
+	// A slot may have been released before this.
+	if err == nil && w.Slots > 1 && !w.Behind {
+		taken = false
+		values["above"], values["below"] = strategies.SlotRange(w.Name)
+		_, err = conn.Exec(ctx, s.sql.EnqueueSlots, values)
+	}
+
+	if err != nil || s.swept.Swap(true) {
 		return taken, err
 	}
 
@@ -155,10 +165,20 @@ func (q Queue) Stand(ctx context.Context, process string) (all []strategies.Stan
 		var (
 			one                        strategies.Standing
 			ahead, life, taken, others int64
+			slots, busy                int64 // those beside the first
 		)
 
-		err := row(&one.Name, &one.ID, &ahead, &life, &taken, &one.Line, &others)
+		err := row(&one.Name, &one.ID, &ahead, &life, &taken, &one.Line, &others, &slots, &busy)
 		one.Ahead, one.Life, one.Taken, one.Alone = int(ahead), micros(max(0, life)), micros(max(0, taken)), others == 0
+
+		if slots > 1 {
+			if taken > 0 {
+				busy++
+			}
+
+			one.Free = int(max(0, slots-busy))
+		}
+
 		all = append(all, one)
 
 		return err
@@ -183,12 +203,13 @@ func (q Queue) Waiters(ctx context.Context, f strategies.WaiterFilter) (waiters 
 			w           strategies.Waiter
 			waited, pid int64
 			holding     string
+			slots       int64
 		)
 
 		err := row(
-			&w.Name, &w.Process, &w.ID, &w.Ticket, &waited, &w.Holder.Host, &pid, &w.Holder.Label, &w.Holder.Metadata, &holding, &w.Behind, &w.Owner,
+			&w.Name, &w.Process, &w.ID, &w.Ticket, &waited, &w.Holder.Host, &pid, &w.Holder.Label, &w.Holder.Metadata, &holding, &w.Behind, &w.Owner, &slots,
 		)
-		w.Waited, w.Holder.PID, w.Holding = micros(max(0, waited)), int(pid), strings.Fields(holding)
+		w.Waited, w.Holder.PID, w.Holding, w.Slots = micros(max(0, waited)), int(pid), strings.Fields(holding), int(slots)
 		waiters = append(waiters, w)
 
 		return err

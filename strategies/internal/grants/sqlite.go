@@ -93,6 +93,14 @@ RETURNING token`,
 			Args: []string{"prefix", "limit"},
 		},
 
+		Slots: databases.Statement{
+			Name: "grant.slots",
+			SQL: `SELECT name, strategy, token, host, pid, label, metadata, ` + SQLiteNow + ` - acquired_at, expires_at - ` + SQLiteNow + `,
+       lock_delay_us, owner
+  FROM sqllock_locks WHERE (name = ?1 OR name > ?2 AND name < ?3) AND expires_at + lock_delay_us > ` + SQLiteNow + ` ORDER BY name LIMIT ?4`,
+			Args: []string{"name", "above", "below", "limit"},
+		},
+
 		Expired: databases.Statement{
 			Name: "grant.expired",
 			SQL: `SELECT name FROM sqllock_locks
@@ -124,13 +132,13 @@ RETURNING token`,
 		Enqueue: []databases.Statement{
 			{
 				Name: "queue.enqueue",
-				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind)
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots)
 VALUES (?1, ?2, ?3, max(` + SQLiteNow + ` - ?10, coalesce((SELECT max(ticket) + 1 FROM sqllock_queue WHERE name = ?3), 0)), ` + SQLiteNow + ` + ?4,
-        ?5, ?6, ?7, ?8, ?9, ?11)
+        ?5, ?6, ?7, ?8, ?9, ?11, ?12)
     ON CONFLICT (process, id) DO UPDATE
    SET expires_at = excluded.expires_at, behind = excluded.behind,
        ticket = CASE WHEN sqllock_queue.behind THEN excluded.ticket ELSE sqllock_queue.ticket END`,
-				Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind"},
+				Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind", "slots"},
 			},
 			{
 				Name: "queue.wait",
@@ -138,6 +146,11 @@ VALUES (?1, ?2, ?3, max(` + SQLiteNow + ` - ?10, coalesce((SELECT max(ticket) + 
 RETURNING expires_at + lock_delay_us > ` + SQLiteNow,
 				Args: []string{"name"},
 			},
+		},
+		EnqueueSlots: databases.Statement{
+			Name: "queue.enqueue-slots",
+			SQL:  `UPDATE sqllock_locks SET waiting = ` + SQLiteNow + ` WHERE name > ?1 AND name < ?2 AND waiting < ` + SQLiteNow + ` - 2000000`,
+			Args: []string{"above", "below"},
 		},
 		EnqueueAll: []databases.Statement{
 			{
@@ -180,18 +193,21 @@ SELECT ?1, a.value ->> 'id', a.value ->> 'name',
 			SQL: `SELECT q.name, q.id, count(o.id) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id),
        coalesce(min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) - ` + SQLiteNow + `, 0),
        coalesce(l.expires_at + l.lock_delay_us - ` + SQLiteNow + `, 0), coalesce(l.waiting, 0),
-       count(o.id) + coalesce(l.waiting > ` + SQLiteNow + ` - 2000000, 0)
+       count(o.id) + coalesce(l.waiting > ` + SQLiteNow + ` - 2000000, 0), q.slots,
+       (SELECT count(*) FROM sqllock_locks s
+         WHERE q.slots > 1 AND s.name > q.name || char(31) AND s.name < q.name || char(31) || printf('%04d', q.slots)
+           AND s.expires_at + s.lock_delay_us > ` + SQLiteNow + `)
   FROM sqllock_queue q
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND o.id <> coalesce(l.wait, '') AND NOT o.behind AND o.expires_at > ` + SQLiteNow + `
  WHERE q.process = ?1 AND NOT q.behind
- GROUP BY q.name, q.id, q.ticket, l.expires_at, l.lock_delay_us, l.waiting`,
+ GROUP BY q.name, q.id, q.ticket, q.slots, l.expires_at, l.lock_delay_us, l.waiting`,
 			Args: []string{"process"},
 		},
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
 			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + SQLiteNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
-       CASE WHEN l.expires_at > ` + SQLiteNow + ` THEN l.owner ELSE '' END
+       CASE WHEN l.expires_at > ` + SQLiteNow + ` AND q.slots = 1 THEN l.owner ELSE '' END, q.slots
   FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
  WHERE q.expires_at > ` + SQLiteNow + ` AND (?1 = '' OR q.name = ?1) AND substr(q.name, 1, length(?2)) = ?2 AND (NOT ?3 OR q.holding <> '')
  ORDER BY q.name, q.behind, q.ticket, q.id LIMIT ?4`,

@@ -1,0 +1,224 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// A name with permits has slots, each of which is a lock of its own for the strategy:
+// strategies.SlotName. Here one of them is chosen that seems to be free. Whoever finds all taken
+// waits in the line of the name as for any other lock, and gives the turn in this process to the
+// next as soon as it has a slot.
+
+// MaxPermits is the most that [WithPermits] allows.
+const MaxPermits = strategies.MaxSlots
+
+// maxPermitsName is how long a name with permits may be, so that those of its slots are not longer
+// than a name may be.
+const maxPermitsName = MaxNameLength - strategies.SlotNameLength
+
+// WithPermits lets up to n hold the name at a time. Each of them has a lock as any other, with a
+// token, a lease and a guard of its own, and [Lock.Slot] is its number from 0 to n-1, which no other
+// holder has. Those who wait get theirs in the order of arrival. The default is 1, at most it is
+// [MaxPermits]; names may then have [MaxNameLength] - 5 bytes.
+//
+// Callers that differ in n, while a new version is rolled out, exclude each other in the slots that
+// both know: the larger n bounds how many there are in all. A lock without permits is one with a
+// single permit, in slot 0. Tokens grow within a slot and say nothing about other slots: what a
+// late writer is to be refused from has to remember them by slot. A lock with permits is not
+// handed on within a process, and no deadlock is found over it.
+func WithPermits(n int) Option {
+	return func(s *settings) error {
+		if n < 1 || n > MaxPermits {
+			return badOption("WithPermits", fmt.Sprint(n), "must be between 1 and %d", MaxPermits)
+		}
+
+		s.permits = n
+
+		return nil
+	}
+}
+
+// many says whether the name has several slots.
+func (s *settings) many() bool { return s.permits > 1 }
+
+// slots are those of this locker's locks, and of its attempts under way, by name.
+type slots struct {
+	mu   sync.Mutex
+	used map[string]map[int]struct{}
+}
+
+// anySlot is none in particular.
+const anySlot = -1
+
+// take returns one of n slots that this locker does not use, and that is not among those taken: the
+// one that is wished for, if it can be; false if there is none.
+func (s *slots) take(name string, n, wish int, taken map[int]strategies.Status) (int, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	used := s.used[name]
+	free := func(slot int) bool {
+		_, mine := used[slot]
+		_, others := taken[slot]
+
+		return !mine && !others
+	}
+
+	first := rand.IntN(n)
+	if wish != anySlot && wish < n && free(wish) {
+		first = wish
+	}
+
+	for i := range n {
+		slot := (first + i) % n
+		if !free(slot) {
+			continue
+		}
+
+		if used == nil {
+			used = make(map[int]struct{})
+			s.used[name] = used
+		}
+
+		used[slot] = struct{}{}
+
+		return slot, true
+	}
+
+	return 0, false
+}
+
+// give ends the use of a slot.
+func (s *slots) give(name string, slot int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	delete(s.used[name], slot)
+
+	if len(s.used[name]) == 0 {
+		delete(s.used, name)
+	}
+}
+
+// slotTries is how many slots an attempt asks for.
+const slotTries = 3
+
+// askSlot asks for a slot. The request is returned as it was made, with the name of the slot. An
+// error comes with a slot that is not used.
+func (a *acquisition) askSlot(ctx context.Context, request strategies.Request) (strategies.Grant, strategies.Request, error) {
+	name, n := request.Name, a.set.permits
+
+	var taken map[int]strategies.Status
+
+	for try := 1; ; try++ {
+		// Its turn says that some slot is free, and not which.
+		if try > 1 || request.First && a.wish == anySlot {
+			var err error
+			if taken, err = a.locker.taken(ctx, name); err != nil {
+				return nil, a.request, fmt.Errorf("%w: %w", strategies.ErrNotSent, err)
+			}
+		}
+
+		slot, ok := a.locker.slots.take(name, n, a.wish, taken)
+		if !ok && taken == nil {
+			continue // all are this locker's, and who exactly has them is told by the database
+		}
+
+		if !ok {
+			return nil, a.request, a.noSlot(taken)
+		}
+
+		request.Name = strategies.SlotName(name, slot)
+
+		grant, err := a.askOnce(ctx, request)
+		if err == nil {
+			return grant, request, nil
+		}
+
+		a.locker.slots.give(name, slot)
+
+		held := new(strategies.HeldError)
+		if !errors.As(err, &held) {
+			return nil, request, err
+		}
+
+		held.Name, a.wish = name, anySlot
+
+		switch {
+		case held.Line != 0:
+			a.wish = slot // what is found out about the line is about this one
+
+			return nil, request, held
+		case try == slotTries:
+			return nil, request, held
+		}
+	}
+}
+
+// noSlot is the answer if there is no slot to ask for.
+func (a *acquisition) noSlot(taken map[int]strategies.Status) error {
+	err := allTaken(a.request.Name, a.set.permits, taken)
+
+	// What the database has free is asked for, or was just released, by others of this process.
+	if held := new(strategies.HeldError); errors.As(err, &held) && held.Line != 0 {
+		held.Line, held.Holder, held.Detail = 0, a.request.Holder, "all permits are this process's, or taken"
+	}
+
+	return err
+}
+
+// taken returns who has the slots of a name.
+func (l *Locker) taken(ctx context.Context, name string) (map[int]strategies.Status, error) {
+	listed, err := within(ctx, func(ctx context.Context) ([]strategies.Status, error) {
+		return l.strategy.List(ctx, strategies.Filter{Name: name})
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	taken := make(map[int]strategies.Status, len(listed))
+
+	for _, status := range listed {
+		_, slot := strategies.SplitSlot(status.Name)
+		taken[slot] = status
+	}
+
+	return taken, nil
+}
+
+// allTaken is the answer to who cannot have one of n slots. It names the holder whose lease ends first. If
+// some are free, others in line come first.
+func allTaken(name string, n int, taken map[int]strategies.Status) error {
+	held := &strategies.HeldError{Name: name}
+	count := 0
+
+	for slot, status := range taken {
+		if slot >= max(1, n) {
+			continue
+		}
+
+		left := status.Remaining + status.Taken
+		if count++; count == 1 || left < held.Remaining {
+			held.Token, held.Remaining, held.Holder = status.Token, left, strategies.Holder{}
+
+			if status.Remaining > 0 {
+				held.Holder = status.Holder
+			}
+		}
+	}
+
+	switch {
+	case count < max(1, n):
+		return &strategies.HeldError{Name: name, Line: 1}
+	case n > 1:
+		held.Detail = fmt.Sprintf("all %d permits are taken", n)
+	}
+
+	return held
+}
