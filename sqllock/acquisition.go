@@ -203,7 +203,7 @@ func (a *acquisition) handle(ctx context.Context, h *hold, event Event) *Lock {
 		}
 	}()
 
-	event.Token, event.Remaining = h.token, h.left(now())
+	event.Slot, event.Token, event.Remaining = h.slot(), h.token, h.left(now())
 	a.locker.note(a.set, eventAcquired, event)
 
 	told = true

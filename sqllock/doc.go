@@ -20,6 +20,9 @@
 // an int64 that is larger than that of every earlier grant of the name, and a
 // lease: how long the grant lasts without a renewal, by the database's clock.
 //
+// With [WithPermits] several hold a name at a time. It has that many slots then, and
+// what is said here of a name is true of each slot.
+//
 // A strategy is how the grant is kept: as a status in a row (package cas, the
 // one to choose unless there is a reason for another), as the existence of a
 // row (insert), as a row lock of an open transaction (forupdate), or as an

@@ -65,6 +65,10 @@ func log(logger *slog.Logger, level slog.Level, message string, e Event) {
 		attrs = append(attrs, slog.Int64("token", e.Token))
 	}
 
+	if e.Slot != 0 {
+		attrs = append(attrs, slog.Int("slot", e.Slot))
+	}
+
 	if e.Attempts != 0 {
 		attrs = append(attrs, slog.Int("attempts", e.Attempts), slog.Duration("waited", e.Waited))
 	}

@@ -288,7 +288,7 @@ func (h *hold) lost(state error) {
 
 	// Never here: whoever finds the loss may have others' to find.
 	h.locker.news.add(h.settings, eventLost, Event{
-		Name: h.name(), Token: h.token, HeldFor: now().since(h.acquired), Err: state,
+		Name: h.name(), Slot: h.slot(), Token: h.token, HeldFor: now().since(h.acquired), Err: state,
 	})
 }
 
@@ -377,11 +377,17 @@ func (h *hold) leave() {
 	})
 }
 
-// name is the lock's, of which the request may have a slot.
+// name and slot are the lock's: the request has both in one.
 func (h *hold) name() string {
 	name, _ := strategies.SplitSlot(h.request.Name)
 
 	return name
+}
+
+func (h *hold) slot() int {
+	_, slot := strategies.SplitSlot(h.request.Name)
+
+	return slot
 }
 
 // release ends the hold and frees the lock in the database, once. The
@@ -405,7 +411,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 	h.mu.Unlock()
 
 	if h.handOff() {
-		h.news.Store(&Event{Name: h.name(), Token: h.token, HeldFor: now().since(h.acquired)})
+		h.news.Store(&Event{Name: h.name(), Slot: h.slot(), Token: h.token, HeldFor: now().since(h.acquired)})
 
 		return nil
 	}
@@ -445,7 +451,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 		h.locker.listener.call(ctx, h.name())
 	}
 
-	h.news.Store(&Event{Name: h.name(), Token: h.token, HeldFor: now().since(h.acquired), Err: err})
+	h.news.Store(&Event{Name: h.name(), Slot: h.slot(), Token: h.token, HeldFor: now().since(h.acquired), Err: err})
 
 	switch {
 	case err == nil, errors.Is(err, ErrLost):

@@ -31,8 +31,10 @@ type Hooks struct {
 
 // Event says what happened to which lock. Fields that do not apply are zero.
 type Event struct {
-	// Name of the lock, and Token of its grant.
+	// Name of the lock, and Token of its grant. Slot is which of the permits of [WithPermits]
+	// it is.
 	Name  string
+	Slot  int
 	Token int64
 	// Strategy is the name of the locker's strategy.
 	Strategy string

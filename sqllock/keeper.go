@@ -431,7 +431,7 @@ func (h *hold) renewed(start instant, lease time.Duration, err error) time.Durat
 	}
 
 	event := Event{
-		Name: h.name(), Token: h.token, HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: err,
+		Name: h.name(), Slot: h.slot(), Token: h.token, HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: err,
 	}
 
 	switch {

@@ -42,9 +42,7 @@ func (l *Lock) Slot() int {
 		return 0
 	}
 
-	_, slot := strategies.SplitSlot(l.hold.request.Name)
-
-	return slot
+	return l.hold.slot()
 }
 
 // Token returns the fencing token: larger than that of any earlier grant of

@@ -226,3 +226,20 @@ func TestHoldersOfPermits(t *testing.T) {
 		wantIs(t, "InspectSlot() of a slot that cannot be", err, sqllock.ErrInvalidOption)
 	})
 }
+
+func TestEventsOfPermits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var slots []int
+
+		note := func(e sqllock.Event) { slots = append(slots, e.Slot) }
+		_, locker := setup(t, sqllock.WithPermits(2), sqllock.WithHooks(sqllock.Hooks{Acquired: note, Released: note}))
+
+		for range 2 {
+			defer release(t, acquire(t, locker))
+		}
+
+		if slices.Sort(slots); !slices.Equal(slots, []int{0, 1}) {
+			t.Errorf("the events of two holders are about the slots %v, want 0 and 1", slots)
+		}
+	})
+}

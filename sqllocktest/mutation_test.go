@@ -244,3 +244,52 @@ func (s forgetful) TryAcquire(ctx context.Context, r strategies.Request) (strate
 
 	return s.Memory.TryAcquire(ctx, r)
 }
+
+// counting grants any slot while fewer are held than there may be, as a counter does: which of them
+// are held does not matter, and a slot that is held already is one more holder.
+type counting struct{ *sqllocktest.Memory }
+
+func (s counting) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	name, slot := strategies.SplitSlot(r.Name)
+
+	grant, err := s.Memory.TryAcquire(ctx, r)
+	if err == nil || !errors.Is(err, sqllock.ErrNotAcquired) {
+		return grant, err
+	}
+
+	held, err := s.List(ctx, strategies.Filter{Name: name})
+	if err != nil || len(held) > slot+1 {
+		return nil, &strategies.HeldError{Name: r.Name, Holder: r.Holder}
+	}
+
+	r.Name += " and one more"
+
+	return s.Memory.TryAcquire(ctx, r)
+}
+
+// slotless takes a wait for several slots for one for the first.
+type slotless struct{ *sqllocktest.Memory }
+
+func (s slotless) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (bool, error) {
+	w.Slots = 1
+
+	return s.Memory.Enqueue(ctx, w, ttl)
+}
+
+// unfree never sees a slot that is free, and tells nobody of one.
+type unfree struct{ *sqllocktest.Memory }
+
+func (s unfree) Stand(ctx context.Context, process string) ([]strategies.Standing, error) {
+	all, err := s.Memory.Stand(ctx, process)
+	for i := range all {
+		all[i].Free = 0
+	}
+
+	return all, err
+}
+
+func (unfree) Call(context.Context, []string) error { return nil }
+
+func (unfree) Listen(context.Context, string, func(), func(string, string, int64), func()) error {
+	return strategies.ErrUnsupported
+}

@@ -3,16 +3,17 @@
 // Package stress lets worker processes use locks while faults strike, writes down every call and return, and
 // checks afterwards that what is promised held.
 //
-// A run is made of rounds. In each a few worker processes acquire and release a few names, and do two things
-// under them: a read-modify-write of a row in the same database, guarded by Lock.Guard and nothing else, and
-// one of a register outside the database, which compares tokens. All of them read the same monotonic clock
-// of the machine, so their records can be laid beside each other. Meanwhile faults strike, drawn from the
-// round's seed. When the round is over, [check] judges its history.
+// A run is made of rounds. In each a few worker processes acquire and release a few names, one of which has
+// permits, and do two things under them: a read-modify-write of a row in the same database, guarded by Lock.Guard
+// and nothing else, and one of a register outside the database, which compares tokens. All of them read the same
+// monotonic clock of the machine, so their records can be laid beside each other. Meanwhile faults strike, drawn
+// from the round's seed. When the round is over, [check] judges its history.
 //
 // That the checks would notice is checked too: [Variants] are locks that are known to be broken.
 //
 // Where to look:
 //
+//	names.go      the locks
 //	worker.go     what a worker process does
 //	record.go     what it writes down; witness.go, what its strategy is asked
 //	plan.go       which faults strike, when and whom

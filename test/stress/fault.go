@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // make makes one fault, and notes when it struck. ctx ends with the round; what was begun is undone all the
@@ -164,7 +165,9 @@ func (h *host) force(ctx context.Context, name string) bool {
 	}
 
 	// The server may be down just now, and the name free: then there is no fault.
-	return locker.ForceRelease(ctx, name, "a fault test") == nil
+	name, slot := strategies.SplitSlot(name)
+
+	return locker.ForceReleaseSlot(ctx, name, slot, "a fault test") == nil
 }
 
 // endSessions ends some sessions, and says whether it ended one. The server may be down just now.

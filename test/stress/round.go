@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // Settings of a round; the same for all rounds of a pair.
@@ -318,7 +319,9 @@ func (r *round) after(ctx context.Context, history *history) error {
 		acquiring.Go(func() {
 			call := now()
 
-			lock, err := locker.Acquire(ctx, name)
+			asked, options := askFor(name)
+
+			lock, err := locker.Acquire(ctx, asked, options...)
 			if err != nil && !errors.Is(err, sqllock.ErrNotAcquired) {
 				failed[i] = err
 
@@ -334,7 +337,8 @@ func (r *round) after(ctx context.Context, history *history) error {
 
 			locks[i] = lock
 			history.add(&grant{
-				name: name, owner: lock.Owner(), token: lock.Token(), process: -1, call: call, ret: now(), until: now(),
+				name: strategies.SlotName(asked, lock.Slot()), owner: lock.Owner(), token: lock.Token(),
+				process: -1, call: call, ret: now(), until: now(),
 			})
 		})
 	}

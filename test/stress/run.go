@@ -37,11 +37,6 @@ type Options struct {
 	Log io.Writer
 }
 
-// Names of the locks: two that differ by case alone, and some that are hard to spell.
-var names = []string{
-	"invoice-1", "Invoice-1", "nightly", "kund:in-ü", "customer 7 ", "customer 7", "a/b/c", "%_'\"\\", "report", "import", "export", "mail",
-}
-
 // DefaultSettings are those of a round.
 func DefaultSettings() Settings {
 	return Settings{

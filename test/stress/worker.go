@@ -273,7 +273,8 @@ type user struct {
 	locker  *sqllock.Locker // the worker's first, or its outsider
 	random  *rand.Rand
 	outside *registerClient
-	name    string
+	name    string // of the lock's slot, when there is a lock
+	options []sqllock.Option
 	lock    handle
 	doubt   bool // a COMMIT had no answer
 }
@@ -325,7 +326,7 @@ func (u *user) done(r record, o outcome, err error) {
 
 // acquire makes a try, waits for a bounded time, or is cancelled while at it.
 func (u *user) acquire(ctx context.Context, name string) outcome {
-	u.name = name
+	u.name, u.options = askFor(name)
 	longest := time.Duration(0)
 
 	switch {
@@ -352,14 +353,15 @@ func (u *user) acquire(ctx context.Context, name string) outcome {
 	}
 
 	r := u.call(opAcquire)
-	lock, err := u.locker.Acquire(context.WithValue(ctx, acquisitionKey{}, r.ID), name, sqllock.WithMaxWait(longest))
+	lock, err := u.locker.Acquire(context.WithValue(ctx, acquisitionKey{}, r.ID), u.name, append(u.options, sqllock.WithMaxWait(longest))...)
 
 	var held *sqllock.HeldError
 
 	switch {
 	case err == nil:
 		u.lock = u.variant.handle(lock, u.Lease)
-		r.Token, r.Owner = u.lock.Token(), u.lock.Owner()
+		u.name = strategies.SlotName(u.name, lock.Slot())
+		r.Name, r.Token, r.Owner = u.name, u.lock.Token(), u.lock.Owner()
 		r.Until = u.until()
 		u.done(r, outcomeOK, nil)
 

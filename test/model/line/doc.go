@@ -51,5 +51,5 @@
 // same entry, and only whether a turn is lost is seen, see [Handed]. Deadlocks, and
 // tickets that are drawn in another order than the entries become visible. A call that
 // looks up the first in line is one step, though it is two statements. Minimum hold and
-// lock delay.
+// lock delay. Names with permits, whose slots share the line.
 package line
