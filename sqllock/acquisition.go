@@ -362,7 +362,7 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 		if a.set.many() {
 			grant, request, err = a.askSlot(bound, request)
 		} else {
-			grant, err = a.askOnce(bound, request)
+			grant, err = a.locker.acquires.serve(bound, request, a.locker.batches(a.set))
 		}
 
 		timedOut := bound.Err() != nil && wait.Err() == nil
@@ -387,16 +387,6 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	}
 
 	return h, err
-}
-
-// askOnce makes one attempt, together with others if that can be.
-func (a *acquisition) askOnce(ctx context.Context, request strategies.Request) (strategies.Grant, error) {
-	grant, err := a.locker.acquires.serve(ctx, request, a.locker.batches(a.set))
-	if errors.Is(err, strategies.ErrNotBatched) {
-		grant, err = a.locker.acquires.serve(ctx, request, false)
-	}
-
-	return grant, err
 }
 
 // next says how the acquisition goes on after an attempt that failed: with an error it

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"container/list"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -46,16 +47,16 @@ type waitingCall[C, R any] struct {
 	*outcome[R]
 }
 
-// serve makes one call, together with others if batched says so, and returns as within
-// does, or ErrNotBatched. A call whose ctx ends before it was sent is withdrawn.
+// serve makes one call, together with others if batched says so and it can be, and returns as within
+// does. A call whose ctx ends before it was sent is withdrawn.
 func (b *batcher[C, R]) serve(ctx context.Context, call C, batched bool) (R, error) {
 	if batched {
-		if w := b.gather(ctx, call); w != nil {
-			return b.await(ctx, w)
+		w := b.gather(ctx, call)
+		if w == nil {
+			defer b.returned() // also when it is abandoned
+		} else if answer, err := b.await(ctx, w); !errors.Is(err, strategies.ErrNotBatched) {
+			return answer, err
 		}
-
-		// Also when it is abandoned.
-		defer b.returned()
 	}
 
 	o := newOutcome[R]()

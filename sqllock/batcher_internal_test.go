@@ -71,10 +71,6 @@ func (e *echo) call(t *testing.T, calls ...int) time.Duration {
 	for _, call := range calls {
 		group.Go(func() {
 			got, err := e.serve(t.Context(), call, true)
-			if errors.Is(err, strategies.ErrNotBatched) {
-				got, err = e.serve(t.Context(), call, false)
-			}
-
 			if got != call || err != nil {
 				t.Errorf("serve(%d) = %d, %v", call, got, err)
 			}

@@ -535,8 +535,7 @@ func (h *hold) releaseGrant(ctx context.Context) error {
 			continue
 		}
 
-		// What a batch could not do is done in a statement of its own, at once.
-		unheard = !errors.Is(err, strategies.ErrNotBatched)
+		unheard = true
 		try++
 	}
 

@@ -105,11 +105,11 @@ func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
 	defer cancel()
 
 	waiters, err := within(ctx, func(ctx context.Context) ([]strategies.Waiter, error) {
-		return queuer.Waiters(ctx, strategies.WaiterFilter{Name: held.Name, Limit: 2})
+		return queuer.Waiters(ctx, strategies.WaiterFilter{Name: held.Name, Limit: 10})
 	})
 
 	for _, other := range waiters {
-		if a.line.one == nil || other.ID != a.line.one.ID {
+		if !w.over(other.ID) && (a.line.one == nil || other.ID != a.line.one.ID) {
 			w.crowd(held.Name)
 
 			return false

@@ -136,7 +136,7 @@ func (a *acquisition) askSlot(ctx context.Context, request strategies.Request) (
 
 		request.Name = strategies.SlotName(name, slot)
 
-		grant, err := a.askOnce(ctx, request)
+		grant, err := a.locker.acquires.serve(ctx, request, a.locker.batches(a.set))
 		if err == nil {
 			return grant, request, nil
 		}

@@ -170,10 +170,6 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 	defer cancel()
 
 	taken, err = w.entries.serve(ctx, waiter, !one.set.unbatched && w.entries.together != nil && !one.set.many())
-	if errors.Is(err, strategies.ErrNotBatched) {
-		taken, err = w.entries.serve(ctx, waiter, false)
-	}
-
 	var abandoned abandonedError[bool]
 	if errors.As(err, &abandoned) {
 		abandoned.outcome.then(func(bool, error) { w.removeLate(one, waiter.ID) })
@@ -232,6 +228,16 @@ func (w *waiters) crowded(name string) bool {
 	defer w.mu.Unlock()
 
 	_, left := w.others.get(name)
+
+	return left > 0
+}
+
+// over says whether a wait is one of this process that has ended: it may not have left the line yet.
+func (w *waiters) over(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	_, left := w.ended.get(id)
 
 	return left > 0
 }

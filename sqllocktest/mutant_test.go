@@ -148,10 +148,14 @@ var mutants = []struct {
 	{"a permit beside those that are taken", "permits/the larger number bounds", func(m *sqllocktest.Memory) strategies.Strategy {
 		return counting{m}
 	}},
-	{"a newcomer overtakes those who wait for a permit", "permits/nobody is granted what is kept for others",
-		func(m *sqllocktest.Memory) strategies.Strategy { return slotless{m} }},
-	{"a permit that is free is told to nobody", "permits/several that are freed at once",
-		func(m *sqllocktest.Memory) strategies.Strategy { return unfree{m} }},
+	{
+		"a newcomer overtakes those who wait for a permit", "permits/nobody is granted what is kept for others",
+		func(m *sqllocktest.Memory) strategies.Strategy { return slotless{m} },
+	},
+	{
+		"a permit that is free is told to nobody", "permits/several that are freed at once",
+		func(m *sqllocktest.Memory) strategies.Strategy { return unfree{m} },
+	},
 	{"a wait that nobody hears of", "waiting/a release is heard", func(m *sqllocktest.Memory) strategies.Strategy {
 		return unheard{m}
 	}},

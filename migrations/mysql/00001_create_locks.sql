@@ -82,8 +82,8 @@ SELECT CONVERT(q.name USING utf8mb4) AS name, ROW_NUMBER() OVER (PARTITION BY q.
        TIMESTAMPADD(MICROSECOND, q.ticket, CAST('1970-01-01' AS DATETIME(6))) AS since,
        (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - q.ticket) / 1000000 AS waited_seconds,
        q.holding <> '' AS holds_others, q.slots AS permits
-  FROM sqllock_queue q
- WHERE q.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+  FROM sqllock_queue q LEFT JOIN sqllock_leases e ON e.name = q.name
+ WHERE q.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AND q.id <> COALESCE(e.wait, '');
 
 -- +goose Down
 

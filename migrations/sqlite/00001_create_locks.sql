@@ -68,8 +68,8 @@ SELECT q.name, row_number() OVER (PARTITION BY q.name ORDER BY q.behind, q.ticke
        unixepoch('subsec') - q.ticket / 1000000.0                       AS waited_seconds,
        q.holding <> ''                                                  AS holds_others,
        q.slots                                                          AS permits
-  FROM sqllock_queue q
- WHERE q.expires_at > unixepoch('subsec') * 1000000;
+  FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
+ WHERE q.expires_at > unixepoch('subsec') * 1000000 AND q.id <> coalesce(l.wait, '');
 
 -- +goose Down
 

@@ -360,7 +360,7 @@ STRAIGHT_JOIN sqllock_queue q FORCE INDEX (PRIMARY) ON q.process = UNHEX(?) AND 
 			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + MySQLNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
        CASE WHEN e.expires_at > ` + MySQLNow + ` AND q.slots = 1 THEN e.owner ELSE '' END, q.slots
   FROM sqllock_queue q LEFT JOIN sqllock_leases e ON e.name = q.name
- WHERE q.expires_at > ` + MySQLNow + ` AND (LENGTH(UNHEX(?)) = 0 OR q.name = UNHEX(?)) AND LEFT(q.name, LENGTH(UNHEX(?))) = UNHEX(?)
+ WHERE q.expires_at > ` + MySQLNow + ` AND q.id <> COALESCE(e.wait, '') AND (LENGTH(UNHEX(?)) = 0 OR q.name = UNHEX(?)) AND LEFT(q.name, LENGTH(UNHEX(?))) = UNHEX(?)
    AND (NOT ? OR q.holding <> '')
  ORDER BY q.name, q.behind, q.ticket, q.id LIMIT ?`,
 			Args: []string{"name", "name", "prefix", "prefix", "holds", "limit"},

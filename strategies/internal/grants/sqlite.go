@@ -209,7 +209,7 @@ SELECT ?1, a.value ->> 'id', a.value ->> 'name',
 			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + SQLiteNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
        CASE WHEN l.expires_at > ` + SQLiteNow + ` AND q.slots = 1 THEN l.owner ELSE '' END, q.slots
   FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
- WHERE q.expires_at > ` + SQLiteNow + ` AND (?1 = '' OR q.name = ?1) AND substr(q.name, 1, length(?2)) = ?2 AND (NOT ?3 OR q.holding <> '')
+ WHERE q.expires_at > ` + SQLiteNow + ` AND q.id <> coalesce(l.wait, '') AND (?1 = '' OR q.name = ?1) AND substr(q.name, 1, length(?2)) = ?2 AND (NOT ?3 OR q.holding <> '')
  ORDER BY q.name, q.behind, q.ticket, q.id LIMIT ?4`,
 			Args: []string{"name", "prefix", "holds", "limit"},
 		},
