@@ -114,7 +114,10 @@ const slotTries = 3
 func (a *acquisition) askSlot(ctx context.Context, request strategies.Request) (strategies.Grant, strategies.Request, error) {
 	name, n := request.Name, a.set.permits
 
-	var taken map[int]strategies.Status
+	var (
+		taken   map[int]strategies.Status
+		refused []int // a transaction may have the row of one that is free locked
+	)
 
 	for try := 1; ; try++ {
 		// Its turn says that some slot is free, and not which.
@@ -122,6 +125,12 @@ func (a *acquisition) askSlot(ctx context.Context, request strategies.Request) (
 			var err error
 			if taken, err = a.locker.taken(ctx, name); err != nil {
 				return nil, a.request, fmt.Errorf("%w: %w", strategies.ErrNotSent, err)
+			}
+
+			for _, slot := range refused {
+				if _, known := taken[slot]; !known {
+					taken[slot] = strategies.Status{}
+				}
 			}
 		}
 
@@ -149,6 +158,7 @@ func (a *acquisition) askSlot(ctx context.Context, request strategies.Request) (
 		}
 
 		held.Name, a.wish = name, anySlot
+		refused = append(refused, slot)
 
 		switch {
 		case held.Line != 0:

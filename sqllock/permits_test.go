@@ -243,3 +243,29 @@ func TestEventsOfPermits(t *testing.T) {
 		}
 	})
 }
+
+// A slot whose row a transaction has locked is in nobody's way.
+func TestPermitsBesideARowLock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		other := newLocker(t, memory.Peer(), sqllock.WithPermits(2))
+		tx := memory.Begin()
+
+		defer func() { _ = tx.Rollback() }()
+
+		if err := acquire(t, locker).Guard(t.Context(), tx); err != nil {
+			t.Fatalf("Guard() = %v, want nil", err)
+		}
+
+		memory.Age(name, 2*lease)
+
+		for range 20 {
+			lock, err := other.TryAcquire(t.Context(), name)
+			if err != nil || lock.Slot() != 1 {
+				t.Fatalf("TryAcquire() beside a slot that is guarded = %v, want slot 1", err)
+			}
+
+			release(t, lock)
+		}
+	})
+}
