@@ -343,10 +343,7 @@ STRAIGHT_JOIN sqllock_queue q FORCE INDEX (PRIMARY) ON q.process = UNHEX(?) AND 
 			SQL: `SELECT q.name, q.id, COALESCE(SUM(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id), 0),
        COALESCE(MIN(IF(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id, o.expires_at, NULL)) - ` + MySQLNow + `, 0),
        COALESCE(e.expires_at + l.lock_delay_us - ` + MySQLNow + `, 0), COALESCE(e.waiting, 0),
-       COUNT(o.id) + COALESCE(e.waiting > ` + MySQLNow + ` - 2000000, 0), q.slots,
-       (SELECT COUNT(*) FROM sqllock_leases s JOIN sqllock_locks d ON d.name = s.name
-         WHERE q.slots > 1 AND s.name > CONCAT(q.name, 0x1F) AND s.name < CONCAT(q.name, 0x1F, CONVERT(LPAD(q.slots, 4, 0) USING ascii))
-           AND s.expires_at + d.lock_delay_us > ` + MySQLNow + `)
+       COUNT(o.id) + COALESCE(e.waiting > ` + MySQLNow + ` - 2000000, 0), q.slots
   FROM sqllock_queue q
   LEFT JOIN sqllock_leases e ON e.name = q.name
   LEFT JOIN sqllock_locks l ON l.name = q.name

@@ -362,11 +362,7 @@ RETURNING l.name, l.expires_at + l.lock_delay_us::float * interval '1 microsecon
        coalesce((pg_catalog.date_part('epoch', pg_catalog.min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id)
                                                - ` + PostgresNow + `) * 1000000::float)::bigint, 0),
        coalesce((pg_catalog.date_part('epoch', l.expires_at - ` + PostgresNow + `) * 1000000::float)::bigint + l.lock_delay_us, 0),
-       coalesce(l.waiting, 0), pg_catalog.count(o.id), q.slots,
-       (SELECT pg_catalog.count(*) FROM sqllock_locks s
-         WHERE q.slots > 1::bigint AND s.name > q.name || pg_catalog.chr(31)
-           AND s.name < q.name || pg_catalog.chr(31) || pg_catalog.lpad(q.slots::pg_catalog.text, 4, '0'::pg_catalog.text)
-           AND s.expires_at + s.lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow + `)
+       coalesce(l.waiting, 0), pg_catalog.count(o.id), q.slots
   FROM sqllock_queue q
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND NOT o.behind AND o.expires_at > ` + PostgresNow + `

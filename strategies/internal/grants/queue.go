@@ -161,30 +161,48 @@ func (q Queue) Stand(ctx context.Context, process string) (all []strategies.Stan
 
 	defer q.store.Return(conn, &err)
 
+	slots := make(map[int]int) // by the place in all, of those that wait for one of several
+
 	err = conn.Query(ctx, q.store.sql.Stand, databases.Values{"process": process}, func(row databases.Row) error {
 		var (
-			one                        strategies.Standing
-			ahead, life, taken, others int64
-			slots, busy                int64 // those beside the first
+			one                           strategies.Standing
+			ahead, life, taken, others, n int64
 		)
 
-		err := row(&one.Name, &one.ID, &ahead, &life, &taken, &one.Line, &others, &slots, &busy)
+		err := row(&one.Name, &one.ID, &ahead, &life, &taken, &one.Line, &others, &n)
 		one.Ahead, one.Life, one.Taken, one.Alone = int(ahead), micros(max(0, life)), micros(max(0, taken)), others == 0
-
-		if slots > 1 {
-			if taken > 0 {
-				busy++
-			}
-
-			one.Free = int(max(0, slots-busy))
-		}
-
 		all = append(all, one)
+
+		if n > 1 {
+			slots[len(all)-1] = int(n)
+		}
 
 		return err
 	})
 
+	// In a statement for each such name: the rows of its slots are a range, which servers
+	// find by the primary key if its ends are parameters.
+	for i, n := range slots {
+		if err == nil {
+			all[i].Free, err = q.store.freeSlots(ctx, conn, all[i].Name, n)
+		}
+	}
+
 	return all, err
+}
+
+// freeSlots counts the slots of a name that are.
+func (s *Store) freeSlots(ctx context.Context, conn databases.Conn, name string, slots int) (int, error) {
+	taken, err := readHolders(ctx, conn, s.sql.Slots, strategies.Filter{Name: name})
+	free := slots
+
+	for _, status := range taken {
+		if _, slot := strategies.SplitSlot(status.Name); slot < slots {
+			free--
+		}
+	}
+
+	return free, err
 }
 
 // Waiters lists those who wait, and for whom.

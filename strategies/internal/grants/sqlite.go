@@ -193,10 +193,7 @@ SELECT ?1, a.value ->> 'id', a.value ->> 'name',
 			SQL: `SELECT q.name, q.id, count(o.id) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id),
        coalesce(min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) - ` + SQLiteNow + `, 0),
        coalesce(l.expires_at + l.lock_delay_us - ` + SQLiteNow + `, 0), coalesce(l.waiting, 0),
-       count(o.id) + coalesce(l.waiting > ` + SQLiteNow + ` - 2000000, 0), q.slots,
-       (SELECT count(*) FROM sqllock_locks s
-         WHERE q.slots > 1 AND s.name > q.name || char(31) AND s.name < q.name || char(31) || printf('%04d', q.slots)
-           AND s.expires_at + s.lock_delay_us > ` + SQLiteNow + `)
+       count(o.id) + coalesce(l.waiting > ` + SQLiteNow + ` - 2000000, 0), q.slots
   FROM sqllock_queue q
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND o.id <> coalesce(l.wait, '') AND NOT o.behind AND o.expires_at > ` + SQLiteNow + `
