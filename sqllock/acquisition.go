@@ -38,9 +38,11 @@ type acquisition struct {
 	set      *settings
 	try      bool
 	request  strategies.Request
-	queued   string // the name in this process's queue: those who want a permit queue apart
-	hasTurn  bool   // in that queue
-	wish     int    // the slot to ask for, of several
+	requests []strategies.Request // for each of several names, if it is for several
+	locks    []*Lock              // that several names brought
+	queued   string               // the name in this process's queue: those who want a permit queue apart
+	hasTurn  bool                 // in that queue
+	wish     int                  // the slot to ask for, of several
 	attempts int
 	line     inLine
 	failures int                     // attempts in a row without an answer
@@ -136,7 +138,8 @@ const (
 
 var errNoAnswer = fmt.Errorf("no answer within %s", attemptTime)
 
-// run goes through the states. Close waits for what an attempt under way may leave.
+// run goes through the states. Close waits for what an attempt under way may leave. Of several locks it returns
+// the innermost.
 func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	l, name := a.locker, a.request.Name
 
@@ -145,7 +148,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	}
 
 	if !l.background.begin(name) {
-		return nil, fmt.Errorf("lock %q: %w", name, ErrClosed)
+		return nil, fmt.Errorf("%s: %w", a.title(), ErrClosed)
 	}
 
 	started := now()
@@ -175,21 +178,23 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		a.giveUp(ctx)
 	}
 
-	a.leaveLine(err == nil && a.request.Wait != "")
+	a.leaveLine(err == nil && a.request.Wait != "" && !a.oneByOne())
 
 	event := Event{Name: name, Attempts: a.attempts, Waited: now().since(started), Err: err}
-
-	if err != nil {
-		l.background.finish(name)
-		l.note(a.set, eventNotAcquired, event)
-
-		return nil, err
-	}
 
 	// Before the hook and the log, which may block.
 	l.background.finish(name)
 
-	return a.handle(ctx, h, event), nil
+	switch {
+	case err != nil:
+		l.note(a.set, eventNotAcquired, event)
+
+		return nil, err
+	case h.group != nil:
+		return a.handleAll(ctx, h.group, event), nil
+	default:
+		return a.handle(ctx, h, event), nil
+	}
 }
 
 // handle returns the handle of a hold after it told of it. If that panics nobody gets the
@@ -203,12 +208,17 @@ func (a *acquisition) handle(ctx context.Context, h *hold, event Event) *Lock {
 		}
 	}()
 
-	event.Slot, event.Token, event.Remaining = h.slot(), h.token, h.left(now())
-	a.locker.note(a.set, eventAcquired, event)
+	a.tell(h, event)
 
 	told = true
 
 	return lock
+}
+
+// tell tells of a hold.
+func (a *acquisition) tell(h *hold, event Event) {
+	event.Name, event.Slot, event.Token, event.Remaining = h.name(), h.slot(), h.token, h.left(now())
+	a.locker.note(a.set, eventAcquired, event)
 }
 
 // limit is how long the acquisition may take, and what to say when that is over; nil if
@@ -235,9 +245,9 @@ func (a *acquisition) giveUp(ctx context.Context) {
 
 // turn waits for the turn in this process, until this is the one that asks the
 // database. The lock may come with it. Who wants one of several slots asks for one without
-// the turn, unless others already wait for that.
+// the turn, unless others already wait for that, and so does who wants several names.
 func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
-	if a.set.many() && (a.try || !a.locker.queue.busy(a.queued)) {
+	if a.together() || a.set.many() && (a.try || !a.locker.queue.busy(a.queued)) {
 		a.entered = time.Now()
 
 		return nil, nil //nolint:nilnil // no lock yet
@@ -352,16 +362,22 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	request := a.request
 	start := now() // the lease does not run while a place is waited for
 
-	var grant strategies.Grant
+	var (
+		grant  strategies.Grant
+		grants []strategies.Grant // of several names
+	)
 
 	if err == nil {
 		request.Place = place
 
 		bound, cancel := context.WithTimeout(wait, longest(a.set))
 
-		if a.set.many() {
+		switch {
+		case a.together():
+			grants, request, err = a.askAll(bound)
+		case a.set.many():
 			grant, request, err = a.askSlot(bound, request)
-		} else {
+		default:
 			grant, err = a.locker.acquires.serve(bound, request, a.locker.batches(a.set))
 		}
 
@@ -376,7 +392,11 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 
 	var h *hold
 
-	if err == nil {
+	switch {
+	case err != nil:
+	case a.together():
+		h, err = a.grantedAll(ctx, start, grants)
+	default:
 		h, err = a.granted(ctx, start, request, grant)
 	}
 
@@ -395,7 +415,7 @@ func (a *acquisition) next(wait, ctx context.Context, started time.Time, failed 
 	held := a.answered(failed)
 
 	switch {
-	case held != nil && held.line != 0 && !a.request.First && a.nobodyWaits(wait, held):
+	case held != nil && held.line != 0 && !a.asked(held.Name).First && a.nobodyWaits(wait, held):
 		return nil
 	case held != nil && a.try:
 		switch {
@@ -413,10 +433,10 @@ func (a *acquisition) next(wait, ctx context.Context, started time.Time, failed 
 
 		return a.ended(wait, ctx)
 	case !a.goesOn(failed):
-		return fmt.Errorf("lock %q: %w", a.request.Name, failed)
+		return fmt.Errorf("%s: %w", a.title(), failed)
 	}
 
-	if !a.try && !a.hasTurn {
+	if a.set.many() && !a.try && !a.hasTurn {
 		_, err := a.takeTurn(wait, ctx) // of a name whose locks are not handed on
 
 		return err
@@ -538,6 +558,12 @@ func (a *acquisition) failed(ctx context.Context, request strategies.Request, er
 		// The next attempt may be for another slot.
 		a.locker.settle(ctx, request, nil)
 		a.changeOwner()
+	case uncertain(err) && a.together():
+		for _, r := range a.requests {
+			a.locker.settle(ctx, r, nil)
+		}
+
+		a.changeOwner()
 	case uncertain(err):
 		a.doubt = time.Now()
 	}
@@ -546,8 +572,14 @@ func (a *acquisition) failed(ctx context.Context, request strategies.Request, er
 		return fmt.Errorf("no answer within %s: %w", longest(a.set), unanswered(err))
 	}
 
+	if held := new(strategies.HeldError); a.together() && errors.As(err, &held) {
+		return asHeld(held.Name, err)
+	}
+
 	return asHeld(a.request.Name, err)
 }
+
+var errTooLate = fmt.Errorf("%w in time: it granted the lock, whose lease had ended before the answer came", ErrUnreachable)
 
 // granted makes a hold of what an attempt that was begun at start has brought.
 func (a *acquisition) granted(ctx context.Context, start instant, request strategies.Request, grant strategies.Grant) (*hold, error) {
@@ -563,7 +595,7 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 
 		a.changeOwner()
 
-		return nil, fmt.Errorf("%w in time: it granted the lock, whose lease had ended before the answer came", ErrUnreachable)
+		return nil, errTooLate
 	}
 
 	h := newHold(ctx, a, request, grant, start)
@@ -609,7 +641,7 @@ func (a *acquisition) giveSlot(request strategies.Request) {
 // not run meanwhile.
 func (a *acquisition) place(wait context.Context) (any, error) {
 	placer, ok := a.locker.strategy.(strategies.Placer)
-	if !ok || a.try {
+	if !ok || a.try || a.together() {
 		return nil, nil //nolint:nilnil // none is needed, or taken by the attempt itself
 	}
 
@@ -631,5 +663,6 @@ func uncertain(err error) bool {
 // changeOwner makes the next attempt another owner's. What the one before may have is
 // settled meanwhile.
 func (a *acquisition) changeOwner() {
-	a.request.Owner, a.doubt, a.ghost = newOwner(), time.Time{}, true
+	a.newOwners()
+	a.doubt, a.ghost = time.Time{}, true
 }

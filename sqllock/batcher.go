@@ -37,6 +37,7 @@ type batcher[C, R any] struct {
 	underWay int
 	sent     time.Time // when the last statement was sent
 	watched  bool      // that patience ends
+	expected int       // how many calls are to gather before the next statement
 }
 
 // waitingCall is a call that waits for others' statement to come back.
@@ -81,7 +82,39 @@ func (b *batcher[C, R]) gather(ctx context.Context, call C) *list.Element {
 	place := b.waiting.PushBack(&waitingCall[C, R]{ctx: ctx, call: call, outcome: newOutcome[R]()})
 	b.watchLocked()
 
+	if b.expected > 0 && b.waiting.Len() >= b.expected {
+		b.arrivedLocked()
+	}
+
 	return place
+}
+
+// expect has the next n calls go in one statement, if they come soon. What it returns is called when they have.
+func (b *batcher[C, R]) expect(n int) func() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.together == nil || b.underWay > 0 {
+		return func() {}
+	}
+
+	b.expected = n
+	b.sendLocked() // as if a statement were under way
+
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+
+		if b.expected > 0 {
+			b.arrivedLocked()
+		}
+	}
+}
+
+func (b *batcher[C, R]) arrivedLocked() {
+	b.expected = 0
+	b.underWay--
+	b.nextLocked()
 }
 
 // await returns the answer to a call that waits.

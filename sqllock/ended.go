@@ -29,7 +29,7 @@ func (a *acquisition) ended(wait, ctx context.Context) error {
 
 	// Not only the cause: the context may be that of another locker's lock.
 	if a.locker.life.Err() != nil && errors.Is(cause, ErrClosed) {
-		return fmt.Errorf("lock %q: %w", a.request.Name, ErrClosed)
+		return fmt.Errorf("%s: %w", a.title(), ErrClosed)
 	}
 
 	var deadlock *DeadlockError
@@ -43,7 +43,7 @@ func (a *acquisition) ended(wait, ctx context.Context) error {
 
 	// Nobody may have it; but under a lock that has ended nothing is acquired.
 	if errors.Is(cause, ErrLost) || errors.Is(cause, ErrReleased) {
-		return endedContext(a.request.Name, cause)
+		return endedContext(a.title(), cause)
 	}
 
 	// The caller's context may have ended with a cause of its own.
@@ -57,7 +57,7 @@ func (a *acquisition) ended(wait, ctx context.Context) error {
 		a.last = &placed
 	}
 
-	return &waitError{name: a.request.Name, cause: cause, last: orUnheld(a.last)}
+	return &waitError{title: a.title(), together: a.together(), cause: cause, last: orUnheld(a.last)}
 }
 
 const (
@@ -77,7 +77,7 @@ func (a *acquisition) holderNow(wait context.Context, held *HeldError) *HeldErro
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(wait), freshTime)
 	defer cancel()
 
-	taken, err := a.locker.taken(ctx, a.request.Name)
+	taken, err := a.locker.taken(ctx, held.Name)
 	if err != nil {
 		return held
 	}
@@ -90,8 +90,8 @@ func (a *acquisition) holderNow(wait context.Context, held *HeldError) *HeldErro
 
 // endedContext is the error of an acquisition whose context is that of a lock that has
 // ended.
-func endedContext(name string, ended error) error {
-	return fmt.Errorf("lock %q %w: its context is that of a lock that has ended: %w: %w", name, ErrNotAcquired, context.Canceled, ended)
+func endedContext(title string, ended error) error {
+	return fmt.Errorf("%s %w: its context is that of a lock that has ended: %w: %w", title, ErrNotAcquired, context.Canceled, ended)
 }
 
 // heldHere tells of the holder in this process, or of the one that others of this

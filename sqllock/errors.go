@@ -136,6 +136,8 @@ const (
 	ReasonSessionGone = Reason(strategies.SessionGone)
 	// ReasonMaxHold: the lock was held for as long as [WithMaxHold] allows.
 	ReasonMaxHold Reason = "longest hold exceeded"
+	// ReasonTogether: another lock was lost that was acquired together with it.
+	ReasonTogether Reason = "together with another"
 	// ReasonUnknown: the database says that the lock is not ours, not why.
 	ReasonUnknown = Reason(strategies.Unknown)
 )
@@ -147,7 +149,7 @@ type LostError struct {
 	Token int64
 	// Reason is why.
 	Reason Reason
-	// Detail says more: the reason given to [Locker.ForceRelease], the successor.
+	// Detail says more: the reason given to [Locker.ForceRelease], the successor, the name of the other lock.
 	Detail string
 	// Err is the last error of the database, or nil.
 	Err error
@@ -162,6 +164,8 @@ func (e *LostError) Error() string {
 	switch detail := plain.Text(e.Detail); {
 	case e.Reason == ReasonForced:
 		fmt.Fprintf(&b, "taken away: %s", detail)
+	case e.Reason == ReasonTogether:
+		fmt.Fprintf(&b, "together with %q", detail)
 	case e.Reason == ReasonMaxHold:
 		fmt.Fprintf(&b, "WithMaxHold of %s exceeded", detail)
 	case e.Reason == ReasonUnknown && detail != "":
@@ -303,27 +307,32 @@ func isAnswer(err error) bool {
 // matches what ended the wait and what the last attempt said: ErrNotAcquired if that
 // was that somebody has the lock.
 type waitError struct {
-	name  string
-	cause error
-	last  error
+	title    string // of what was waited for
+	together bool   // those are several
+	cause    error
+	last     error
 }
 
 func (e *waitError) Error() string {
 	cause := oneLine(e.cause)
 
 	if e.last == nil {
-		return fmt.Sprintf("lock %q not acquired: %s", e.name, cause)
+		return fmt.Sprintf("%s not acquired: %s", e.title, cause)
 	}
 
-	if held := new(HeldError); errors.As(e.last, &held) && held.Name == e.name {
-		return fmt.Sprintf("lock %q not acquired: %s; %s", e.name, cause, held.how())
+	if held := new(HeldError); errors.As(e.last, &held) {
+		if e.together {
+			return fmt.Sprintf("%s not acquired: %s; %q is %s", e.title, cause, held.Name, held.how())
+		}
+
+		return fmt.Sprintf("%s not acquired: %s; %s", e.title, cause, held.how())
 	}
 
 	if errors.Is(e.last, ErrUnreachable) {
-		return fmt.Sprintf("lock %q not acquired: %s; %s", e.name, cause, oneLine(e.last))
+		return fmt.Sprintf("%s not acquired: %s; %s", e.title, cause, oneLine(e.last))
 	}
 
-	return fmt.Sprintf("lock %q not acquired: %s; the last attempt said: %s", e.name, cause, oneLine(e.last))
+	return fmt.Sprintf("%s not acquired: %s; the last attempt said: %s", e.title, cause, oneLine(e.last))
 }
 
 // oneLine joins the lines of an error: of several, or of a driver that tells what

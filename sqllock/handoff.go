@@ -20,7 +20,7 @@ func (h *hold) handOff() bool {
 	l := h.locker
 
 	reserver, ok := h.grant.(strategies.Reserver)
-	if !ok || !h.settings.handsOff || h.settings.many() || l.inTxs.Load() || !l.queue.waits(h.request.Name) || !h.mayHandOff(now(), handOffTime) {
+	if !ok || !h.settings.handsOff || h.settings.many() || h.group != nil || l.inTxs.Load() || !l.queue.waits(h.request.Name) || !h.mayHandOff(now(), handOffTime) {
 		return false
 	}
 

@@ -53,6 +53,7 @@ type hold struct {
 	over      error         // what Err has said once, when the trust window was over; it stays so
 	ended     error         // nil while held; else an ErrReleased or a *LostError
 
+	group    *group    // of those it was acquired together with; nil if there are none
 	leaving  sync.Once // gives the turn in this process to the next
 	overdue  *ending   // releases a lock that was held for too long; under background's mutex
 	releaser sync.Once
@@ -113,10 +114,17 @@ func (h *hold) leftLocked(n instant) time.Duration {
 // err is nil while the lock is held and trusted; else an ErrReleased or a *LostError,
 // and the same from then on. It ends nothing: that is for the keeper.
 func (h *hold) err() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	n := now()
 
-	return h.errLocked(now())
+	h.mu.Lock()
+	state := h.errLocked(n)
+	h.mu.Unlock()
+
+	if state == nil && h.group != nil {
+		state = h.group.err(h, n)
+	}
+
+	return state
 }
 
 func (h *hold) errLocked(n instant) error {
@@ -281,6 +289,10 @@ func (h *hold) lost(state error) {
 		h.settleDoubt(h.ctx)
 	}
 
+	if h.group != nil {
+		h.group.lose(h, state)
+	}
+
 	if h.locker.features.ConnectionHeld {
 		// Its connection goes back, also if nobody calls Release.
 		h.releaseLater(h.ctx)
@@ -369,9 +381,11 @@ func (h *hold) longestLease() time.Duration {
 // leave lets those who wait in this process go and ask the database.
 func (h *hold) leave() {
 	h.leaving.Do(func() {
-		if h.settings.many() {
+		switch {
+		case h.group != nil: // it has no turn
+		case h.settings.many():
 			h.locker.slots.give(strategies.SplitSlot(h.request.Name))
-		} else {
+		default:
 			h.locker.queue.leave(h.request.Name, nil)
 		}
 	})
@@ -567,7 +581,7 @@ func (h *hold) followed(err error) bool {
 // reenter answers an Acquire under the lock that it asks for.
 func (h *hold) reenter(set *settings) (*Lock, error) {
 	if ended := h.err(); ended != nil {
-		return nil, endedContext(h.name(), ended)
+		return nil, endedContext(fmt.Sprintf("lock %q", h.name()), ended)
 	}
 
 	if !set.reentrant {
@@ -591,7 +605,7 @@ func (h *hold) share() (*Lock, error) {
 	}
 
 	if h.releasing || h.handles == 0 {
-		return nil, endedContext(h.name(), ErrReleased)
+		return nil, endedContext(fmt.Sprintf("lock %q", h.name()), ErrReleased)
 	}
 
 	h.handles++

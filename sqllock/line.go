@@ -117,7 +117,8 @@ func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
 	}
 
 	if err == nil {
-		a.request.First, a.request.Line = true, held.line
+		r := a.asked(held.Name)
+		r.First, r.Line = true, held.line
 	}
 
 	return err == nil
@@ -143,7 +144,7 @@ func (p *inLine) pause(wait context.Context, held *HeldError, request *strategie
 	}
 
 	if !p.told {
-		taken, err := p.locker.waiters.enter(wait, p.one)
+		taken, err := p.enter(wait)
 
 		switch {
 		case err == nil:
@@ -160,6 +161,15 @@ func (p *inLine) pause(wait context.Context, held *HeldError, request *strategie
 	}
 
 	return p.wait(wait, request)
+}
+
+// enter goes into the line. It says whether the turn will be told.
+func (p *inLine) enter(wait context.Context) (told bool, err error) {
+	if p.one.Together {
+		return p.locker.waiters.enterTogether(wait, p.one.all)
+	}
+
+	return p.locker.waiters.enter(wait, p.one)
 }
 
 // turnIn waits for d, or for the turn if it comes before.
@@ -240,7 +250,13 @@ func (p *inLine) ahead() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	return p.one.standing.Ahead
+	ahead := p.one.standing.Ahead
+
+	for _, of := range p.one.all {
+		ahead = max(ahead, of.standing.Ahead)
+	}
+
+	return ahead
 }
 
 // poll is the pause before a question without a line.
@@ -280,5 +296,5 @@ func (p *inLine) mayAsk() bool {
 	nobodySays := known > unseen && w.failed.After(p.one.stood) || known > 2*unseen
 	first := p.one.standing.ID != "" && p.one.standing.Ahead == 0
 
-	return nobodySays || first && p.locker.features.ConnectionHeld
+	return nobodySays || first && p.locker.features.ConnectionHeld || p.one.allFree()
 }

@@ -29,6 +29,7 @@ type Locker struct {
 	news     news
 
 	batching strategies.Batcher // nil if the strategy is none
+	grouper  strategies.Grouper // nil if it is none
 	acquires batcher[strategies.Request, strategies.Grant]
 	releases batcher[strategies.Grant, struct{}]
 
@@ -94,6 +95,8 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 			return b.EnqueueAll(ctx, all, believed)
 		}
 	}
+
+	l.grouper, _ = strategy.(strategies.Grouper)
 
 	if b, ok := strategy.(strategies.Batcher); ok {
 		l.batching = b

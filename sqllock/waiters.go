@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -55,7 +56,7 @@ type waiters struct {
 
 	mu      sync.Mutex
 	present map[*waiting]struct{}
-	asking  map[string]*waiting // of them those in line, by what they are called in queue
+	asking  map[string]*waiting // of them those in line, by ID
 	gone    []*waiting          // whom the database may have been told of
 	ended   recent[endedWait]   // by id
 	others  recent[struct{}]    // names that others were seen to wait for
@@ -77,12 +78,13 @@ type endedWait struct {
 type waiting struct {
 	strategies.Waiter
 
-	set    *settings
-	queued string
-	began  time.Time
-	stop   context.CancelCauseFunc // ends the wait
-	timer  *time.Timer             // until the database is told of one that is behind
-	turns  chan int64              // that it is its turn, and what Request.Line says
+	set   *settings
+	all   []*waiting // of one who wants several names, itself first: one for each in their order
+	lead  *waiting   // the first of those, or itself
+	began time.Time
+	stop  context.CancelCauseFunc // ends the wait
+	timer *time.Timer             // until the database is told of one that is behind
+	turns chan int64              // that it is its turn, and what Request.Line says
 
 	// These are under the mutex of waiters.
 	over     time.Time           // zero while it waits
@@ -99,10 +101,32 @@ type waiting struct {
 
 // newWaiting is a wait of ctx, which stop ends.
 func (w *waiters) newWaiting(ctx context.Context, a *acquisition) *waiting {
-	return &waiting{set: a.set, queued: a.queued, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), Waiter: strategies.Waiter{
+	lead := &waiting{set: a.set, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), Waiter: strategies.Waiter{
 		Name: a.request.Name, Process: w.process, ID: newOwner(), Holder: a.request.Holder, Holding: owners(ctx),
-		Slots: a.set.permits,
+		Slots: a.set.permits, Together: a.together(),
 	}}
+	lead.lead = lead
+
+	if lead.Together {
+		lead.all = make([]*waiting, len(a.requests))
+
+		for i, r := range a.requests {
+			one := *lead
+			one.Name, one.ID = r.Name, fmt.Sprintf("%s-%03d", lead.ID, i)
+			lead.all[i] = &one
+		}
+
+		first := lead.all[0]
+		first.all = lead.all
+
+		for _, one := range first.all {
+			one.lead = first
+		}
+
+		return first
+	}
+
+	return lead
 }
 
 // behind tells the database of a wait for another one of this process, if it lasts. remove
@@ -162,7 +186,7 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 	}
 
 	one.Behind, one.sent, one.stood, one.moved = false, true, time.Now(), time.Now()
-	w.asking[one.queued] = one // its turn may come before the answer
+	w.asking[one.ID] = one // its turn may come before the answer
 	waiter := one.Waiter
 	w.mu.Unlock()
 
@@ -353,7 +377,13 @@ func (w *waiters) turn(name, id string, line int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if one := w.inLineLocked(name, id); one != nil {
+	switch one := w.inLineLocked(name, id); {
+	case one == nil:
+	case one.Together:
+		w.nextLocked(time.Now()) // the others have to be free, too
+
+		return
+	default:
 		one.turn(line)
 
 		return
@@ -366,12 +396,8 @@ func (w *waiters) turn(name, id string, line int64) {
 
 // inLineLocked returns the one in line for a name that has an id; nil if there is none.
 func (w *waiters) inLineLocked(name, id string) *waiting {
-	slots, _ := strategies.SlotRange(name)
-
-	for _, queued := range []string{name, slots} {
-		if one := w.asking[queued]; one != nil && one.ID == id {
-			return one
-		}
+	if one := w.asking[id]; one != nil && one.Name == name {
+		return one
 	}
 
 	return nil
@@ -402,8 +428,8 @@ func (w *waiters) inherit(heir, place *waiting) bool {
 	delete(w.present, place)
 	w.present[heir] = struct{}{}
 
-	if w.asking[heir.queued] == place {
-		w.asking[heir.queued] = heir
+	if w.asking[heir.ID] == place {
+		w.asking[heir.ID] = heir
 	}
 
 	// It may have been told that it was its turn.
@@ -418,6 +444,16 @@ func (w *waiters) remove(one *waiting, granted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
+	if !one.Together {
+		w.removeOneLocked(one, granted)
+	}
+
+	for _, of := range one.all {
+		w.removeOneLocked(of, granted)
+	}
+}
+
+func (w *waiters) removeOneLocked(one *waiting, granted bool) {
 	if one.timer != nil {
 		one.timer.Stop()
 	}
@@ -426,8 +462,8 @@ func (w *waiters) remove(one *waiting, granted bool) {
 	one.passes = (!granted || one.set.many()) && !one.Behind // another slot may be free
 	delete(w.present, one)
 
-	if w.asking[one.queued] == one {
-		delete(w.asking, one.queued)
+	if w.asking[one.ID] == one {
+		delete(w.asking, one.ID)
 	}
 
 	if one.sent && (!granted || one.set.many() || one.again || !w.locker.features.LeavesLine) {
@@ -564,6 +600,12 @@ func (w *waiters) stand() {
 		w.nextLocked(later(one.saw(s, asked, w.pause(one)), soonest))
 	}
 
+	for _, one := range w.asking {
+		if one.Together && one.lead == one && one.firstInAll(asked) {
+			one.turn(0)
+		}
+	}
+
 	for one := range forgotten {
 		one.noted = false
 	}
@@ -585,6 +627,7 @@ func (one *waiting) saw(s strategies.Standing, asked time.Time, pause time.Durat
 	one.standing, one.stood = s, asked
 
 	switch {
+	case one.Together && s.Ahead == 0 && s.Taken == 0: // it is looked at with the others
 	case one.set.many():
 		if s.Free > s.Ahead {
 			one.turn(0)

@@ -41,8 +41,8 @@ func (m *Memory) Peer() *Memory { return &Memory{Script: newMemoryScript(), stor
 
 func newMemoryScript() *Script {
 	return &Script{operations: []string{
-		"acquire", "acquire-all", "renew", "renew-all", "check", "release", "release-all", "settle", "guard", "releasetx",
-		"list", "status", "force", "reap", "listen", "enqueue", "keep", "leave", "stand", "call", "waiters",
+		"acquire", "acquire-all", "acquire-group", "renew", "renew-all", "check", "release", "release-all", "settle", "guard", "releasetx",
+		"list", "status", "force", "reap", "listen", "enqueue", "enqueue-all", "keep", "leave", "stand", "call", "waiters",
 	}}
 }
 
@@ -155,6 +155,30 @@ func (m *Memory) TryAcquireAll(ctx context.Context, requests []strategies.Reques
 	return grants, errs
 }
 
+// TryAcquireGroup makes one attempt for all requests.
+func (m *Memory) TryAcquireGroup(ctx context.Context, requests []strategies.Request) (grants []strategies.Grant, err error) {
+	err = m.do(ctx, "acquire-group", func(now time.Time) error {
+		for _, r := range requests {
+			if err := m.refused(now, r); err != nil {
+				return err
+			}
+		}
+
+		for _, r := range requests {
+			grant, err := m.acquire(now, r)
+			if err != nil {
+				return err
+			}
+
+			grants = append(grants, grant)
+		}
+
+		return nil
+	})
+
+	return grants, err
+}
+
 // RenewAll renews grants.
 func (m *Memory) RenewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
 	return m.all(ctx, "renew-all", grants, func(now time.Time, _ *memoryGrant, row *memoryRow) {
@@ -207,6 +231,25 @@ func (m *Memory) all(
 }
 
 // acquire grants the name if it is free.
+// refused says why a request is not granted; nil if it is.
+func (m *Memory) refused(now time.Time, r strategies.Request) error {
+	row := m.store.row(r.Name)
+
+	if row.owner == r.Owner {
+		return nil
+	}
+
+	if err := row.inTheWay(now); err != nil {
+		return err
+	}
+
+	if row.waiting != 0 && !r.First {
+		return &strategies.HeldError{Name: r.Name, Line: row.waiting}
+	}
+
+	return nil
+}
+
 func (m *Memory) acquire(now time.Time, r strategies.Request) (strategies.Grant, error) {
 	row := m.store.row(r.Name)
 
@@ -217,12 +260,8 @@ func (m *Memory) acquire(now time.Time, r strategies.Request) (strategies.Grant,
 		return m.grant(r, row), nil
 	}
 
-	if err := row.inTheWay(now); err != nil {
+	if err := m.refused(now, r); err != nil {
 		return nil, err
-	}
-
-	if row.waiting != 0 && !r.First {
-		return nil, &strategies.HeldError{Name: r.Name, Line: row.waiting}
 	}
 
 	if row.waiting == r.Line {

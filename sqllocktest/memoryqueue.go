@@ -23,30 +23,69 @@ type memoryWaiter struct {
 // Enqueue puts w into line.
 func (m *Memory) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (taken bool, err error) {
 	err = m.do(ctx, "enqueue", func(now time.Time) error {
-		place := memoryPlace{w.Process, w.ID}
+		m.store.ticket = max(m.store.ticket+1, now.Add(-w.Waited).UnixMicro())
+		taken = m.store.enqueue(now, w, ttl)
 
-		noted, known := m.store.queue[place]
-		if !known || noted.Behind {
-			m.store.ticket = max(m.store.ticket+1, now.Add(-w.Waited).UnixMicro())
-			w.Ticket = m.store.ticket
-			noted = memoryWaiter{Waiter: w, came: now.Add(-w.Waited)}
-		}
+		return nil
+	})
 
-		noted.Behind, noted.expires = w.Behind, now.Add(ttl)
-		m.store.queue[place] = noted
+	return taken, err
+}
 
-		for _, name := range strategies.SlotNames(w.Name, w.Slots) {
-			if !w.Behind {
-				row := m.store.row(name)
-				row.waiting = max(row.waiting+1, now.UnixMicro())
-				taken = row.unfree(now) > 0
-			}
+// EnqueueAll is Enqueue for several, who get the same ticket.
+func (m *Memory) EnqueueAll(ctx context.Context, all []strategies.Waiter, ttl time.Duration) (taken []bool, errs []error) {
+	taken, errs = make([]bool, len(all)), make([]error, len(all))
+
+	err := m.do(ctx, "enqueue-all", func(now time.Time) error {
+		m.store.ticket = max(m.store.ticket+1, now.Add(-all[0].Waited).UnixMicro())
+
+		for i, w := range all {
+			taken[i] = m.store.enqueue(now, w, ttl)
 		}
 
 		return nil
 	})
 
-	return taken && w.Slots <= 1, err
+	for i := range errs {
+		errs[i] = err
+	}
+
+	return taken, errs
+}
+
+// enqueue puts w into line with the last ticket, and says whether the name is taken.
+func (s *memoryStore) enqueue(now time.Time, w strategies.Waiter, ttl time.Duration) (taken bool) {
+	place := memoryPlace{w.Process, w.ID}
+
+	noted, known := s.queue[place]
+	if !known || noted.Behind {
+		w.Ticket = s.ticket
+		noted = memoryWaiter{Waiter: w, came: now.Add(-w.Waited)}
+	}
+
+	noted.Behind, noted.expires = w.Behind, now.Add(ttl)
+	s.queue[place] = noted
+
+	for _, name := range strategies.SlotNames(w.Name, w.Slots) {
+		if !w.Behind {
+			row := s.row(name)
+			row.waiting = max(row.waiting+1, now.UnixMicro())
+			taken = row.unfree(now) > 0
+		}
+	}
+
+	return taken && w.Slots <= 1
+}
+
+// presses says whether somebody of the waiter's process waits for the name while holding locks.
+func (s *memoryStore) presses(w memoryWaiter) bool {
+	for _, other := range s.queue {
+		if other.Process == w.Process && other.Name == w.Name && len(other.Holding) > 0 {
+			return true
+		}
+	}
+
+	return false
 }
 
 // lineOf is the name in whose line those wait who wait for a slot.
@@ -98,7 +137,8 @@ func (m *Memory) Stand(ctx context.Context, process string) (all []strategies.St
 
 				others++
 
-				if other.Ticket < w.Ticket || other.Ticket == w.Ticket && other.ID < w.ID {
+				before := other.Ticket < w.Ticket || other.Ticket == w.Ticket && other.ID < w.ID
+				if before && !(other.Together && m.store.presses(w)) {
 					if life := other.expires.Sub(now); one.Ahead == 0 || life < one.Life {
 						one.Life = life
 					}

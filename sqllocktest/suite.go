@@ -128,7 +128,7 @@ type testCase struct {
 func cases(plain bool) []testCase {
 	all := slices.Concat(
 		exclusionCases(), tokenCases(), leaseCases(), ownerCases(), ambiguityCases(), nameCases(), tryCases(),
-		waitingCases(), waiterCases(), lineCases(), permitCases(), guardCases(), administrationCases(), callCases(), closeCases(), sessionCases(), rivalCases(),
+		waitingCases(), waiterCases(), lineCases(), permitCases(), togetherCases(), guardCases(), administrationCases(), callCases(), closeCases(), sessionCases(), rivalCases(),
 	)
 	if plain {
 		return all

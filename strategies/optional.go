@@ -20,11 +20,12 @@ type Batcher interface {
 	ReleaseAll(ctx context.Context, grants []Grant) []error
 }
 
-// Grouper is a strategy that takes several names at once: all of them or none.
+// Grouper is a strategy that takes several names at once: all of them or none. Of another one the
+// core takes them one after the other, and gives them back if one is not free.
 type Grouper interface {
-	// TryAcquireGroup makes one attempt for all requests, which have one owner and
-	// different names. The grants come in their order. A *HeldError tells in Name which
-	// of them is not free; then none was taken.
+	// TryAcquireGroup makes one attempt for all requests, whose names differ, and returns
+	// the grants in their order. A *HeldError tells in Name which of them is not free. Its
+	// errors are those of TryAcquire, for all.
 	TryAcquireGroup(ctx context.Context, requests []Request) ([]Grant, error)
 }
 
@@ -51,7 +52,7 @@ type Queuer interface {
 // QueueBatcher is a Queuer that puts several into their lines in one statement.
 type QueueBatcher interface {
 	// EnqueueAll is Enqueue for waiters of one process and of different names, none of them
-	// Behind. ErrNotBatched says that one has to go alone: a transaction has the row of
+	// Behind, and all of them Together or none. Those have the same ticket. ErrNotBatched says that one has to go alone: a transaction has the row of
 	// its name locked, for example. It may be in the line all the same.
 	EnqueueAll(ctx context.Context, all []Waiter, ttl time.Duration) (taken []bool, errs []error)
 }
@@ -92,6 +93,10 @@ type Waiter struct {
 	Behind bool
 	// Slots is how many slots the name has for it, of which any will do. Zero is one.
 	Slots int
+	// Together: it takes the name only together with others, in whose lines it is under IDs with the
+	// same beginning. Nobody who waits for the name while holding locks is behind it, nor are
+	// others of the process of such a one.
+	Together bool
 
 	// Waited is how long it has waited.
 	Waited time.Duration

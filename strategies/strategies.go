@@ -7,9 +7,8 @@
 //
 // What every strategy must have is in [Strategy] and [Grant]. What only some have is
 // an interface of its own, and the core finds it by a type assertion: [Batcher],
-// [Notifier], [Placer] and [Queuer] of a strategy; [TxReleaser], [Reserver] and
-// [Contention] of a grant. [Grouper] is room for what is not built yet: the
-// core does not ask for it. The conformance suite in package sqllocktest says whether a
+// [Grouper], [Notifier], [Placer] and [Queuer] of a strategy; [TxReleaser], [Reserver] and
+// [Contention] of a grant. The conformance suite in package sqllocktest says whether a
 // strategy keeps the contract. The package imports the standard library only.
 package strategies
 

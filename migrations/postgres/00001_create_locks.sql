@@ -51,6 +51,7 @@ CREATE TABLE sqllock_queue (
     holding    text             NOT NULL DEFAULT '',      -- the owners of the locks under which it waits, with blanks between
     behind     boolean          NOT NULL DEFAULT false,
     slots      bigint           NOT NULL DEFAULT 1,       -- how many may hold the name, as this process knows
+    together   boolean          NOT NULL DEFAULT false,   -- it takes this name only together with others
     PRIMARY KEY (process, id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 

@@ -45,6 +45,7 @@ CREATE TABLE sqllock_queue (
     holding    TEXT    NOT NULL DEFAULT '', -- the owners of the locks under which it waits, with blanks between
     behind     INTEGER NOT NULL DEFAULT 0,
     slots      INTEGER NOT NULL DEFAULT 1,  -- how many may hold the name, as this process knows
+    together   INTEGER NOT NULL DEFAULT 0,  -- it takes this name only together with others
     PRIMARY KEY (process, id)
 ) WITHOUT ROWID;
 

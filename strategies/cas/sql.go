@@ -55,32 +55,9 @@ RETURNING l.token`,
 			}},
 			// Of two requests for one name at most one is granted: the row changes
 			// once, and only what RETURNING says is a grant.
-			Acquire: databases.Statement{
-				Name: "cas.acquire-all",
-				SQL: `WITH asked AS MATERIALIZED (
-    SELECT * FROM unnest($1::pg_catalog.text[], $2::pg_catalog.text[], $3::bigint[], $4::bigint[], $5::pg_catalog.text[], $6::bigint[], $7::pg_catalog.text[], $8::pg_catalog.text[], $9::bigint[],
-                         $11::boolean[], $12::bigint[], $14::pg_catalog.text[])
-               AS a (name, owner, lease, delay, host, pid, label, metadata, tokens, first, line, wait)
-), free AS MATERIALIZED (
-    SELECT l.name, a.owner, a.wait AS id FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C"
-     WHERE l.expires_at + l.lock_delay_us::float * interval '1 microsecond' <= ` + grants.PostgresNow + ` AND (l.waiting = 0 OR a.first)
-        OR l.owner = a.owner
-     ORDER BY l.name
-       FOR UPDATE OF l SKIP LOCKED
-), queue AS (
-    DELETE FROM sqllock_queue q USING free WHERE $13::pg_catalog.text <> '' AND q.process = $13 AND q.id = free.id
-)
-UPDATE sqllock_locks l
-   SET token = CASE WHEN l.owner = a.owner THEN l.token ELSE greatest(l.token + a.tokens, ` + grants.PostgresMicros + `) END,
-       owner = a.owner, expires_at = greatest(CASE WHEN l.owner = a.owner THEN l.expires_at END,
-                                              ` + grants.PostgresNow + ` + a.lease::float * interval '1 microsecond'),
-       lock_delay_us = a.delay, acquired_at = ` + grants.PostgresNow + `, host = a.host, pid = a.pid, label = a.label, metadata = a.metadata,
-       strategy = $10, ended = '', waiting = CASE WHEN l.waiting = a.line THEN 0 ELSE l.waiting END
-  FROM free JOIN asked a ON a.owner = free.owner
- WHERE l.name = free.name
-RETURNING l.owner, l.token`,
-				Args: []string{"names", "owners", "leases", "delays", "hosts", "pids", "labels", "metadatas", "tokens", "strategy", "firsts", "lines", "process", "waits"},
-			},
+			Acquire: postgresAcquireAll("cas.acquire-all", ""),
+			Group: postgresAcquireAll("cas.acquire-group", `
+   AND (SELECT pg_catalog.count(*) FROM free) = (SELECT pg_catalog.count(*) FROM asked)`),
 			State: databases.Statement{
 				Name: "cas.state-all",
 				SQL: `SELECT name, owner, token, ended, (pg_catalog.date_part('epoch', expires_at - ` + grants.PostgresNow + `) * 1000000::float)::bigint,
@@ -166,24 +143,10 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 					Args: []string{"calls"},
 				},
 			},
-			Acquire: databases.Statement{
-				Name: "cas.acquire-all",
-				SQL: `UPDATE (
-    SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM ` + asked + `
-    STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
-    STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
-     WHERE e.expires_at + l.lock_delay_us <= ` + grants.MySQLNow + ` AND (e.waiting = 0 OR a.first) OR e.owner = a.owner
-     LIMIT 1000 FOR UPDATE SKIP LOCKED
-) free
-STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = free.name
-STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = free.name
-   SET l.token = IF(free.before_owner = free.owner, l.token, GREATEST(l.token + free.tokens, ` + grants.MySQLNow + `)), l.owner = free.owner,
-       l.lock_delay_us = free.delay, l.acquired_at = ` + grants.MySQLNow + `, l.host = free.host, l.pid = free.pid, l.label = free.label,
-       l.metadata = free.metadata, l.strategy = UNHEX(?),
-       e.ended = '', e.owner = free.owner, e.wait = free.wait,
-       e.waiting = IF(e.waiting = free.line AND e.waiting < ` + grants.MySQLNow + ` - 5000000, 0, e.waiting), e.expires_at = GREATEST(IF(free.before_owner = free.owner, e.expires_at, 0), ` + grants.MySQLNow + ` + free.lease)`,
-				Args: []string{"calls", "strategy"},
-			},
+			Acquire: mysqlAcquireAll("cas.acquire-all", free, ""),
+			// How many are free is counted of the rows that were locked.
+			Group: mysqlAcquireAll("cas.acquire-group", `(SELECT f.*, COUNT(*) OVER () AS n FROM `+free+` f LIMIT 1000)`, `
+ WHERE free.n = ?`, "count"),
 			State: databases.Statement{
 				Name: "cas.state-all",
 				SQL: `SELECT l.name, e.owner, l.token, e.ended, e.expires_at - ` + grants.MySQLNow + `, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting
@@ -230,29 +193,16 @@ RETURNING token`,
 			Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "tokens", "first", "line", "wait"},
 		},
 		Batch: &grants.Batch{
-			Acquire: databases.Statement{
-				Name: "cas.acquire-all",
-				SQL: `INSERT INTO sqllock_locks AS l
-       (name, token, owner, expires_at, lock_delay_us, acquired_at, host, pid, label, metadata, strategy)
-SELECT a.value ->> 'name',
-       max(` + grants.SQLiteNow + `, coalesce((SELECT b.token FROM sqllock_locks b WHERE b.name = a.value ->> 'name'), 0) + (a.value ->> 'tokens')),
-       a.value ->> 'owner', ` + grants.SQLiteNow + ` + (a.value ->> 'lease'), a.value ->> 'delay', ` + grants.SQLiteNow + `,
-       a.value ->> 'host', a.value ->> 'pid', a.value ->> 'label', a.value ->> 'metadata', ?2
-  FROM json_each(?1) a WHERE true
-    ON CONFLICT (name) DO UPDATE
-   SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE excluded.token END,
-       owner = excluded.owner, expires_at = max(l.expires_at, excluded.expires_at),
-       lock_delay_us = excluded.lock_delay_us, acquired_at = excluded.acquired_at, host = excluded.host,
-       pid = excluded.pid, label = excluded.label, metadata = excluded.metadata, strategy = excluded.strategy, ended = '',
-       wait = (SELECT a.value ->> 'wait' FROM json_each(?1) a WHERE a.value ->> 'owner' = excluded.owner),
-       waiting = CASE WHEN l.waiting = (SELECT a.value ->> 'line' FROM json_each(?1) a WHERE a.value ->> 'owner' = excluded.owner)
-                           AND l.waiting < ` + grants.SQLiteNow + ` - 5000000 THEN 0 ELSE l.waiting END
- WHERE l.expires_at + l.lock_delay_us <= ` + grants.SQLiteNow + `
-       AND (l.waiting = 0 OR (SELECT a.value ->> 'first' FROM json_each(?1) a WHERE a.value ->> 'owner' = excluded.owner))
-    OR l.owner = excluded.owner
-RETURNING owner, token`,
-				Args: []string{"calls", "strategy"},
-			},
+			Create: []databases.Statement{{
+				Name: "cas.create-all",
+				SQL:  `INSERT INTO sqllock_locks (name) SELECT value ->> 'name' FROM json_each(?1) WHERE true ON CONFLICT DO NOTHING`,
+				Args: []string{"calls"},
+			}},
+			Acquire: sqliteAcquireAll("cas.acquire-all", "true"),
+			Group: sqliteAcquireAll("cas.acquire-group", `NOT EXISTS (
+    SELECT 1 FROM asked b JOIN sqllock_locks t ON t.name = b.name
+     WHERE (t.expires_at + t.lock_delay_us > `+grants.SQLiteNow+` OR t.waiting <> 0 AND NOT b.first) AND t.owner <> b.owner
+)`),
 			State: databases.Statement{
 				Name: "cas.state-all",
 				SQL: `SELECT name, owner, token, ended, expires_at - ` + grants.SQLiteNow + `, lock_delay_us, host, pid, label, metadata, waiting
@@ -270,9 +220,10 @@ RETURNING owner, false`,
 			// what was asked.
 			Release: databases.Statement{
 				Name: "cas.release-all",
-				SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0
- WHERE (name, owner) IN (SELECT value ->> 'name', value ->> 'owner' FROM json_each(?1))
-RETURNING (SELECT a.value ->> 'owner' FROM json_each(?1) a WHERE a.value ->> 'name' = sqllock_locks.name), waiting <> 0`,
+				SQL: `WITH ` + sqliteAsked + `
+UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0
+ WHERE (name, owner) IN (SELECT a.name, a.owner FROM asked a)
+RETURNING (SELECT a.owner FROM asked a WHERE a.name = sqllock_locks.name), waiting <> 0`,
 				Args: []string{"calls"},
 			},
 		},
@@ -306,3 +257,93 @@ const ours = `(
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) ours
 STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = ours.name`
+
+// postgresAcquireAll grants the names that are free, and as far as the condition says.
+func postgresAcquireAll(name, and string) databases.Statement {
+	return databases.Statement{
+		Name: name,
+		SQL: `WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest($1::pg_catalog.text[], $2::pg_catalog.text[], $3::bigint[], $4::bigint[], $5::pg_catalog.text[], $6::bigint[], $7::pg_catalog.text[], $8::pg_catalog.text[], $9::bigint[],
+                         $11::boolean[], $12::bigint[], $14::pg_catalog.text[])
+               AS a (name, owner, lease, delay, host, pid, label, metadata, tokens, first, line, wait)
+), free AS MATERIALIZED (
+    SELECT l.name, a.owner, a.wait AS id FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C"
+     WHERE l.expires_at + l.lock_delay_us::float * interval '1 microsecond' <= ` + grants.PostgresNow + ` AND (l.waiting = 0 OR a.first)
+        OR l.owner = a.owner
+     ORDER BY l.name
+       FOR UPDATE OF l SKIP LOCKED
+), queue AS (
+    DELETE FROM sqllock_queue q USING free WHERE $13::pg_catalog.text <> '' AND q.process = $13 AND q.id = free.id` + and + `
+)
+UPDATE sqllock_locks l
+   SET token = CASE WHEN l.owner = a.owner THEN l.token ELSE greatest(l.token + a.tokens, ` + grants.PostgresMicros + `) END,
+       owner = a.owner, expires_at = greatest(CASE WHEN l.owner = a.owner THEN l.expires_at END,
+                                              ` + grants.PostgresNow + ` + a.lease::float * interval '1 microsecond'),
+       lock_delay_us = a.delay, acquired_at = ` + grants.PostgresNow + `, host = a.host, pid = a.pid, label = a.label, metadata = a.metadata,
+       strategy = $10, ended = '', waiting = CASE WHEN l.waiting = a.line THEN 0 ELSE l.waiting END
+  FROM free JOIN asked a ON a.owner = free.owner
+ WHERE l.name = free.name` + and + `
+RETURNING l.owner, l.token`,
+		Args: []string{"names", "owners", "leases", "delays", "hosts", "pids", "labels", "metadatas", "tokens", "strategy", "firsts", "lines", "process", "waits"},
+	}
+}
+
+// free are the names that are, locked unless somebody else has them so, with what is asked for.
+const free = `(
+    SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM ` + asked + `
+    STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
+    STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
+     WHERE e.expires_at + l.lock_delay_us <= ` + grants.MySQLNow + ` AND (e.waiting = 0 OR a.first) OR e.owner = a.owner
+     LIMIT 1000 FOR UPDATE SKIP LOCKED
+)`
+
+// mysqlAcquireAll grants names that are free.
+func mysqlAcquireAll(name, free, where string, args ...string) databases.Statement {
+	return databases.Statement{
+		Name: name,
+		SQL: `UPDATE ` + free + ` free
+STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = free.name
+STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = free.name
+   SET l.token = IF(free.before_owner = free.owner, l.token, GREATEST(l.token + free.tokens, ` + grants.MySQLNow + `)), l.owner = free.owner,
+       l.lock_delay_us = free.delay, l.acquired_at = ` + grants.MySQLNow + `, l.host = free.host, l.pid = free.pid, l.label = free.label,
+       l.metadata = free.metadata, l.strategy = UNHEX(?),
+       e.ended = '', e.owner = free.owner, e.wait = free.wait,
+       e.waiting = IF(e.waiting = free.line AND e.waiting < ` + grants.MySQLNow + ` - 5000000, 0, e.waiting), e.expires_at = GREATEST(IF(free.before_owner = free.owner, e.expires_at, 0), ` + grants.MySQLNow + ` + free.lease)` + where,
+		Args: append([]string{"calls", "strategy"}, args...),
+	}
+}
+
+// sqliteAsked reads the JSON array of calls once: read anew for each row, that of 500 took a hundred times as long as
+// the rest.
+const sqliteAsked = `asked AS MATERIALIZED (
+    SELECT value ->> 'name' AS name, value ->> 'owner' AS owner, value ->> 'lease' AS lease, value ->> 'delay' AS delay, value ->> 'host' AS host,
+           value ->> 'pid' AS pid, value ->> 'label' AS label, value ->> 'metadata' AS metadata, value ->> 'tokens' AS tokens,
+           value ->> 'first' AS first, value ->> 'line' AS line, value ->> 'wait' AS wait
+      FROM json_each(?1)
+)`
+
+// sqliteAcquireAll grants the names that are free, or none.
+func sqliteAcquireAll(name, where string) databases.Statement {
+	return databases.Statement{
+		Name: name,
+		SQL: `WITH ` + sqliteAsked + `
+INSERT INTO sqllock_locks AS l
+       (name, token, owner, expires_at, lock_delay_us, acquired_at, host, pid, label, metadata, strategy)
+SELECT a.name, max(` + grants.SQLiteNow + `, coalesce((SELECT b.token FROM sqllock_locks b WHERE b.name = a.name), 0) + a.tokens),
+       a.owner, ` + grants.SQLiteNow + ` + a.lease, a.delay, ` + grants.SQLiteNow + `, a.host, a.pid, a.label, a.metadata, ?2
+  FROM asked a WHERE ` + where + `
+    ON CONFLICT (name) DO UPDATE
+   SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE excluded.token END,
+       owner = excluded.owner, expires_at = max(l.expires_at, excluded.expires_at),
+       lock_delay_us = excluded.lock_delay_us, acquired_at = excluded.acquired_at, host = excluded.host,
+       pid = excluded.pid, label = excluded.label, metadata = excluded.metadata, strategy = excluded.strategy, ended = '',
+       wait = (SELECT a.wait FROM asked a WHERE a.owner = excluded.owner),
+       waiting = CASE WHEN l.waiting = (SELECT a.line FROM asked a WHERE a.owner = excluded.owner)
+                           AND l.waiting < ` + grants.SQLiteNow + ` - 5000000 THEN 0 ELSE l.waiting END
+ WHERE l.expires_at + l.lock_delay_us <= ` + grants.SQLiteNow + `
+       AND (l.waiting = 0 OR (SELECT a.first FROM asked a WHERE a.owner = excluded.owner))
+    OR l.owner = excluded.owner
+RETURNING owner, token`,
+		Args: []string{"calls", "strategy"},
+	}
+}

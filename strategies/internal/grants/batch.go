@@ -1,8 +1,10 @@
 package grants
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -12,14 +14,7 @@ import (
 // TryAcquireAll makes one attempt for each request, all in one statement. It
 // waits for nobody's row lock.
 func (s *Store) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	b := &acquisitions{
-		Store: s, requests: requests,
-		grants: make([]strategies.Grant, len(requests)), errs: make([]error, len(requests)), index: make(map[string]int, len(requests)),
-	}
-
-	for i, r := range requests {
-		b.index[r.Owner] = i
-	}
+	b := s.acquisitions(requests)
 
 	conn, ctx, cancel, err := s.Attempt(ctx)
 	defer b.answer(&err)
@@ -61,6 +56,96 @@ type acquisitions struct {
 	grants   []strategies.Grant
 	errs     []error
 	index    map[string]int // by owner
+}
+
+func (s *Store) acquisitions(requests []strategies.Request) *acquisitions {
+	b := &acquisitions{
+		Store: s, requests: requests,
+		grants: make([]strategies.Grant, len(requests)), errs: make([]error, len(requests)), index: make(map[string]int, len(requests)),
+	}
+
+	for i, r := range requests {
+		b.index[r.Owner] = i
+	}
+
+	return b
+}
+
+// TryAcquireGroup makes one attempt for all requests, in one statement that grants all or none. It
+// waits for nobody's row lock.
+func (s *Store) TryAcquireGroup(ctx context.Context, requests []strategies.Request) (grants []strategies.Grant, err error) {
+	conn, ctx, cancel, err := s.Attempt(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	defer s.Return(conn, &err)
+	defer cancel()
+
+	sql := s.sql.batch
+
+	// The second round follows the making of rows, once in a name's life.
+	for range 2 {
+		b, values := s.acquisitions(requests), s.batchValues(sql.Group, requests)
+		values["count"] = int64(len(requests))
+
+		if err := b.draw(ctx, conn, sql.Group, values); err != nil {
+			return nil, s.AsHeld(ctx, conn, requests[0].Name, err)
+		}
+
+		missing, err := b.look(ctx, conn, sql.State, requests, values)
+		if err != nil {
+			return nil, err
+		}
+
+		if granted, err := b.group(); granted || err != nil {
+			return b.grants, err
+		}
+
+		// Also if another name is held: those who wait are known by the row.
+		if len(missing) > 0 && len(sql.Create) > 0 {
+			if err := s.Briefly(ctx, conn, sql.Create, s.batchValues(sql.Create[0], missing)); err != nil {
+				return nil, s.AsHeld(ctx, conn, missing[0].Name, err)
+			}
+		}
+
+		if held := b.refused(); held != nil || len(missing) == 0 {
+			return nil, cmp.Or(held, b.errs[0])
+		}
+	}
+
+	return nil, &strategies.HeldError{Name: requests[0].Name, Detail: "its row comes and goes"}
+}
+
+// group says whether all were granted. If only some are still there, the others were taken
+// away since.
+func (b *acquisitions) group() (granted bool, err error) {
+	n := 0
+
+	for _, grant := range b.grants {
+		if grant != nil {
+			n++
+		}
+	}
+
+	if n == 0 || n == len(b.grants) {
+		return n > 0, nil
+	}
+
+	return false, fmt.Errorf("%d of %d names were taken away as soon as they were granted", len(b.grants)-n, len(b.grants))
+}
+
+// refused says which of several names somebody has or waits for; nil if none is known to be.
+func (b *acquisitions) refused() error {
+	for _, err := range b.errs {
+		held := new(strategies.HeldError)
+
+		if err != nil && (!errors.As(err, &held) || held.Remaining > 0 || held.Line != 0) {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // answer is deferred, with the address of an error that came for all: those that have

@@ -36,6 +36,10 @@ const mysqlWaiters = `(SELECT CONVERT(id USING binary) AS id, CONVERT(name USING
         holding VARCHAR(4096) CHARACTER SET utf8mb4 PATH _utf8mb4'$.holding', waited BIGINT PATH _utf8mb4'$.waited'
     )) calls LIMIT 1000) a`
 
+// mysqlAhead is as postgresAhead.
+const mysqlAhead = `(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) AND NOT (o.together AND EXISTS (
+           SELECT 1 FROM sqllock_queue h WHERE h.process = q.process AND h.name = q.name AND h.holding <> ''))`
+
 // MySQL is the dialect of MySQL and MariaDB.
 var MySQL = Dialect{
 	Name:     databases.MySQL,
@@ -271,11 +275,11 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
 		Enqueue: []databases.Statement{
 			{
 				Name: "queue.enqueue",
-				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots)
-VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` - ?, ` + MySQLNow + ` + ?, UNHEX(?), ?, UNHEX(?), UNHEX(?), UNHEX(?), ?, ?)
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, together)
+VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` - ?, ` + MySQLNow + ` + ?, UNHEX(?), ?, UNHEX(?), UNHEX(?), UNHEX(?), ?, ?, ?)
     ON DUPLICATE KEY UPDATE expires_at = ` + MySQLNow + ` + ?, ticket = IF(behind, ` + MySQLNow + ` - ?, ticket), behind = ?`,
 				Args: []string{
-					"process", "id", "name", "waited", "ttl", "host", "pid", "label", "metadata", "holding", "behind", "slots", "ttl", "waited", "behind",
+					"process", "id", "name", "waited", "ttl", "host", "pid", "label", "metadata", "holding", "behind", "slots", "together", "ttl", "waited", "behind",
 				},
 			},
 			{
@@ -303,10 +307,10 @@ STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = slots.name
 		EnqueueAll: []databases.Statement{
 			{
 				Name: "queue.enqueue-all",
-				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
-SELECT UNHEX(?), a.id, a.name, ` + MySQLNow + ` - a.waited, ` + MySQLNow + ` + ?, a.host, a.pid, a.label, a.metadata, a.holding FROM ` + mysqlWaiters + `
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, together)
+SELECT UNHEX(?), a.id, a.name, ` + MySQLNow + ` - a.waited, ` + MySQLNow + ` + ?, a.host, a.pid, a.label, a.metadata, a.holding, ? FROM ` + mysqlWaiters + `
     ON DUPLICATE KEY UPDATE expires_at = ` + MySQLNow + ` + ?, ticket = IF(sqllock_queue.behind, ` + MySQLNow + ` - a.waited, sqllock_queue.ticket), behind = false`,
-				Args: []string{"process", "ttl", "waiters", "ttl"},
+				Args: []string{"process", "ttl", "together", "waiters", "ttl"},
 			},
 			{
 				Name: "queue.wait-all",
@@ -340,8 +344,8 @@ STRAIGHT_JOIN sqllock_queue q FORCE INDEX (PRIMARY) ON q.process = UNHEX(?) AND 
 		},
 		Stand: databases.Statement{
 			Name: "queue.stand",
-			SQL: `SELECT q.name, q.id, COALESCE(SUM(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id), 0),
-       COALESCE(MIN(IF(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id, o.expires_at, NULL)) - ` + MySQLNow + `, 0),
+			SQL: `SELECT q.name, q.id, COALESCE(SUM(` + mysqlAhead + `), 0),
+       COALESCE(MIN(IF(` + mysqlAhead + `, o.expires_at, NULL)) - ` + MySQLNow + `, 0),
        COALESCE(e.expires_at + l.lock_delay_us - ` + MySQLNow + `, 0), COALESCE(e.waiting, 0),
        COUNT(o.id) + COALESCE(e.waiting > ` + MySQLNow + ` - 2000000, 0), q.slots
   FROM sqllock_queue q

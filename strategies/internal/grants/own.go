@@ -28,6 +28,9 @@ type Batch struct {
 	// Acquire grants the names that are free. It returns the owner and the token of
 	// each grant, and nothing where the dialect has InsertID.
 	Acquire databases.Statement
+	// Group does so if all of them are free, and otherwise nothing. With InsertID it also binds how many
+	// they are, "count".
+	Group databases.Statement
 	// State is that for one name with the name before its columns.
 	State databases.Statement
 	// Renew and Release act on each owner's grant. They return the owners, and whether

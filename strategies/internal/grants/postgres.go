@@ -98,6 +98,11 @@ func postgresFromLine(acquire databases.Statement) databases.Statement {
 	return acquire
 }
 
+// postgresAhead says whether o is before q in its line. Who wants other names too is not, for those who wait
+// while they hold locks: it may be waiting for one of these.
+const postgresAhead = `(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) AND NOT (o.together AND EXISTS (
+           SELECT FROM sqllock_queue h WHERE h.process = q.process AND h.name = q.name AND h.holding <> ''))`
+
 // Postgres is the dialect of PostgreSQL.
 var Postgres = Dialect{
 	Name:     databases.Postgres,
@@ -286,9 +291,9 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 		Enqueue: []databases.Statement{{
 			Name: "queue.enqueue",
 			SQL: `WITH entry AS (
-    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots)
+    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, together)
     SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.text, ` + PostgresMicros + ` - $10::bigint, ` + PostgresNow + ` + $4::float * interval '1 microsecond',
-           $5::pg_catalog.text, $6::bigint, $7::pg_catalog.text, $8::pg_catalog.text, $9::pg_catalog.text, $11::boolean, $12::bigint
+           $5::pg_catalog.text, $6::bigint, $7::pg_catalog.text, $8::pg_catalog.text, $9::pg_catalog.text, $11::boolean, $12::bigint, $13::boolean
      WHERE ` + PostgresAsync("false") + ` AND ` + PostgresBriefly + `
         ON CONFLICT (process, id) DO UPDATE
        SET expires_at = excluded.expires_at, behind = excluded.behind,
@@ -298,7 +303,7 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + PostgresMicros + `)
   FROM entry WHERE l.name = entry.name AND NOT entry.behind
 RETURNING l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow,
-			Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind", "slots"},
+			Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind", "slots", "together"},
 		}},
 		// Of the slots beside the first. In order, as others do the same.
 		EnqueueSlots: databases.Statement{
@@ -312,17 +317,20 @@ RETURNING l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` +
 UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + PostgresMicros + `) FROM slots WHERE l.name = slots.name`,
 			Args: []string{"above", "below"},
 		},
+		// All have the same ticket: who wants several names stands in each line as in the others.
 		// Of several names it waits for no row: as long as it did, it would keep the others' from their grants.
 		EnqueueAll: []databases.Statement{{
 			Name: "queue.enqueue-all",
 			SQL: `WITH asked AS MATERIALIZED (
     SELECT * FROM unnest($3::pg_catalog.text[], $4::pg_catalog.text[], $5::pg_catalog.text[], $6::bigint[], $7::pg_catalog.text[], $8::pg_catalog.text[], $9::pg_catalog.text[], $10::bigint[])
                AS a (id, name, host, pid, label, metadata, holding, waited)
+), clock AS MATERIALIZED (
+    SELECT ` + PostgresMicros + ` AS micros
 ), entry AS (
-    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
-    SELECT $1::pg_catalog.text, a.id, a.name, ` + PostgresMicros + ` - a.waited, ` + PostgresNow + ` + $2::float * interval '1 microsecond',
-           a.host, a.pid, a.label, a.metadata, a.holding
-      FROM asked a WHERE ` + PostgresAsync("false") + ` AND ` + PostgresBriefly + `
+    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, together)
+    SELECT $1::pg_catalog.text, a.id, a.name, clock.micros - a.waited, ` + PostgresNow + ` + $2::float * interval '1 microsecond',
+           a.host, a.pid, a.label, a.metadata, a.holding, $11::boolean
+      FROM asked a, clock WHERE ` + PostgresAsync("false") + ` AND ` + PostgresBriefly + `
         ON CONFLICT (process, id) DO UPDATE
        SET expires_at = excluded.expires_at, behind = false,
            ticket = CASE WHEN sqllock_queue.behind THEN excluded.ticket ELSE sqllock_queue.ticket END
@@ -335,7 +343,7 @@ UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + Postgre
 UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + PostgresMicros + `)
   FROM free WHERE l.name = free.name
 RETURNING l.name, l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow,
-			Args: []string{"process", "ttl", "ids", "names", "hosts", "pids", "labels", "metadatas", "holdings", "waiteds"},
+			Args: []string{"process", "ttl", "ids", "names", "hosts", "pids", "labels", "metadatas", "holdings", "waiteds", "together"},
 		}},
 		Keep: databases.Statement{
 			Name: "queue.keep",
@@ -358,8 +366,8 @@ RETURNING l.name, l.expires_at + l.lock_delay_us::float * interval '1 microsecon
 		},
 		Stand: databases.Statement{
 			Name: "queue.stand",
-			SQL: `SELECT q.name, q.id, pg_catalog.count(o.id) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id),
-       coalesce((pg_catalog.date_part('epoch', pg_catalog.min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id)
+			SQL: `SELECT q.name, q.id, pg_catalog.count(o.id) FILTER (WHERE ` + postgresAhead + `),
+       coalesce((pg_catalog.date_part('epoch', pg_catalog.min(o.expires_at) FILTER (WHERE ` + postgresAhead + `)
                                                - ` + PostgresNow + `) * 1000000::float)::bigint, 0),
        coalesce((pg_catalog.date_part('epoch', l.expires_at - ` + PostgresNow + `) * 1000000::float)::bigint + l.lock_delay_us, 0),
        coalesce(l.waiting, 0), pg_catalog.count(o.id), q.slots

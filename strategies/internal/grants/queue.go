@@ -43,7 +43,7 @@ func (q Queue) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Durati
 	values := databases.Values{
 		"process": w.Process, "id": w.ID, "name": w.Name, "ttl": ceil(ttl), "waited": ceil(w.Waited), "holding": strings.Join(w.Holding, " "),
 		"host": w.Holder.Host, "pid": int64(w.Holder.PID), "label": w.Holder.Label, "metadata": w.Holder.Metadata, "behind": w.Behind,
-		"slots": int64(max(1, w.Slots)),
+		"slots": int64(max(1, w.Slots)), "together": w.Together,
 	}
 
 	steps := s.sql.Enqueue

@@ -52,7 +52,7 @@ func (q Queue) enqueueAll(ctx context.Context, all []strategies.Waiter, ttl time
 
 	steps := s.sql.EnqueueAll
 	values := waitersValues(steps[0], all)
-	values["process"], values["ttl"] = all[0].Process, ceil(ttl)
+	values["process"], values["ttl"], values["together"] = all[0].Process, ceil(ttl), all[0].Together
 
 	for _, step := range steps[:len(steps)-1] {
 		if _, err := conn.Exec(ctx, step, values); err != nil {

@@ -10,6 +10,10 @@ import (
 // lock, in milliseconds (https://www.sqlite.org/lang_datefunc.html).
 const SQLiteNow = `CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000`
 
+// sqliteAhead is as postgresAhead.
+const sqliteAhead = `(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) AND NOT (o.together AND EXISTS (
+           SELECT 1 FROM sqllock_queue h WHERE h.process = q.process AND h.name = q.name AND h.holding <> ''))`
+
 // SQLite is the dialect of SQLite.
 var SQLite = Dialect{
 	Name:        databases.SQLite,
@@ -132,13 +136,13 @@ RETURNING token`,
 		Enqueue: []databases.Statement{
 			{
 				Name: "queue.enqueue",
-				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots)
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, together)
 VALUES (?1, ?2, ?3, max(` + SQLiteNow + ` - ?10, coalesce((SELECT max(ticket) + 1 FROM sqllock_queue WHERE name = ?3), 0)), ` + SQLiteNow + ` + ?4,
-        ?5, ?6, ?7, ?8, ?9, ?11, ?12)
+        ?5, ?6, ?7, ?8, ?9, ?11, ?12, ?13)
     ON CONFLICT (process, id) DO UPDATE
    SET expires_at = excluded.expires_at, behind = excluded.behind,
        ticket = CASE WHEN sqllock_queue.behind THEN excluded.ticket ELSE sqllock_queue.ticket END`,
-				Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind", "slots"},
+				Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind", "slots", "together"},
 			},
 			{
 				Name: "queue.wait",
@@ -155,15 +159,16 @@ RETURNING expires_at + lock_delay_us > ` + SQLiteNow,
 		EnqueueAll: []databases.Statement{
 			{
 				Name: "queue.enqueue-all",
-				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding)
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, together)
 SELECT ?1, a.value ->> 'id', a.value ->> 'name',
-       max(` + SQLiteNow + ` - (a.value ->> 'waited'), coalesce((SELECT max(q.ticket) + 1 FROM sqllock_queue q WHERE q.name = a.value ->> 'name'), 0)), ` + SQLiteNow + ` + ?2,
-       a.value ->> 'host', a.value ->> 'pid', a.value ->> 'label', a.value ->> 'metadata', a.value ->> 'holding'
+       max(` + SQLiteNow + ` - (a.value ->> 'waited'),
+           coalesce((SELECT max(q.ticket) + 1 FROM sqllock_queue q WHERE q.name IN (SELECT b.value ->> 'name' FROM json_each(?3) b)), 0)), ` + SQLiteNow + ` + ?2,
+       a.value ->> 'host', a.value ->> 'pid', a.value ->> 'label', a.value ->> 'metadata', a.value ->> 'holding', ?4
   FROM json_each(?3) a WHERE true
     ON CONFLICT (process, id) DO UPDATE
    SET expires_at = excluded.expires_at, behind = false,
        ticket = CASE WHEN sqllock_queue.behind THEN excluded.ticket ELSE sqllock_queue.ticket END`,
-				Args: []string{"process", "ttl", "waiters"},
+				Args: []string{"process", "ttl", "waiters", "together"},
 			},
 			{
 				Name: "queue.wait-all",
@@ -190,8 +195,8 @@ SELECT ?1, a.value ->> 'id', a.value ->> 'name',
 		},
 		Stand: databases.Statement{
 			Name: "queue.stand",
-			SQL: `SELECT q.name, q.id, count(o.id) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id),
-       coalesce(min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) - ` + SQLiteNow + `, 0),
+			SQL: `SELECT q.name, q.id, count(o.id) FILTER (WHERE ` + sqliteAhead + `),
+       coalesce(min(o.expires_at) FILTER (WHERE ` + sqliteAhead + `) - ` + SQLiteNow + `, 0),
        coalesce(l.expires_at + l.lock_delay_us - ` + SQLiteNow + `, 0), coalesce(l.waiting, 0),
        count(o.id) + coalesce(l.waiting > ` + SQLiteNow + ` - 2000000, 0), q.slots
   FROM sqllock_queue q
