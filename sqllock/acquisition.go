@@ -46,6 +46,7 @@ type acquisition struct {
 	attempts int
 	line     inLine
 	failures int                     // attempts in a row without an answer
+	timedOut bool                    // the last attempt got none in its time
 	stop     context.CancelCauseFunc // ends the wait
 	entered  time.Time               // when its turn in this process came
 	ghost    bool                    // an attempt of an owner before may have the lock, and is settled
@@ -102,7 +103,7 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 			return nil, fmt.Errorf("%w: %q… has %d bytes, at most %d with permits", ErrInvalidName, cut(name, 32), len(name), maxPermitsName)
 		}
 
-		queued, _ = strategies.SlotRange(name)
+		queued, _ = strategies.SlotRange(name, MaxPermits)
 	}
 
 	return &acquisition{
@@ -357,37 +358,45 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 		return nil, a.ended(wait, ctx)
 	}
 
-	started := time.Now()
-	place, err := a.place(wait)
-	request := a.request
-	start := now() // the lease does not run while a place is waited for
-
 	var (
-		grant  strategies.Grant
-		grants []strategies.Grant // of several names
+		started = time.Now()
+		start   instant // the lease does not run while a place is waited for
+		request strategies.Request
+		grant   strategies.Grant
+		grants  []strategies.Grant // of several names
+		err     error
 	)
 
-	if err == nil {
+	a.timedOut = false
+
+	switch {
+	case a.set.many():
+		grant, request, start, err = a.askSlot(wait)
+	default:
+		var place any
+		place, err = a.place(wait)
+		start, request = now(), a.request
 		request.Place = place
+
+		if err != nil {
+			break
+		}
 
 		bound, cancel := context.WithTimeout(wait, longest(a.set))
 
-		switch {
-		case a.together():
+		if a.together() {
 			grants, request, err = a.askAll(bound)
-		case a.set.many():
-			grant, request, err = a.askSlot(bound, request)
-		default:
+		} else {
 			grant, err = a.locker.acquires.serve(bound, request, a.locker.batches(a.set))
 		}
 
-		timedOut := bound.Err() != nil && wait.Err() == nil
+		a.timedOut = bound.Err() != nil && wait.Err() == nil
 
 		cancel()
+	}
 
-		if err != nil {
-			err = a.failed(ctx, request, err, timedOut)
-		}
+	if err != nil {
+		err = a.failed(ctx, request, err)
 	}
 
 	var h *hold
@@ -535,7 +544,7 @@ func (a *acquisition) goesOn(err error) bool {
 func longest(set *settings) time.Duration { return min(set.trust(set.lease), attemptTime) }
 
 // failed is the error of an attempt, as the acquisition goes on with it.
-func (a *acquisition) failed(ctx context.Context, request strategies.Request, err error, timedOut bool) error {
+func (a *acquisition) failed(ctx context.Context, request strategies.Request, err error) error {
 	var abandoned abandonedError[strategies.Grant]
 
 	switch {
@@ -568,7 +577,7 @@ func (a *acquisition) failed(ctx context.Context, request strategies.Request, er
 		a.doubt = time.Now()
 	}
 
-	if timedOut && !isAnswer(err) {
+	if a.timedOut && !isAnswer(err) {
 		return fmt.Errorf("no answer within %s: %w", longest(a.set), unanswered(err))
 	}
 

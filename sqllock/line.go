@@ -104,11 +104,20 @@ func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
 	ctx, cancel := context.WithTimeout(wait, longest(a.set))
 	defer cancel()
 
+	limit := 10
+	if a.set.many() {
+		limit = 0
+	}
+
 	waiters, err := within(ctx, func(ctx context.Context) ([]strategies.Waiter, error) {
-		return queuer.Waiters(ctx, strategies.WaiterFilter{Name: held.Name, Limit: 10})
+		return queuer.Waiters(ctx, strategies.WaiterFilter{Name: held.Name, Limit: limit})
 	})
 
 	for _, other := range waiters {
+		if a.set.many() && other.Slots <= a.wish {
+			continue // it does not know this slot
+		}
+
 		if !w.over(other.ID) && (a.line.one == nil || other.ID != a.line.one.ID) {
 			w.crowd(held.Name)
 

@@ -109,11 +109,9 @@ func (s *slots) give(name string, slot int) {
 // slotTries is how many slots an attempt asks for.
 const slotTries = 3
 
-// askSlot asks for a slot. The request is returned as it was made, with the name of the slot. An
+// askSlot asks for a slot, and says when it began. The request is returned as it was made, with the name of the slot. An
 // error comes with a slot that is not used.
-func (a *acquisition) askSlot(ctx context.Context, request strategies.Request) (strategies.Grant, strategies.Request, error) {
-	name, n := request.Name, a.set.permits
-
+func (a *acquisition) askSlot(wait context.Context) (grant strategies.Grant, request strategies.Request, start instant, err error) {
 	var (
 		taken   map[int]strategies.Status
 		refused []int // a transaction may have the row of one that is free locked
@@ -121,54 +119,81 @@ func (a *acquisition) askSlot(ctx context.Context, request strategies.Request) (
 
 	for try := 1; ; try++ {
 		// Its turn says that some slot is free, and not which.
-		if try > 1 || request.First && a.wish == anySlot {
-			var err error
-			if taken, err = a.locker.taken(ctx, name); err != nil {
-				return nil, a.request, fmt.Errorf("%w: %w", strategies.ErrNotSent, err)
-			}
-
-			for _, slot := range refused {
-				if _, known := taken[slot]; !known {
-					taken[slot] = strategies.Status{}
-				}
+		if try > 1 || a.request.First && a.wish == anySlot {
+			if taken, err = a.takenBut(wait, refused); err != nil {
+				return nil, a.request, now(), fmt.Errorf("%w: %w", strategies.ErrNotSent, err)
 			}
 		}
 
-		slot, ok := a.locker.slots.take(name, n, a.wish, taken)
+		slot, ok := a.locker.slots.take(a.request.Name, a.set.permits, a.wish, taken)
 		if !ok && taken == nil {
 			continue // all are this locker's, and who exactly has them is told by the database
 		}
 
 		if !ok {
-			return nil, a.request, a.noSlot(taken)
+			return nil, a.request, now(), a.noSlot(taken)
 		}
 
-		request.Name = strategies.SlotName(name, slot)
-
-		grant, err := a.locker.acquires.serve(ctx, request, a.locker.batches(a.set))
+		grant, request, start, err = a.askFor(wait, slot)
 		if err == nil {
-			return grant, request, nil
+			return grant, request, start, nil
 		}
 
-		a.locker.slots.give(name, slot)
+		a.locker.slots.give(a.request.Name, slot)
 
 		held := new(strategies.HeldError)
 		if !errors.As(err, &held) {
-			return nil, request, err
+			return nil, request, start, err
 		}
 
-		held.Name, a.wish = name, anySlot
+		held.Name, a.wish = a.request.Name, anySlot
 		refused = append(refused, slot)
 
 		switch {
 		case held.Line != 0:
 			a.wish = slot // what is found out about the line is about this one
 
-			return nil, request, held
+			return nil, request, start, held
 		case try == slotTries:
-			return nil, request, held
+			return nil, request, start, held
 		}
 	}
+}
+
+// askFor asks for one slot. What the strategy may need to hold a lock with is taken for each request.
+func (a *acquisition) askFor(wait context.Context, slot int) (strategies.Grant, strategies.Request, instant, error) {
+	place, err := a.place(wait)
+	start, request := now(), a.request
+	request.Name, request.Place = strategies.SlotName(a.request.Name, slot), place
+
+	if err != nil {
+		return nil, request, start, err
+	}
+
+	bound, cancel := context.WithTimeout(wait, longest(a.set))
+	defer cancel()
+
+	grant, err := a.locker.acquires.serve(bound, request, a.locker.batches(a.set))
+	a.timedOut = bound.Err() != nil && wait.Err() == nil
+
+	return grant, request, start, err
+}
+
+// takenBut returns who has the slots, and as taken those that were refused although nobody has them.
+func (a *acquisition) takenBut(wait context.Context, refused []int) (map[int]strategies.Status, error) {
+	ctx, cancel := context.WithTimeout(wait, longest(a.set))
+	defer cancel()
+
+	taken, err := a.locker.taken(ctx, a.request.Name)
+	a.timedOut = ctx.Err() != nil && wait.Err() == nil
+
+	for _, slot := range refused {
+		if _, known := taken[slot]; !known && err == nil {
+			taken[slot] = strategies.Status{}
+		}
+	}
+
+	return taken, err
 }
 
 // noSlot is the answer if there is no slot to ask for.
@@ -213,8 +238,9 @@ func allTaken(name string, n int, taken map[int]strategies.Status) error {
 			continue
 		}
 
+		// Of some nothing is known but that they could not be had.
 		left := status.Remaining + status.Taken
-		if count++; count == 1 || left < held.Remaining {
+		if count++; held.Remaining == 0 || left > 0 && left < held.Remaining {
 			held.Token, held.Remaining, held.Holder = status.Token, left, strategies.Holder{}
 
 			if status.Remaining > 0 {
@@ -226,7 +252,9 @@ func allTaken(name string, n int, taken map[int]strategies.Status) error {
 	switch {
 	case count < max(1, n):
 		return &strategies.HeldError{Name: name, Line: 1}
-	case n > 1:
+	case n == 2:
+		held.Detail = "both permits are taken"
+	case n > 2:
 		held.Detail = fmt.Sprintf("all %d permits are taken", n)
 	}
 

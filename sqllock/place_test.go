@@ -3,6 +3,7 @@ package sqllock_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -259,4 +260,85 @@ func TestEntryThatComesAfterTheGrant(t *testing.T) {
 			})
 		})
 	}
+}
+
+// counter is a strategy that counts its places: those given, those that came back with a request or a grant, and
+// those that were used more than once.
+type counter struct {
+	strategies.Strategy
+
+	out, misused atomic.Int64
+}
+
+// ticket is a place for one request.
+type ticket struct{ used atomic.Bool }
+
+func (c *counter) Place(context.Context, func(error)) (any, error) {
+	c.out.Add(1)
+
+	return new(ticket), nil
+}
+
+func (c *counter) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	if place, ok := r.Place.(*ticket); !ok {
+		c.out.Add(1) // it takes one itself
+	} else if place.used.Swap(true) {
+		c.misused.Add(1)
+	}
+
+	grant, err := c.Strategy.TryAcquire(ctx, r)
+	if err != nil {
+		c.out.Add(-1)
+
+		return nil, err
+	}
+
+	return &countedGrant{Grant: grant, counter: c}, nil
+}
+
+type countedGrant struct {
+	strategies.Grant
+
+	counter *counter
+	once    sync.Once
+}
+
+func (g *countedGrant) Release(ctx context.Context) error {
+	g.once.Do(func() { g.counter.out.Add(-1) })
+
+	return g.Grant.Release(ctx)
+}
+
+// A place is for one request. Who finds all permits taken, or asks for one after the other, has none that is not used,
+// and none twice.
+func TestPermitsUseEachPlaceOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := sqllocktest.NewMemory()
+		strategy := &counter{Strategy: memory}
+		locker, other := newLocker(t, strategy, sqllock.WithPermits(2)), newLocker(t, memory.Peer(), sqllock.WithPermits(2))
+
+		for range 20 {
+			theirs := acquire(t, other)
+			release(t, acquire(t, locker))
+			release(t, theirs)
+		}
+
+		locks := []*sqllock.Lock{acquire(t, locker), acquire(t, other)}
+
+		for range 5 {
+			_, err := locker.Acquire(t.Context(), name, sqllock.WithMaxWait(time.Second))
+			wantIs(t, "Acquire() of a third permit", err, sqllock.ErrNotAcquired)
+
+			_, err = locker.TryAcquire(t.Context(), name)
+			wantIs(t, "TryAcquire() of a third permit", err, sqllock.ErrNotAcquired)
+		}
+
+		if out, misused := strategy.out.Load(), strategy.misused.Load(); out != 1 || misused != 0 {
+			t.Errorf("%d places are out and %d were used again, want one for the lock that is held, and none", out, misused)
+		}
+
+		for _, lock := range locks {
+			release(t, lock)
+		}
+	})
 }

@@ -629,7 +629,7 @@ func (one *waiting) saw(s strategies.Standing, asked time.Time, pause time.Durat
 	switch {
 	case one.Together && s.Ahead == 0 && s.Taken == 0: // it is looked at with the others
 	case one.set.many():
-		if s.Free > s.Ahead {
+		if s.Free > 0 {
 			one.turn(0)
 		}
 	case s.Ahead > 0:

@@ -122,11 +122,12 @@ func (m *Memory) Stand(ctx context.Context, process string) (all []strategies.St
 			remaining, more := row.runs(now)
 			one := strategies.Standing{Name: w.Name, ID: w.ID, Taken: remaining + more}
 
+			var free []bool
 			for _, name := range strategies.SlotNames(w.Name, w.Slots) {
-				if w.Slots > 1 && m.store.row(name).unfree(now) == 0 {
-					one.Free++
-				}
+				free = append(free, m.store.row(name).unfree(now) == 0)
 			}
+
+			var ahead []int
 
 			others := 0
 
@@ -144,10 +145,14 @@ func (m *Memory) Stand(ctx context.Context, process string) (all []strategies.St
 					}
 
 					one.Ahead++
+					ahead = append(ahead, other.Slots)
 				}
 			}
 
 			one.Alone, one.Line = others == 0, row.waiting
+			if w.Slots > 1 {
+				one.Free = strategies.SlotsLeft(w.Slots, free, ahead)
+			}
 
 			all = append(all, one)
 		}

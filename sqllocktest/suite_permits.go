@@ -22,6 +22,7 @@ func permitCases() []testCase {
 		{"permits/are listed and taken away", slotsOnly, permitsListed},
 		{"permits/say how their waiters stand", both(slotsOnly, queuesOnly), permitsStandings},
 		{"permits/nobody is granted what is kept for others", both(slotsOnly, queuesOnly), permitsKept},
+		{"permits/who knows fewer does not keep others from more", both(slotsOnly, queuesOnly), permitsMore},
 		{"permits/in the order of arrival", both(slotsOnly, queuesOnly), permitsInOrder},
 		{"permits/several that are freed at once", slotsOnly, permitsFreed},
 		{"permits/hammer", slotsOnly, permitsHammer},
@@ -286,7 +287,7 @@ func permitsStandings(e *env) {
 	e.release(locks[2])
 	stand(first, 0, 1, "of the first when one is free")
 	e.release(locks[0])
-	stand(second, 1, 2, "of the second when two are free")
+	stand(second, 1, 1, "of the second when two are free")
 
 	for _, w := range []strategies.Waiter{first, second} {
 		e.leave(w)
@@ -314,6 +315,48 @@ func permitsKept(e *env) {
 	e.leave(waiter)
 
 	for _, lock := range e.permits(n) {
+		e.release(lock)
+	}
+}
+
+// Whoever waits for one of two is the first in line, and does not need the fourth.
+func permitsMore(e *env) {
+	const few, more = 2, 4
+
+	locks := e.permits(more)
+	waiter := e.waitFor(few)
+	e.enqueue(waiter, time.Minute)
+
+	next := e.waiting(e.b, sqllock.WithPermits(more))
+	e.waiters("both wait", 2)
+	e.elapse(100 * time.Millisecond)
+	e.release(locks[3])
+
+	got := e.get(next)
+	if got.Slot() != 3 {
+		e.Errorf("Slot() of who waits for one of %d = %d, want the one that was released", more, got.Slot())
+	}
+
+	e.release(got)
+
+	var again *sqllock.Lock
+
+	// The one before may not have left the line yet.
+	e.poll("TryAcquire() of a permit that those in line do not need", func() (err error) {
+		again, err = e.a.TryAcquire(e.ctx(), e.name, sqllock.WithPermits(more))
+
+		return err
+	})
+
+	e.release(locks[1])
+
+	if lock, err := e.a.TryAcquire(e.ctx(), e.name, sqllock.WithPermits(more)); !errors.Is(err, sqllock.ErrNotAcquired) {
+		e.Errorf("TryAcquire() of a permit that is kept for who waits = %v, %v, want ErrNotAcquired", lock, err)
+	}
+
+	e.leave(waiter)
+
+	for _, lock := range []*sqllock.Lock{locks[0], locks[2], again} {
 		e.release(lock)
 	}
 }

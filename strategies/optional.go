@@ -68,8 +68,8 @@ type Standing struct {
 	Life  time.Duration
 	// Taken is for how long the name stays taken without a renewal; zero if it is free.
 	Taken time.Duration
-	// Free is how many of its slots are free, if it waits for one of several: it is the turn of as
-	// many. Taken and Line are of no account then.
+	// Free is how many slots are free that those before it leave to it, if it waits for one of
+	// several. Taken and Line are of no account then.
 	Free int
 	// Alone: there are no others. Then Line is for Request. It is zero if newcomers do not
 	// see that anybody waits, which Enqueue mends.

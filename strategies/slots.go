@@ -2,6 +2,7 @@ package strategies
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -54,8 +55,31 @@ func SplitSlot(slotName string) (name string, slot int) {
 // HasSlotMark says whether a text cannot be a name because SlotName uses what is in it.
 func HasSlotMark(text string) bool { return strings.Contains(text, slotMark) }
 
-// SlotRange returns what the names of a name's slots are greater than, and less than; but not that of
+// SlotRange returns what the names of as many slots are greater than, and less than; but not that of
 // the first, which is the name itself.
-func SlotRange(name string) (above, below string) {
-	return name + slotMark, name + string(slotMark[0]+1)
+func SlotRange(name string, slots int) (above, below string) {
+	return name + slotMark, fmt.Sprintf("%s%s%0*d", name, slotMark, slotDigits, slots)
+}
+
+// SlotsLeft says how many slots of n are free when those have theirs who are ahead in line, of whom each
+// takes one of as many as it knows. free says of each of n slots whether it is.
+func SlotsLeft(n int, free []bool, ahead []int) int {
+	// How many of the first k are free.
+	among := make([]int, n+1)
+
+	for k := range n {
+		among[k+1] = among[k]
+		if free[k] {
+			among[k+1]++
+		}
+	}
+
+	slices.Sort(ahead)
+
+	taken := 0
+	for _, k := range ahead {
+		taken = min(taken+1, among[min(max(1, k), n)])
+	}
+
+	return among[n] - taken
 }

@@ -64,7 +64,7 @@ func (s *Store) List(ctx context.Context, f strategies.Filter) (listed []strateg
 func readHolders(
 	ctx context.Context, conn databases.Conn, holders databases.Statement, f strategies.Filter,
 ) (listed []strategies.Status, err error) {
-	above, below := strategies.SlotRange(f.Name)
+	above, below := strategies.SlotRange(f.Name, strategies.MaxSlots)
 	values := databases.Values{"name": f.Name, "above": above, "below": below, "prefix": f.Prefix, "limit": limit(f.Limit)}
 
 	err = conn.Query(ctx, holders, values, func(row databases.Row) error {

@@ -59,8 +59,11 @@ const postgresTellAll = `CASE WHEN l.waiting <> 0 THEN pg_catalog.pg_notify('` +
 // postgresLine is the name in whose line those wait who wait for a slot: SlotName of package strategies.
 const postgresLine = `pg_catalog.split_part(l.name, pg_catalog.chr(31), 1)`
 
+// postgresSlot is the number of the slot that a row is of.
+const postgresSlot = `coalesce(nullif(pg_catalog.split_part(l.name, pg_catalog.chr(31), 2), ''::pg_catalog.text), '0'::pg_catalog.text)::bigint`
+
 // PostgresTell is true if somebody waits, and notifies the first in line: that it is its
-// turn, and what Request.Line says. It sees the line as it was when the statement began.
+// turn, and what Request.Line says; of a slot the first that knows as many. It sees the line as it was when the statement began.
 // Who has come since, while the name's row was locked, is not in it; if nobody is, all are
 // told to look.
 const PostgresTell = `CASE WHEN l.waiting <> 0 THEN coalesce((
@@ -68,7 +71,7 @@ const PostgresTell = `CASE WHEN l.waiting <> 0 THEN coalesce((
                                 f.line::pg_catalog.text || ' '::pg_catalog.text || f.id || ' '::pg_catalog.text || ` + postgresLine + `) IS NOT NULL
       FROM (SELECT t.process, t.id, CASE WHEN pg_catalog.count(*) OVER () = 1 THEN t.waiting ELSE 0 END AS line, t.ticket
               FROM (SELECT q.process, q.ticket, q.id, s.waiting FROM sqllock_queue q JOIN sqllock_locks s ON s.name = q.name
-                     WHERE q.name = ` + postgresLine + ` AND NOT q.behind AND q.expires_at > ` + PostgresNow + `
+                     WHERE q.name = ` + postgresLine + ` AND q.slots > ` + postgresSlot + ` AND NOT q.behind AND q.expires_at > ` + PostgresNow + `
                      ORDER BY q.ticket, q.id LIMIT 2) t
              ORDER BY t.ticket, t.id LIMIT 1) f
 ), pg_catalog.pg_notify('` + allChannel + `', l.name) IS NOT NULL) ELSE false END`

@@ -2,6 +2,7 @@ package grants
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +63,7 @@ func (q Queue) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Durati
 	// A slot may have been released before this.
 	if err == nil && w.Slots > 1 && !w.Behind {
 		taken = false
-		values["above"], values["below"] = strategies.SlotRange(w.Name)
+		values["above"], values["below"] = strategies.SlotRange(w.Name, w.Slots)
 		_, err = conn.Exec(ctx, s.sql.EnqueueSlots, values)
 	}
 
@@ -184,25 +185,46 @@ func (q Queue) Stand(ctx context.Context, process string) (all []strategies.Stan
 	// find by the primary key if its ends are parameters.
 	for i, n := range slots {
 		if err == nil {
-			all[i].Free, err = q.store.freeSlots(ctx, conn, all[i].Name, n)
+			all[i].Free, err = q.freeSlots(ctx, conn, all[i], n)
 		}
 	}
 
 	return all, err
 }
 
-// freeSlots counts the slots of a name that are.
-func (s *Store) freeSlots(ctx context.Context, conn databases.Conn, name string, slots int) (int, error) {
-	taken, err := readHolders(ctx, conn, s.sql.Slots, strategies.Filter{Name: name})
-	free := slots
+// freeSlots counts the slots that are free and that others leave to one who waits for n.
+func (q Queue) freeSlots(ctx context.Context, conn databases.Conn, one strategies.Standing, n int) (int, error) {
+	taken, err := readHolders(ctx, conn, q.store.sql.Slots, strategies.Filter{Name: one.Name})
+	if err != nil {
+		return 0, err
+	}
+
+	left, free := n, slices.Repeat([]bool{true}, n)
 
 	for _, status := range taken {
-		if _, slot := strategies.SplitSlot(status.Name); slot < slots {
-			free--
+		if _, slot := strategies.SplitSlot(status.Name); slot < n {
+			free[slot] = false
+			left--
 		}
 	}
 
-	return free, err
+	if left == 0 || one.Ahead == 0 {
+		return left, nil
+	}
+
+	// Some may know fewer slots, and leave others.
+	line, err := q.waiters(ctx, conn, strategies.WaiterFilter{Name: one.Name})
+	ahead := make([]int, 0, len(line))
+
+	for _, w := range line {
+		if w.ID == one.ID {
+			break
+		}
+
+		ahead = append(ahead, w.Slots)
+	}
+
+	return strategies.SlotsLeft(n, free, ahead), err
 }
 
 // Waiters lists those who wait, and for whom.
@@ -214,6 +236,10 @@ func (q Queue) Waiters(ctx context.Context, f strategies.WaiterFilter) (waiters 
 
 	defer q.store.Return(conn, &err)
 
+	return q.waiters(ctx, conn, f)
+}
+
+func (q Queue) waiters(ctx context.Context, conn databases.Conn, f strategies.WaiterFilter) (waiters []strategies.Waiter, err error) {
 	values := databases.Values{"name": f.Name, "prefix": f.Prefix, "holds": f.Holding, "limit": limit(f.Limit)}
 
 	err = conn.Query(ctx, q.store.sql.Waiters, values, func(row databases.Row) error {
