@@ -23,6 +23,7 @@ func TestQuotedSQL(t *testing.T) {
 		"PostgresNow": "now", "PostgresMicros": "micros",
 		"MySQLNow": "now", "MySQLLate": "late", "SQLiteNow": "now",
 		"PostgresTell": "tell", "postgresContended": "l.waiting <> 0", "channelOf": "sqllock_", "postgresLine": "pg_catalog.split_part(l.name, pg_catalog.chr(31), 1)", "allChannel": "sqllock_released",
+		"postgresAhead": "ahead", "postgresSlot": "slot",
 	}
 
 	var statements []string
@@ -48,6 +49,10 @@ func TestQuotedSQL(t *testing.T) {
 			case *ast.KeyValueExpr:
 				if key, ok := n.Key.(*ast.Ident); ok && key.Name == "SQL" {
 					statements = append(statements, words(text(n.Value, constants)))
+				}
+			case *ast.CallExpr: // a part of a statement that is made of several
+				for _, part := range n.Args {
+					statements = append(statements, words(text(part, constants)))
 				}
 			case *ast.ValueSpec: // a part that several have
 				for _, value := range n.Values {

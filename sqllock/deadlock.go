@@ -144,7 +144,8 @@ func signature(cycle []strategies.Waiter) string {
 
 // DeadlockError says that the wait for a lock is one of a cycle: its holder waits, perhaps
 // over others, for a lock that is held where this wait was. None of them would have got what
-// it waits for before another gave up. It matches [ErrDeadlock] and [ErrNotAcquired].
+// it waits for before another gave up. It matches [ErrDeadlock] and [ErrNotAcquired]. Release what you
+// hold and begin again with the first lock: who waits again while holding it is in the same deadlock.
 type DeadlockError struct {
 	// Name of the lock that was waited for.
 	Name string

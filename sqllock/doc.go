@@ -21,7 +21,8 @@
 // lease: how long the grant lasts without a renewal, by the database's clock.
 //
 // With [WithPermits] several hold a name at a time. It has that many slots then, and
-// what is said here of a name is true of each slot.
+// what is said here of a name is true of each slot. [Locker.AcquireAll] takes several names
+// at once.
 //
 // A strategy is how the grant is kept: as a status in a row (package cas, the
 // one to choose unless there is a reason for another), as the existence of a

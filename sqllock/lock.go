@@ -48,7 +48,8 @@ func (l *Lock) Slot() int {
 // Token returns the fencing token: larger than that of any earlier grant of
 // the name, by whatever process. Give it to whatever the lock protects and
 // have it refuse a token smaller than one it has seen; or use [Lock.Guard] where that
-// is the same database. Handles of one reentrant lock have the same token.
+// is the same database. Handles of one reentrant lock have the same token. With [WithPermits]
+// tokens grow within a slot: keep the largest of each; two slots may have the same one.
 func (l *Lock) Token() int64 {
 	if l == nil {
 		return 0

@@ -29,8 +29,8 @@ const maxPermitsName = MaxNameLength - strategies.SlotNameLength
 //
 // Callers that differ in n, while a new version is rolled out, exclude each other in the slots that
 // both know: the larger n bounds how many there are in all. A lock without permits is one with a
-// single permit, in slot 0. Tokens grow within a slot: whatever refuses late writers by their
-// tokens has to keep the largest of each slot. A lock with permits is not handed on within a
+// single permit, in slot 0. Tokens grow within a slot, and two slots may have the same token: to
+// refuse late writers, remember the largest token of each slot. A lock with permits is not handed on within a
 // process, and no deadlock is found over it.
 func WithPermits(n int) Option {
 	return func(s *settings) error {
