@@ -31,3 +31,22 @@ func (c *heldContext) Err() error {
 
 	return c.Context.Err()
 }
+
+// locksContext is a context under which several locks are held.
+type locksContext struct {
+	context.Context //nolint:containedctx // it is one
+
+	locker *Locker
+	locks  *Locks
+}
+
+// Value is that of the context, but for the holds.
+func (c locksContext) Value(key any) any {
+	if r, ok := key.(reentry); ok && r.locker == c.locker {
+		if lock := c.locks.Lock(r.name); lock != nil {
+			return lock.hold
+		}
+	}
+
+	return c.Context.Value(key)
+}

@@ -278,12 +278,7 @@ func (l *Locker) doAll(
 		return err
 	}
 
-	under := ctx
-	for _, lock := range locks.locks {
-		under = context.WithValue(under, reentry{l, lock.Name()}, lock.hold)
-	}
-
-	work, stops := locks.under(under)
+	work, stops := locks.under(locksContext{ctx, l, locks})
 
 	// As do.
 	defer func() {

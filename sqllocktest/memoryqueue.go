@@ -139,7 +139,7 @@ func (m *Memory) Stand(ctx context.Context, process string) (all []strategies.St
 				others++
 
 				before := other.Ticket < w.Ticket || other.Ticket == w.Ticket && other.ID < w.ID
-				if before && !(other.Together && m.store.presses(w)) {
+				if before && (!other.Together || !m.store.presses(w)) {
 					if life := other.expires.Sub(now); one.Ahead == 0 || life < one.Life {
 						one.Life = life
 					}

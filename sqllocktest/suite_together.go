@@ -53,10 +53,10 @@ func (e *env) several(n int) []string {
 	return names
 }
 
-func (e *env) acquireSeveral(l *sqllock.Locker, names []string, options ...sqllock.Option) *sqllock.Locks {
+func (e *env) acquireSeveral(l *sqllock.Locker, names []string) *sqllock.Locks {
 	e.Helper()
 
-	locks, err := l.AcquireAll(e.ctx(), names, options...)
+	locks, err := l.AcquireAll(e.ctx(), names)
 	if err != nil {
 		e.Fatalf("AcquireAll(%q) = %v, want the locks%s", names, err, e.holder(e.name))
 	}

@@ -1,0 +1,198 @@
+package sqllock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
+)
+
+func TestAcquireAll(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, first := setup(t)
+		second := newLocker(t, memory.Peer())
+
+		locks, err := first.AcquireAll(t.Context(), []string{"b", "a", "b"})
+		if err != nil {
+			t.Fatalf("AcquireAll() = %v, want the locks", err)
+		}
+
+		if names := locks.Names(); !slices.Equal(names, []string{"a", "b"}) {
+			t.Errorf("Names() = %q, want each once, sorted", names)
+		}
+
+		if locks.Lock("c") != nil {
+			t.Errorf("Lock() of another name = a lock, want nil")
+		}
+
+		_, err = second.AcquireAll(t.Context(), []string{"c", "b"}, sqllock.WithMaxWait(time.Minute))
+		wantIs(t, "AcquireAll() beside a holder of one", err, sqllock.ErrNotAcquired)
+
+		const says = `locks "b", "c" not acquired: gave up after 1m0s; "b" is held by `
+		if err == nil || !strings.HasPrefix(err.Error(), says) {
+			t.Errorf("AcquireAll() beside a holder of one = %v, want %s…", err, says)
+		}
+
+		if err := locks.Release(t.Context()); err != nil {
+			t.Errorf("Release() = %v, want nil", err)
+		}
+
+		wantIs(t, "Err() after the release", locks.Err(), sqllock.ErrReleased)
+		wantIs(t, "Cause() after the release", context.Cause(locks.Context()), sqllock.ErrReleased)
+	})
+}
+
+func TestAcquireAllRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, locker := setup(t)
+
+		many := make([]string, sqllock.MaxNames+1)
+		for i := range many {
+			many[i] = fmt.Sprint(i)
+		}
+
+		for what, test := range map[string]struct {
+			names   []string
+			options []sqllock.Option
+			want    error
+		}{
+			"no names":       {nil, nil, sqllock.ErrInvalidName},
+			"too many":       {many, nil, sqllock.ErrInvalidName},
+			"an empty name":  {[]string{"a", ""}, nil, sqllock.ErrInvalidName},
+			"permits":        {[]string{"a", "b"}, []sqllock.Option{sqllock.WithPermits(2)}, sqllock.ErrUnsupported},
+			"a wrong option": {[]string{"a", "b"}, []sqllock.Option{sqllock.WithLease(-1)}, sqllock.ErrInvalidOption},
+		} {
+			_, err := locker.AcquireAll(t.Context(), test.names, test.options...)
+			wantIs(t, "AcquireAll() of "+what, err, test.want)
+		}
+
+		wantIs(t, "DoAll() of no function", locker.DoAll(t.Context(), []string{"a"}, nil), sqllock.ErrInvalidOption)
+
+		release(t, acquire(t, locker)) // nothing is left
+	})
+}
+
+// A context knows all the locks that were acquired together, and an acquisition under it those that it asks for again.
+func TestAcquireAllUnderALock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, locker := setup(t, sqllock.WithReentrant())
+		outer := acquire(t, locker)
+
+		locks, err := locker.AcquireAll(outer.Context(), []string{"a", name, "z"})
+		if err != nil {
+			t.Fatalf("AcquireAll() under one of the locks = %v, want the locks", err)
+		}
+
+		if again := locks.Lock(name); again.Token() != outer.Token() {
+			t.Errorf("token of the lock that was held = %d, want %d", again.Token(), outer.Token())
+		}
+
+		for _, each := range []string{"a", name, "z"} {
+			lock, err := locker.TryAcquire(locks.Context(), each)
+			if err != nil || lock.Token() != locks.Lock(each).Token() {
+				t.Fatalf("TryAcquire(%q) under the locks = %v, want that lock", each, err)
+			}
+
+			release(t, lock)
+		}
+
+		all, err := locker.TryAcquireAll(locks.Context(), []string{"z", "a"})
+		if err != nil {
+			t.Fatalf("TryAcquireAll() under the same locks = %v, want them", err)
+		}
+
+		for _, one := range []*sqllock.Locks{all, locks} {
+			if err := one.Release(t.Context()); err != nil {
+				t.Errorf("Release() = %v, want nil", err)
+			}
+		}
+
+		if err := outer.Err(); err != nil {
+			t.Errorf("Err() of the outer lock = %v, want nil: it has a handle of its own", err)
+		}
+
+		_, err = locker.TryAcquireAll(outer.Context(), []string{name, "a"}, sqllock.WithLease(2*lease))
+		wantIs(t, "TryAcquireAll() with another lease than that of the lock around it", err, sqllock.ErrInvalidOption)
+		release(t, outer)
+	})
+}
+
+func TestDoAll(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, locker := setup(t)
+		failed := errors.New("failed")
+
+		err := locker.DoAll(t.Context(), []string{"a", "b"}, func(ctx context.Context, locks *sqllock.Locks) error {
+			if err := locker.ForceRelease(ctx, "b", "the reason"); err != nil {
+				t.Errorf("ForceRelease() = %v, want nil", err)
+			}
+
+			<-ctx.Done()
+
+			wantIs(t, "Cause() of the context", context.Cause(ctx), sqllock.ErrLost)
+
+			lost := new(sqllock.LostError)
+			if err := locks.Lock("a").Err(); !errors.As(err, &lost) || lost.Reason != sqllock.ReasonTogether || lost.Detail != "b" {
+				t.Errorf("Err() of the other lock = %v, want that it was lost together with %q", err, "b")
+			}
+
+			return failed
+		})
+
+		wantIs(t, "DoAll() whose function failed", err, failed)
+		wantIs(t, "DoAll() whose locks were lost", err, sqllock.ErrLost)
+
+		err = locker.TryDoAll(t.Context(), []string{"a", "b"}, func(ctx context.Context, _ *sqllock.Locks) error {
+			_, err := locker.TryAcquire(ctx, "a")
+			wantIs(t, "TryAcquire() under the lock", err, sqllock.ErrNotAcquired)
+
+			return ctx.Err()
+		})
+		if err != nil {
+			t.Errorf("TryDoAll() of names that are free = %v, want nil", err)
+		}
+	})
+}
+
+// The trust window of one is that of all: none is taken for held while another is not.
+func TestAcquireAllEndsTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+
+		locks, err := locker.AcquireAll(t.Context(), []string{"a", "b"})
+		if err != nil {
+			t.Fatalf("AcquireAll() = %v, want the locks", err)
+		}
+
+		memory.Fail("renew", 1000, sqllocktest.Before, nil)
+		<-locks.Done()
+
+		for _, each := range []string{"a", "b"} {
+			wantIs(t, "Err() of "+each, locks.Lock(each).Err(), sqllock.ErrLost)
+		}
+
+		wantIs(t, "Release() of locks that were lost", locks.Release(t.Context()), sqllock.ErrLost)
+		memory.Reset()
+	})
+}
+
+func TestNilLocks(t *testing.T) {
+	t.Parallel()
+
+	var locks *sqllock.Locks
+
+	wantIs(t, "Release()", locks.Release(t.Context()), sqllock.ErrNotAcquired)
+	wantIs(t, "Err()", locks.Err(), sqllock.ErrNotAcquired)
+	wantIs(t, "Guard()", locks.Guard(t.Context(), nil), sqllock.ErrNotAcquired)
+	wantIs(t, "Cause()", context.Cause(locks.Context()), sqllock.ErrNotAcquired)
+
+	if locks.Names() != nil || locks.Lock("a") != nil {
+		t.Error("a nil *Locks has names")
+	}
+}
