@@ -62,6 +62,13 @@ type leftover struct {
 	process, life int
 }
 
+// together is how long somebody may have stood in line for a name who wants another one, too, and who may keep it from
+// others while that is held.
+type together struct {
+	name string
+	span
+}
+
 // history is what is known of a round.
 type history struct {
 	Settings
@@ -71,6 +78,7 @@ type history struct {
 	waits        []*wait
 	served       []served
 	dead         []dead
+	together     []together
 	refusals     []refusal
 	leftovers    []leftover
 	disturbances []disturbance
@@ -223,12 +231,32 @@ func (h *history) addRecords(process, life int, records []record) {
 
 	// Those that never returned, because the worker was killed.
 	h.unknown += len(calls)
+
+	for _, call := range calls {
+		if call.Together {
+			left := h.died(process, life)
+			if left != never {
+				left += calmAfter
+			}
+
+			h.together = append(h.together, together{call.Name, span{call.Time, left}})
+		}
+	}
 }
 
 func (h *history) addReturn(
 	process, life int, call, r record, grants map[grantKey]*grant, guards map[int64]*guarded,
 ) {
 	g := grants[grantKey{r.Owner, r.Token}]
+
+	if call.Together {
+		left := r.Time
+		if r.Outcome != outcomeOK {
+			left += calmAfter
+		}
+
+		h.together = append(h.together, together{call.Name, span{call.Time, left}})
+	}
 
 	switch {
 	case r.Op == opAcquire && r.Outcome == outcomeOK:

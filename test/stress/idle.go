@@ -59,12 +59,18 @@ func (h *history) taken(name string, grants []*grant) (spans []span) {
 }
 
 // excused is when nobody need have been granted the name: a fault keeps those who wait from working, or one may be
-// before them who has died or, without a connection to say so with, not left yet. The line forgets those after a while.
+// before them who waits for another name, who has died or, without a connection to say so with, not left yet. The line forgets those after a while.
 // The first in line may also be a process with two connections for many goroutines, which gets none to ask with.
 func (h *history) excused(name string) (spans []span) {
 	for _, d := range h.disturbances {
 		if h.breaksOrder(d) {
 			spans = append(spans, span{d.Start, d.End + calmAfter})
+		}
+	}
+
+	for _, t := range h.together {
+		if t.name == name {
+			spans = append(spans, t.span)
 		}
 	}
 

@@ -95,15 +95,20 @@ func (l *lineRecords) add(r record) {
 	}
 }
 
-// addLines takes in what one worker wrote down of lines.
-func (h *history) addLines(l lineRecords) {
-	died := never
-
+// died is when a worker was killed.
+func (h *history) died(process, life int) instant {
 	for _, d := range h.disturbances {
-		if d.Fault == FaultKill && d.Process == l.process && d.Life == l.life {
-			died = d.Start
+		if d.Fault == FaultKill && d.Process == process && d.Life == life {
+			return d.Start
 		}
 	}
+
+	return never
+}
+
+// addLines takes in what one worker wrote down of lines.
+func (h *history) addLines(l lineRecords) {
+	died := h.died(l.process, l.life)
 
 	for _, w := range l.order {
 		over, returned := l.returned[w.acquisition]

@@ -89,6 +89,8 @@ type record struct {
 	Until instant `json:"until,omitempty"`
 	// Held says that the lock, asked after a refusal, said that it was held.
 	Held bool `json:"held,omitempty"`
+	// Together says that the acquisition is for other names, too.
+	Together bool `json:"together,omitempty"`
 	// Frees says that the COMMIT is that of a release in a transaction.
 	Frees bool `json:"frees,omitempty"`
 	// Wait is the place in line that an opLine is about, Locker which of the worker's stands there, and Began

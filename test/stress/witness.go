@@ -41,6 +41,10 @@ func witnessed(inner strategies.Strategy, log *logbook, locker int) strategies.S
 
 	// The core asks for these by type. No strategy is both.
 	if batcher, ok := inner.(strategies.Batcher); ok {
+		if grouper, ok := inner.(strategies.Grouper); ok {
+			return groupWitness{batchWitness{w, batcher}, grouper}
+		}
+
 		return batchWitness{w, batcher}
 	}
 
@@ -54,6 +58,12 @@ func witnessed(inner strategies.Strategy, log *logbook, locker int) strategies.S
 type batchWitness struct {
 	*witness
 	strategies.Batcher
+}
+
+// groupWitness writes nothing down of several names at once.
+type groupWitness struct {
+	batchWitness
+	strategies.Grouper
 }
 
 type placeWitness struct {

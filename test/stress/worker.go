@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -239,6 +240,12 @@ func (w *worker) loop(ctx context.Context, random *rand.Rand) {
 			u.locker = w.outsider
 		}
 
+		if w.Pair.Strategy == "cas" && w.Variant == "" && u.chance(0.1) {
+			u.both(ctx)
+
+			continue
+		}
+
 		got := u.acquire(ctx, w.Names[random.IntN(len(w.Names))])
 		if got != outcomeOK {
 			pause := pauseAfterNo
@@ -277,6 +284,7 @@ type user struct {
 	options []sqllock.Option
 	lock    handle
 	doubt   bool // a COMMIT had no answer
+	others  bool // it asks for another name with the lock's
 }
 
 // handle is a lock as the user sees it: a *sqllock.Lock, or what a known-bad variant makes of it.
@@ -303,7 +311,7 @@ func (u *user) between(lowest, highest time.Duration) time.Duration {
 
 // call writes down that an operation begins, and returns its record to complete.
 func (u *user) call(op operation) record {
-	r := record{Op: op, ID: u.ids.Add(1), Name: u.name}
+	r := record{Op: op, ID: u.ids.Add(1), Name: u.name, Together: u.others && op == opAcquire}
 	if u.lock != nil {
 		r.Token, r.Owner = u.lock.Token(), u.lock.Owner()
 	}
@@ -324,10 +332,90 @@ func (u *user) done(r record, o outcome, err error) {
 	u.log.write(r)
 }
 
+// both acquires two names at once, and works under each of them.
+func (u *user) both(ctx context.Context) {
+	names := slices.DeleteFunc(slices.Clone(u.Names), func(name string) bool { return strings.HasPrefix(name, pool) })
+	u.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	names = names[:2]
+
+	bounded, longest, cancel := u.bound(ctx)
+	defer cancel()
+
+	users, calls := make([]*user, len(names)), make([]record, len(names))
+
+	for i, name := range names {
+		one := *u
+		one.name, one.others = name, true
+		users[i], calls[i] = &one, one.call(opAcquire)
+	}
+
+	locks, err := u.locker.AcquireAll(bounded, names, sqllock.WithMaxWait(longest))
+
+	for i, one := range users {
+		if err != nil {
+			one.refused(bounded, calls[i], err)
+
+			continue
+		}
+
+		one.granted(calls[i], locks.Lock(one.name))
+	}
+
+	if err != nil {
+		sleep(ctx, u.between(0, pauseAfterError))
+
+		return
+	}
+
+	for _, one := range users {
+		one.use(ctx)
+		one.release(ctx)
+	}
+}
+
 // acquire makes a try, waits for a bounded time, or is cancelled while at it.
 func (u *user) acquire(ctx context.Context, name string) outcome {
 	u.name, u.options = askFor(name)
-	longest := time.Duration(0)
+
+	ctx, longest, cancel := u.bound(ctx)
+	defer cancel()
+
+	r := u.call(opAcquire)
+	lock, err := u.locker.Acquire(context.WithValue(ctx, acquisitionKey{}, r.ID), u.name, append(u.options, sqllock.WithMaxWait(longest))...)
+	if err != nil {
+		return u.refused(ctx, r, err)
+	}
+
+	return u.granted(r, lock)
+}
+
+// granted writes down a lock.
+func (u *user) granted(r record, lock *sqllock.Lock) outcome {
+	u.lock = u.variant.handle(lock, u.Lease)
+	u.name = strategies.SlotName(u.name, lock.Slot())
+	r.Name, r.Token, r.Owner = u.name, u.lock.Token(), u.lock.Owner()
+	r.Until = u.until()
+	u.done(r, outcomeOK, nil)
+
+	return outcomeOK
+}
+
+// refused writes down why there is none.
+func (u *user) refused(ctx context.Context, r record, err error) outcome {
+	var held *sqllock.HeldError
+
+	got := outcomeUnknown
+	if errors.As(err, &held) && ctx.Err() == nil {
+		got = outcomeNo
+	}
+
+	u.done(r, got, err)
+
+	return got
+}
+
+// bound draws how long an acquisition waits, and the context that ends it.
+func (u *user) bound(ctx context.Context) (bounded context.Context, longest time.Duration, cancel func()) {
 
 	switch {
 	case u.chance(u.Profile.Patient):
@@ -336,44 +424,19 @@ func (u *user) acquire(ctx context.Context, name string) outcome {
 		longest = u.between(u.Lease/3, u.Lease*3/2)
 	}
 
-	if u.chance(u.Profile.Cancel) {
-		short, cancel := context.WithCancel(ctx)
-		defer cancel()
-
-		timer := time.AfterFunc(u.between(0, 10*time.Millisecond), cancel)
-		defer timer.Stop()
-
-		ctx = short
-	} else {
+	if !u.chance(u.Profile.Cancel) {
 		// A try has no bound of its own but the context's.
-		bounded, cancel := context.WithTimeout(ctx, max(3*u.Lease, longest+u.Lease))
-		defer cancel()
+		bounded, cancel = context.WithTimeout(ctx, max(3*u.Lease, longest+u.Lease))
 
-		ctx = bounded
+		return bounded, longest, cancel
 	}
 
-	r := u.call(opAcquire)
-	lock, err := u.locker.Acquire(context.WithValue(ctx, acquisitionKey{}, r.ID), u.name, append(u.options, sqllock.WithMaxWait(longest))...)
+	bounded, end := context.WithCancel(ctx)
+	timer := time.AfterFunc(u.between(0, 10*time.Millisecond), end)
 
-	var held *sqllock.HeldError
-
-	switch {
-	case err == nil:
-		u.lock = u.variant.handle(lock, u.Lease)
-		u.name = strategies.SlotName(u.name, lock.Slot())
-		r.Name, r.Token, r.Owner = u.name, u.lock.Token(), u.lock.Owner()
-		r.Until = u.until()
-		u.done(r, outcomeOK, nil)
-
-		return outcomeOK
-	case errors.As(err, &held) && ctx.Err() == nil:
-		u.done(r, outcomeNo, err)
-
-		return outcomeNo
-	default:
-		u.done(r, outcomeUnknown, err)
-
-		return outcomeUnknown
+	return bounded, longest, func() {
+		timer.Stop()
+		end()
 	}
 }
 
