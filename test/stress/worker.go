@@ -416,7 +416,6 @@ func (u *user) refused(ctx context.Context, r record, err error) outcome {
 
 // bound draws how long an acquisition waits, and the context that ends it.
 func (u *user) bound(ctx context.Context) (bounded context.Context, longest time.Duration, cancel func()) {
-
 	switch {
 	case u.chance(u.Profile.Patient):
 		longest = u.between(4*u.Lease, 8*u.Lease)
