@@ -104,7 +104,16 @@ func (a *acquisition) giveBack(ctx context.Context, requests []strategies.Reques
 	defer cancel()
 
 	for i, grant := range slices.Backward(grants) {
-		if _, err := a.locker.releases.serve(ctx, grant, false); err != nil {
+		var err error
+
+		if requests[i].MinHold > 0 {
+			// A release would leave a minimum hold, which is of those who have them all.
+			err = a.locker.strategy.Settle(ctx, requests[i])
+		} else {
+			_, err = a.locker.releases.serve(ctx, grant, false)
+		}
+
+		if err != nil {
 			a.locker.settle(ctx, requests[i], grant)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 func togetherCases() []testCase {
 	return []testCase{
 		{"together/all or none", nil, togetherAll},
+		{"together/a minimum hold of all or none", minHoldOnly, togetherMinHold},
 		{"together/in one statement", groupersOnly, togetherStatement},
 		{"together/beside a row that somebody has locked", both(groupersOnly, databaseOnly), togetherLocked},
 		{"together/one that is lost ends all", nil, togetherLost},
@@ -152,6 +153,24 @@ func togetherAll(e *env) {
 		e.ended(locks.Lock(name), "all were released")
 		e.release(e.acquireName(e.a, name))
 	}
+}
+
+// togetherMinHold looks what is left of an attempt that did not get the last of its names.
+func togetherMinHold(e *env) {
+	names := e.several(2)
+	one := e.acquireName(e.a, names[1])
+
+	if _, err := e.b.TryAcquireAll(e.ctx(), names, sqllock.WithMinHold(time.Hour)); !errors.Is(err, sqllock.ErrNotAcquired) {
+		e.Fatalf("TryAcquireAll() beside a holder of %q = %v, want ErrNotAcquired", names[1], err)
+	}
+
+	lock, err := e.a.TryAcquire(e.ctx(), names[0])
+	if err != nil {
+		e.Fatalf("TryAcquire(%q) after that = %v, want the lock%s", names[0], err, e.holder(names[0]))
+	}
+
+	e.release(lock)
+	e.release(one)
 }
 
 // group are requests for several names, from one who has not been in line.
