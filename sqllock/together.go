@@ -104,15 +104,14 @@ func (a *acquisition) giveBack(ctx context.Context, requests []strategies.Reques
 	defer cancel()
 
 	for i, grant := range slices.Backward(grants) {
-		var err error
-
-		if requests[i].MinHold > 0 {
+		_, err := within(ctx, func(ctx context.Context) (struct{}, error) {
 			// A release would leave a minimum hold, which is of those who have them all.
-			err = a.locker.strategy.Settle(ctx, requests[i])
-		} else {
-			_, err = a.locker.releases.serve(ctx, grant, false)
-		}
+			if requests[i].MinHold > 0 {
+				return struct{}{}, a.locker.strategy.Settle(ctx, requests[i])
+			}
 
+			return struct{}{}, grant.Release(ctx)
+		})
 		if err != nil {
 			a.locker.settle(ctx, requests[i], grant)
 		}

@@ -140,6 +140,15 @@ var mutants = []struct {
 	{"a wait that is forgotten with another", "line/of those who have gone is forgotten", func(m *sqllocktest.Memory) strategies.Strategy {
 		return forgetful{m}
 	}},
+	{"some of several names", "together/all or none", func(m *sqllocktest.Memory) strategies.Strategy { return someOf{m} }},
+	{
+		"several names without regard to the line", "together/in one statement",
+		func(m *sqllocktest.Memory) strategies.Strategy { return overtakingGroup{m} },
+	},
+	{
+		"who waits for several names is before their holders", "together/no deadlock with who holds one and wants another",
+		func(m *sqllocktest.Memory) strategies.Strategy { return blockingGroup{m} },
+	},
 	{"slots that are one", "permits/as many as there are", changed(mutation{name: func(name string) string {
 		name, _ = strategies.SplitSlot(name)
 

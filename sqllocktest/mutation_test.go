@@ -3,6 +3,7 @@ package sqllocktest_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
@@ -292,4 +293,40 @@ func (unfree) Call(context.Context, []string) error { return nil }
 
 func (unfree) Listen(context.Context, string, func(), func(string, string, int64), func()) error {
 	return strategies.ErrUnsupported
+}
+
+// someOf keeps those of several names that are free when others are not.
+type someOf struct{ *sqllocktest.Memory }
+
+func (s someOf) TryAcquireGroup(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, error) {
+	grants, err := s.Memory.TryAcquireGroup(ctx, requests)
+	if err != nil {
+		_, _ = s.TryAcquireAll(ctx, requests)
+	}
+
+	return grants, err
+}
+
+// overtakingGroup lets those who want several names go first.
+type overtakingGroup struct{ *sqllocktest.Memory }
+
+func (s overtakingGroup) TryAcquireGroup(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, error) {
+	requests = slices.Clone(requests)
+	for i := range requests {
+		requests[i].First = true
+	}
+
+	return s.Memory.TryAcquireGroup(ctx, requests)
+}
+
+// blockingGroup lets nobody pass who waits for several names.
+type blockingGroup struct{ *sqllocktest.Memory }
+
+func (s blockingGroup) EnqueueAll(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Together = false
+	}
+
+	return s.Memory.EnqueueAll(ctx, all, ttl)
 }
