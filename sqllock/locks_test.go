@@ -148,8 +148,8 @@ func TestDoAll(t *testing.T) {
 		wantIs(t, "DoAll() whose function failed", err, failed)
 		wantIs(t, "DoAll() whose locks were lost", err, sqllock.ErrLost)
 
-		err = locker.TryDoAll(t.Context(), []string{"a", "b"}, func(ctx context.Context, _ *sqllock.Locks) error {
-			_, err := locker.TryAcquire(ctx, "a")
+		err = locker.TryDoAll(t.Context(), []string{"c", "d"}, func(ctx context.Context, _ *sqllock.Locks) error {
+			_, err := locker.TryAcquire(ctx, "c")
 			wantIs(t, "TryAcquire() under the lock", err, sqllock.ErrNotAcquired)
 
 			return ctx.Err()

@@ -353,15 +353,24 @@ func (w *waiters) enterTogether(wait context.Context, all []*waiting) (entered b
 // errNoTicket is that of a strategy without a QueueBatcher.
 var errNoTicket = errors.New("the strategy puts nobody into several lines at once")
 
-// firstInAll says whether one wait is the first in all its lines, where all the names are free.
-func (one *waiting) firstInAll(asked time.Time) bool {
+// firstInAll says whether one wait is the first in all its lines, where all the names are free, as far as is known.
+func (one *waiting) firstInAll() bool {
 	for _, of := range one.all {
-		if s := of.standing; !of.stood.Equal(asked) || s.Ahead > 0 || s.Taken > 0 {
+		if s := of.standing; s.ID == "" || s.Ahead > 0 || s.Taken > 0 {
 			return false
 		}
 	}
 
 	return true
+}
+
+// toldOne takes in that one of several names is free, and that the wait is the first in its line.
+func (one *waiting) toldOne(line int64) {
+	one.standing = strategies.Standing{Name: one.Name, ID: one.ID, Alone: line != 0, Line: line}
+
+	if one.lead.firstInAll() {
+		one.lead.turn(0)
+	}
 }
 
 // allFree says whether all names were free when that was last looked.

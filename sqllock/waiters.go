@@ -380,7 +380,7 @@ func (w *waiters) turn(name, id string, line int64) {
 	switch one := w.inLineLocked(name, id); {
 	case one == nil:
 	case one.Together:
-		w.nextLocked(time.Now()) // the others have to be free, too
+		one.toldOne(line)
 
 		return
 	default:
@@ -601,7 +601,7 @@ func (w *waiters) stand() {
 	}
 
 	for _, one := range w.asking {
-		if one.Together && one.lead == one && one.firstInAll(asked) {
+		if one.Together && one.lead == one && one.firstInAll() {
 			one.turn(0)
 		}
 	}
