@@ -23,7 +23,7 @@ func TestQuotedSQL(t *testing.T) {
 		"PostgresNow": "now", "PostgresMicros": "micros",
 		"MySQLNow": "now", "MySQLLate": "late", "SQLiteNow": "now",
 		"PostgresTell": "tell", "postgresContended": "l.waiting <> 0", "channelOf": "sqllock_", "postgresLine": "pg_catalog.split_part(l.name, pg_catalog.chr(31), 1)", "allChannel": "sqllock_released",
-		"postgresAhead": "ahead", "postgresSlot": "slot",
+		"postgresSlot": "slot",
 	}
 
 	var statements []string

@@ -79,8 +79,9 @@ type HeldError struct {
 	// Detail says more where there is more to say.
 	Detail string
 
-	line  int64     // not zero if nobody holds it, and others may wait for it
-	asked time.Time // when the database was asked; zero if it was not
+	line  int64            // not zero if nobody holds it, and others may wait for it
+	lines map[string]int64 // of several names, those of which that is so
+	asked time.Time        // when the database was asked; zero if it was not
 }
 
 // Error is one line: the name, the holder and the time left.
@@ -289,7 +290,7 @@ func asHeld(name string, err error) error {
 	if held := new(strategies.HeldError); errors.As(err, &held) {
 		return &HeldError{
 			Name: name, Holder: Holder(held.Holder), Token: held.Token, Remaining: held.Remaining, Detail: held.Detail,
-			line: held.Line, asked: time.Now(),
+			line: held.Line, lines: held.Lines, asked: time.Now(),
 		}
 	}
 

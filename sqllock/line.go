@@ -104,14 +104,23 @@ func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
 	ctx, cancel := context.WithTimeout(wait, longest(a.set))
 	defer cancel()
 
-	limit := 10
-	if a.set.many() {
-		limit = 0
+	filter := strategies.WaiterFilter{Name: held.Name, Limit: 10}
+
+	switch {
+	case a.together():
+		filter = strategies.WaiterFilter{}
+	case a.set.many():
+		filter.Limit = 0
 	}
 
 	waiters, err := within(ctx, func(ctx context.Context) ([]strategies.Waiter, error) {
-		return queuer.Waiters(ctx, strategies.WaiterFilter{Name: held.Name, Limit: limit})
+		return queuer.Waiters(ctx, filter)
 	})
+	if err != nil {
+		return false
+	}
+
+	waitedFor := make(map[string]bool)
 
 	for _, other := range waiters {
 		if a.set.many() && other.Slots <= a.wish {
@@ -119,18 +128,29 @@ func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
 		}
 
 		if !w.over(other.ID) && (a.line.one == nil || other.ID != a.line.one.ID) {
-			w.crowd(held.Name)
-
-			return false
+			waitedFor[other.Name] = true
 		}
 	}
 
-	if err == nil {
-		r := a.asked(held.Name)
-		r.First, r.Line = true, held.line
+	if waitedFor[held.Name] {
+		w.crowd(held.Name)
+
+		return false
 	}
 
-	return err == nil
+	if !a.together() {
+		a.request.First, a.request.Line = true, held.line
+
+		return true
+	}
+
+	for i := range a.requests {
+		if r := &a.requests[i]; !waitedFor[r.Name] {
+			r.First, r.Line = true, held.lines[r.Name]
+		}
+	}
+
+	return true
 }
 
 // pause waits until it makes sense to ask for the lock again, and says whether wait allows

@@ -77,15 +77,19 @@ func (s *memoryStore) enqueue(now time.Time, w strategies.Waiter, ttl time.Durat
 	return taken && w.Slots <= 1
 }
 
-// presses says whether somebody of the waiter's process waits for the name while holding locks.
-func (s *memoryStore) presses(w memoryWaiter) bool {
-	for _, other := range s.queue {
-		if other.Process == w.Process && other.Name == w.Name && len(other.Holding) > 0 {
-			return true
+// all are those in line for a name, and those behind others of their process.
+func (s *memoryStore) all(name string, line []memoryWaiter) (all []strategies.Waiter) {
+	for _, w := range line {
+		all = append(all, w.Waiter)
+	}
+
+	for _, w := range s.queue {
+		if w.Name == name && w.Behind {
+			all = append(all, w.Waiter)
 		}
 	}
 
-	return false
+	return all
 }
 
 // lineOf is the name in whose line those wait who wait for a slot.
@@ -122,31 +126,29 @@ func (m *Memory) Stand(ctx context.Context, process string) (all []strategies.St
 			remaining, more := row.runs(now)
 			one := strategies.Standing{Name: w.Name, ID: w.ID, Taken: remaining + more}
 
-			var free []bool
+			var (
+				free  []bool
+				ahead []int
+			)
+
 			for _, name := range strategies.SlotNames(w.Name, w.Slots) {
 				free = append(free, m.store.row(name).unfree(now) == 0)
 			}
 
-			var ahead []int
+			line := m.store.line(now, w.Name)
+			for _, other := range strategies.WaitersAhead(m.store.all(w.Name, line), process, w.ID) {
+				ahead = append(ahead, other.Slots)
 
-			others := 0
-
-			for _, other := range m.store.line(now, w.Name) {
-				if other.ID == w.ID {
-					continue
+				if life := line[len(ahead)-1].expires.Sub(now); one.Ahead == 0 || life < one.Life {
+					one.Life = life
 				}
 
-				others++
+				one.Ahead++
+			}
 
-				before := other.Ticket < w.Ticket || other.Ticket == w.Ticket && other.ID < w.ID
-				if before && (!other.Together || !m.store.presses(w)) {
-					if life := other.expires.Sub(now); one.Ahead == 0 || life < one.Life {
-						one.Life = life
-					}
-
-					one.Ahead++
-					ahead = append(ahead, other.Slots)
-				}
+			others := len(line)
+			if slices.ContainsFunc(line, func(other memoryWaiter) bool { return other.ID == w.ID }) {
+				others--
 			}
 
 			one.Alone, one.Line = others == 0, row.waiting

@@ -26,6 +26,8 @@ func togetherCases() []testCase {
 		{"together/first in all lines", both(queuesOnly, queueBatchersOnly), togetherInLine},
 		{"together/in whatever order they are given", nil, togetherInAnyOrder},
 		{"together/no deadlock with who holds one and wants another", queuesOnly, togetherPassed},
+		{"together/no deadlock over who waits behind it", both(queuesOnly, queueBatchersOnly), togetherPassedOver},
+		{"together/names that others have waited for", both(queuesOnly, groupersOnly), togetherWaitedFor},
 		{"together/a wait that ends leaves all lines", queuesOnly, togetherLeaves},
 		{"together/an answer that is lost", nil, togetherUnanswered},
 		{"together/hammer", nil, togetherHammer},
@@ -553,6 +555,63 @@ func togetherPassed(e *env) {
 
 		e.releaseSeveral(locks)
 	}
+}
+
+// Somebody else waits behind who waits for both names, and before the holder of one of them.
+func togetherPassedOver(e *env) {
+	names := e.several(2)
+	outer := e.acquireName(e.a, names[1])
+	all := e.waitingForSeveral(e.b, names)
+	e.allWait(names)
+
+	e.elapse(100 * time.Millisecond) // until the names say so, too
+
+	behind := e.waiting(e.locker(e.Other))
+	e.waiters("another one waits behind", 3)
+
+	if err := <-e.nested(e.a, outer, names[0]); err != nil {
+		e.Errorf("Acquire() of the holder, behind one who is behind who waits for it = %v, want the lock", err)
+	}
+
+	e.release(outer)
+
+	locks, ok := <-all
+	if !ok {
+		e.FailNow()
+	}
+
+	e.releaseSeveral(locks)
+	e.release(e.get(behind))
+}
+
+// That somebody waits is written in the row of each name, and may stay there when nobody does any more. It is looked for
+// all of them at once.
+func togetherWaitedFor(e *env) {
+	names := e.several(20)
+	e.releaseSeveral(e.acquireSeveral(e.a, names))
+
+	for _, name := range names {
+		waiter := e.someone()
+		waiter.Name = name
+		e.enqueue(waiter, lease)
+
+		if err := e.queuer(e.Strategy).Leave(e.ctx(), waiter.Process, []string{waiter.ID}); err != nil {
+			e.Fatalf("Leave() = %v, want nil", err)
+		}
+	}
+
+	before := e.script.Count(e.op("acquire-group"))
+
+	locks, err := e.a.TryAcquireAll(e.ctx(), names)
+	if err != nil {
+		e.Fatalf("TryAcquireAll() of names that nobody waits for any more = %v, want the locks", err)
+	}
+
+	if attempts := e.script.Count(e.op("acquire-group")) - before; attempts > 2 {
+		e.Errorf("TryAcquireAll() took %d attempts, want two at most", attempts)
+	}
+
+	e.releaseSeveral(locks)
 }
 
 func togetherLeaves(e *env) {

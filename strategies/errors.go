@@ -43,6 +43,9 @@ type HeldError struct {
 	Remaining time.Duration
 	// Line is not zero if the name is free, and kept for those who wait: for Request.
 	Line int64
+	// Lines are, of several names that were asked for at once, those that are free and kept for others, with
+	// what Line says of each. It may be nil.
+	Lines map[string]int64
 	// Detail says more where there is more to say.
 	Detail string
 }

@@ -2,6 +2,7 @@ package strategies
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -94,8 +95,8 @@ type Waiter struct {
 	// Slots is how many slots the name has for it, of which any will do. Zero is one.
 	Slots int
 	// Together: it takes the name only together with others, in whose lines it is under IDs with the
-	// same beginning. Nobody who waits for the name while holding locks is behind it, nor are
-	// others of the process of such a one.
+	// same beginning. It is not ahead of those who wait for the name while they hold locks, nor are those
+	// behind it: WaitersAhead.
 	Together bool
 
 	// Waited is how long it has waited.
@@ -107,6 +108,21 @@ type Waiter struct {
 	// Owner of the grant that it waits for; empty if nobody holds the name, or it waits for one of
 	// several slots.
 	Owner string
+}
+
+// WaitersAhead returns, of what Waiters says of a name, those ahead of the waiter of a process that has an ID. If
+// somebody of the process waits for the name while holding other locks, whoever wants several names
+// may be waiting for one of those. So neither is such a one ahead, nor are those behind it.
+func WaitersAhead(line []Waiter, process, id string) []Waiter {
+	presses := slices.ContainsFunc(line, func(w Waiter) bool { return w.Process == process && len(w.Holding) > 0 })
+
+	for i, w := range line {
+		if w.Process == process && w.ID == id || w.Behind || presses && w.Together {
+			return line[:i]
+		}
+	}
+
+	return line
 }
 
 // WaiterFilter narrows Waiters. The zero value matches all.

@@ -137,15 +137,37 @@ func (b *acquisitions) group() (granted bool, err error) {
 
 // refused says which of several names somebody has or waits for; nil if none is known to be.
 func (b *acquisitions) refused() error {
+	var first *strategies.HeldError
+
+	lines := make(map[string]int64)
+
 	for _, err := range b.errs {
 		held := new(strategies.HeldError)
 
-		if err != nil && (!errors.As(err, &held) || held.Remaining > 0 || held.Line != 0) {
+		switch {
+		case err == nil:
+			continue
+		case !errors.As(err, &held):
 			return err
+		case held.Line != 0:
+			lines[held.Name] = held.Line
+		case held.Remaining == 0:
+			continue
+		}
+
+		// That it is held says more than that others wait.
+		if first == nil || first.Line != 0 && held.Line == 0 {
+			first = held
 		}
 	}
 
-	return nil
+	if first == nil {
+		return nil
+	}
+
+	first.Lines = lines
+
+	return first
 }
 
 // answer is deferred, with the address of an error that came for all: those that have

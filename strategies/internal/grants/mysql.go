@@ -36,10 +36,6 @@ const mysqlWaiters = `(SELECT CONVERT(id USING binary) AS id, CONVERT(name USING
         holding VARCHAR(4096) CHARACTER SET utf8mb4 PATH _utf8mb4'$.holding', waited BIGINT PATH _utf8mb4'$.waited'
     )) calls LIMIT 1000) a`
 
-// mysqlAhead is as postgresAhead.
-const mysqlAhead = `(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) AND NOT (o.together AND EXISTS (
-           SELECT 1 FROM sqllock_queue h WHERE h.process = q.process AND h.name = q.name AND h.holding <> ''))`
-
 // MySQL is the dialect of MySQL and MariaDB.
 var MySQL = Dialect{
 	Name:     databases.MySQL,
@@ -344,10 +340,11 @@ STRAIGHT_JOIN sqllock_queue q FORCE INDEX (PRIMARY) ON q.process = UNHEX(?) AND 
 		},
 		Stand: databases.Statement{
 			Name: "queue.stand",
-			SQL: `SELECT q.name, q.id, COALESCE(SUM(` + mysqlAhead + `), 0),
-       COALESCE(MIN(IF(` + mysqlAhead + `, o.expires_at, NULL)) - ` + MySQLNow + `, 0),
+			SQL: `SELECT q.name, q.id, COALESCE(SUM(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id), 0),
+       COALESCE(MIN(IF(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id, o.expires_at, NULL)) - ` + MySQLNow + `, 0),
        COALESCE(e.expires_at + l.lock_delay_us - ` + MySQLNow + `, 0), COALESCE(e.waiting, 0),
-       COUNT(o.id) + COALESCE(e.waiting > ` + MySQLNow + ` - 2000000, 0), q.slots
+       COUNT(o.id) + COALESCE(e.waiting > ` + MySQLNow + ` - 2000000, 0), q.slots,
+       COALESCE(SUM(o.together AND (o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id)), 0)
   FROM sqllock_queue q
   LEFT JOIN sqllock_leases e ON e.name = q.name
   LEFT JOIN sqllock_locks l ON l.name = q.name
@@ -359,7 +356,7 @@ STRAIGHT_JOIN sqllock_queue q FORCE INDEX (PRIMARY) ON q.process = UNHEX(?) AND 
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
 			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + MySQLNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
-       CASE WHEN e.expires_at > ` + MySQLNow + ` AND q.slots = 1 THEN e.owner ELSE '' END, q.slots
+       CASE WHEN e.expires_at > ` + MySQLNow + ` AND q.slots = 1 THEN e.owner ELSE '' END, q.slots, q.together
   FROM sqllock_queue q LEFT JOIN sqllock_leases e ON e.name = q.name
  WHERE q.expires_at > ` + MySQLNow + ` AND q.id <> COALESCE(e.wait, '') AND (LENGTH(UNHEX(?)) = 0 OR q.name = UNHEX(?)) AND LEFT(q.name, LENGTH(UNHEX(?))) = UNHEX(?)
    AND (NOT ? OR q.holding <> '')

@@ -101,11 +101,6 @@ func postgresFromLine(acquire databases.Statement) databases.Statement {
 	return acquire
 }
 
-// postgresAhead says whether o is before q in its line. Who wants other names too is not, for those who wait
-// while they hold locks: it may be waiting for one of these.
-const postgresAhead = `(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) AND NOT (o.together AND EXISTS (
-           SELECT FROM sqllock_queue h WHERE h.process = q.process AND h.name = q.name AND h.holding <> ''))`
-
 // Postgres is the dialect of PostgreSQL.
 var Postgres = Dialect{
 	Name:     databases.Postgres,
@@ -369,11 +364,12 @@ RETURNING l.name, l.expires_at + l.lock_delay_us::float * interval '1 microsecon
 		},
 		Stand: databases.Statement{
 			Name: "queue.stand",
-			SQL: `SELECT q.name, q.id, pg_catalog.count(o.id) FILTER (WHERE ` + postgresAhead + `),
-       coalesce((pg_catalog.date_part('epoch', pg_catalog.min(o.expires_at) FILTER (WHERE ` + postgresAhead + `)
+			SQL: `SELECT q.name, q.id, pg_catalog.count(o.id) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id),
+       coalesce((pg_catalog.date_part('epoch', pg_catalog.min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id)
                                                - ` + PostgresNow + `) * 1000000::float)::bigint, 0),
        coalesce((pg_catalog.date_part('epoch', l.expires_at - ` + PostgresNow + `) * 1000000::float)::bigint + l.lock_delay_us, 0),
-       coalesce(l.waiting, 0), pg_catalog.count(o.id), q.slots
+       coalesce(l.waiting, 0), pg_catalog.count(o.id), q.slots,
+       pg_catalog.count(o.id) FILTER (WHERE o.together AND (o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id))
   FROM sqllock_queue q
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND NOT o.behind AND o.expires_at > ` + PostgresNow + `
@@ -384,7 +380,7 @@ RETURNING l.name, l.expires_at + l.lock_delay_us::float * interval '1 microsecon
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
 			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + PostgresMicros + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
-       CASE WHEN l.expires_at > ` + PostgresNow + ` AND q.slots = 1::bigint THEN l.owner ELSE '' END, q.slots
+       CASE WHEN l.expires_at > ` + PostgresNow + ` AND q.slots = 1::bigint THEN l.owner ELSE '' END, q.slots, q.together
   FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
  WHERE q.expires_at > ` + PostgresNow + ` AND ($1::pg_catalog.text = '' OR q.name = $1::pg_catalog.text)
    AND pg_catalog.starts_with(q.name, $2) AND (NOT $3::boolean OR q.holding <> '')

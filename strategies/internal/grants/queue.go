@@ -162,69 +162,89 @@ func (q Queue) Stand(ctx context.Context, process string) (all []strategies.Stan
 
 	defer q.store.Return(conn, &err)
 
-	slots := make(map[int]int) // by the place in all, of those that wait for one of several
+	// Of each in all: how many slots it knows, and how many are ahead of it who want other names, too.
+	var slots, groups []int
 
 	err = conn.Query(ctx, q.store.sql.Stand, databases.Values{"process": process}, func(row databases.Row) error {
 		var (
-			one                           strategies.Standing
-			ahead, life, taken, others, n int64
+			one                                  strategies.Standing
+			ahead, life, taken, others, n, group int64
 		)
 
-		err := row(&one.Name, &one.ID, &ahead, &life, &taken, &one.Line, &others, &n)
+		err := row(&one.Name, &one.ID, &ahead, &life, &taken, &one.Line, &others, &n, &group)
 		one.Ahead, one.Life, one.Taken, one.Alone = int(ahead), micros(max(0, life)), micros(max(0, taken)), others == 0
-		all = append(all, one)
-
-		if n > 1 {
-			slots[len(all)-1] = int(n)
-		}
+		all, slots, groups = append(all, one), append(slots, int(n)), append(groups, int(group))
 
 		return err
 	})
 
-	// In a statement for each such name: the rows of its slots are a range, which servers
-	// find by the primary key if its ends are parameters.
-	for i, n := range slots {
-		if err == nil {
-			all[i].Free, err = q.freeSlots(ctx, conn, all[i], n)
+	for i := range all {
+		if err != nil || slots[i] == 1 && groups[i] == 0 {
+			continue
 		}
+
+		err = q.look(ctx, conn, process, &all[i], slots[i], groups[i] > 0)
 	}
 
 	return all, err
 }
 
-// freeSlots counts the slots that are free and that others leave to one who waits for n.
-func (q Queue) freeSlots(ctx context.Context, conn databases.Conn, one strategies.Standing, n int) (int, error) {
-	taken, err := readHolders(ctx, conn, q.store.sql.Slots, strategies.Filter{Name: one.Name})
-	if err != nil {
-		return 0, err
+// look looks more closely how one stands, in statements for its name alone.
+func (q Queue) look(
+	ctx context.Context, conn databases.Conn, process string, one *strategies.Standing, slots int, groups bool,
+) error {
+	var (
+		free []bool
+		left int
+		err  error
+	)
+
+	// The rows of the slots are a range, which servers find by the primary key if its ends are parameters.
+	if slots > 1 {
+		if free, left, err = q.freeSlots(ctx, conn, one.Name, slots); err != nil {
+			return err
+		}
+
+		one.Free = left
 	}
 
-	left, free := n, slices.Repeat([]bool{true}, n)
+	if !groups && (left == 0 || one.Ahead == 0) {
+		return nil
+	}
+
+	line, err := q.waiters(ctx, conn, strategies.WaiterFilter{Name: one.Name})
+	if err != nil {
+		return err
+	}
+
+	ahead := strategies.WaitersAhead(line, process, one.ID)
+	one.Ahead = len(ahead)
+
+	if slots > 1 {
+		known := make([]int, len(ahead))
+		for i, w := range ahead {
+			known[i] = w.Slots
+		}
+
+		one.Free = strategies.SlotsLeft(slots, free, known)
+	}
+
+	return nil
+}
+
+// freeSlots says which slots of a name are free, and how many.
+func (q Queue) freeSlots(ctx context.Context, conn databases.Conn, name string, slots int) (free []bool, left int, err error) {
+	taken, err := readHolders(ctx, conn, q.store.sql.Slots, strategies.Filter{Name: name})
+	free, left = slices.Repeat([]bool{true}, slots), slots
 
 	for _, status := range taken {
-		if _, slot := strategies.SplitSlot(status.Name); slot < n {
+		if _, slot := strategies.SplitSlot(status.Name); slot < slots {
 			free[slot] = false
 			left--
 		}
 	}
 
-	if left == 0 || one.Ahead == 0 {
-		return left, nil
-	}
-
-	// Some may know fewer slots, and leave others.
-	line, err := q.waiters(ctx, conn, strategies.WaiterFilter{Name: one.Name})
-	ahead := make([]int, 0, len(line))
-
-	for _, w := range line {
-		if w.ID == one.ID {
-			break
-		}
-
-		ahead = append(ahead, w.Slots)
-	}
-
-	return strategies.SlotsLeft(n, free, ahead), err
+	return free, left, err
 }
 
 // Waiters lists those who wait, and for whom.
@@ -251,7 +271,7 @@ func (q Queue) waiters(ctx context.Context, conn databases.Conn, f strategies.Wa
 		)
 
 		err := row(
-			&w.Name, &w.Process, &w.ID, &w.Ticket, &waited, &w.Holder.Host, &pid, &w.Holder.Label, &w.Holder.Metadata, &holding, &w.Behind, &w.Owner, &slots,
+			&w.Name, &w.Process, &w.ID, &w.Ticket, &waited, &w.Holder.Host, &pid, &w.Holder.Label, &w.Holder.Metadata, &holding, &w.Behind, &w.Owner, &slots, &w.Together,
 		)
 		w.Waited, w.Holder.PID, w.Holding, w.Slots = micros(max(0, waited)), int(pid), strings.Fields(holding), int(slots)
 		waiters = append(waiters, w)

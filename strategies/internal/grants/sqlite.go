@@ -10,10 +10,6 @@ import (
 // lock, in milliseconds (https://www.sqlite.org/lang_datefunc.html).
 const SQLiteNow = `CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000`
 
-// sqliteAhead is as postgresAhead.
-const sqliteAhead = `(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) AND NOT (o.together AND EXISTS (
-           SELECT 1 FROM sqllock_queue h WHERE h.process = q.process AND h.name = q.name AND h.holding <> ''))`
-
 // SQLite is the dialect of SQLite.
 var SQLite = Dialect{
 	Name:        databases.SQLite,
@@ -195,10 +191,11 @@ SELECT ?1, a.value ->> 'id', a.value ->> 'name',
 		},
 		Stand: databases.Statement{
 			Name: "queue.stand",
-			SQL: `SELECT q.name, q.id, count(o.id) FILTER (WHERE ` + sqliteAhead + `),
-       coalesce(min(o.expires_at) FILTER (WHERE ` + sqliteAhead + `) - ` + SQLiteNow + `, 0),
+			SQL: `SELECT q.name, q.id, count(o.id) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id),
+       coalesce(min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) - ` + SQLiteNow + `, 0),
        coalesce(l.expires_at + l.lock_delay_us - ` + SQLiteNow + `, 0), coalesce(l.waiting, 0),
-       count(o.id) + coalesce(l.waiting > ` + SQLiteNow + ` - 2000000, 0), q.slots
+       count(o.id) + coalesce(l.waiting > ` + SQLiteNow + ` - 2000000, 0), q.slots,
+       count(o.id) FILTER (WHERE o.together AND (o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id))
   FROM sqllock_queue q
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND o.id <> coalesce(l.wait, '') AND NOT o.behind AND o.expires_at > ` + SQLiteNow + `
@@ -209,7 +206,7 @@ SELECT ?1, a.value ->> 'id', a.value ->> 'name',
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
 			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + SQLiteNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
-       CASE WHEN l.expires_at > ` + SQLiteNow + ` AND q.slots = 1 THEN l.owner ELSE '' END, q.slots
+       CASE WHEN l.expires_at > ` + SQLiteNow + ` AND q.slots = 1 THEN l.owner ELSE '' END, q.slots, q.together
   FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
  WHERE q.expires_at > ` + SQLiteNow + ` AND q.id <> coalesce(l.wait, '') AND (?1 = '' OR q.name = ?1) AND substr(q.name, 1, length(?2)) = ?2 AND (NOT ?3 OR q.holding <> '')
  ORDER BY q.name, q.behind, q.ticket, q.id LIMIT ?4`,
