@@ -545,9 +545,14 @@ func longest(set *settings) time.Duration { return min(set.trust(set.lease), att
 
 // failed is the error of an attempt, as the acquisition goes on with it.
 func (a *acquisition) failed(ctx context.Context, request strategies.Request, err error) error {
-	var abandoned abandonedError[strategies.Grant]
+	var (
+		abandoned    abandonedError[strategies.Grant]
+		abandonedAll abandonedError[[]strategies.Grant]
+	)
 
 	switch {
+	case errors.As(err, &abandonedAll):
+		a.abandonAll(ctx, abandonedAll.outcome)
 	case errors.As(err, &abandoned):
 		// It may still be granted, and is given back then. So the next attempt
 		// is not this owner's.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 func TestAcquireAll(t *testing.T) {
@@ -194,5 +195,56 @@ func TestNilLocks(t *testing.T) {
 
 	if locks.Names() != nil || locks.Lock("a") != nil {
 		t.Error("a nil *Locks has names")
+	}
+}
+
+// lateGroup answers attempts for several names late, whatever their context says.
+type lateGroup struct{ *sqllocktest.Memory }
+
+func (s lateGroup) TryAcquireGroup(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, error) {
+	grants, err := s.Memory.TryAcquireGroup(context.WithoutCancel(ctx), requests)
+
+	<-time.After(500 * time.Millisecond)
+
+	return grants, err
+}
+
+// What an attempt for several names brings that is under way when its wait ends is given back when it is known, and
+// Close does not look for more.
+func TestAcquireAllThatIsAbandoned(t *testing.T) {
+	t.Parallel()
+
+	for what, taken := range map[string]int{"granted": 0, "refused": 1} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) { abandonAll(t, taken) })
+		})
+	}
+}
+
+func abandonAll(t *testing.T, taken int) {
+	t.Helper()
+
+	memory := sqllocktest.NewMemory()
+	locker := newLocker(t, lateGroup{memory})
+	acquireNames(t, newLocker(t, memory.Peer()), taken)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+
+	_, err := locker.AcquireAll(ctx, []string{"0", "1"})
+	wantIs(t, "AcquireAll() that was cancelled", err, context.Canceled)
+
+	began := time.Now()
+
+	if err := locker.Close(t.Context()); err != nil {
+		t.Errorf("Close() = %v, want nil", err)
+	}
+
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("Close() took %s, though the outcome was known after half a second", took)
+	}
+
+	if n := held(t, memory); n != taken {
+		t.Errorf("%d names are held after Close, want %d", n, taken)
 	}
 }

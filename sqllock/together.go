@@ -69,6 +69,29 @@ func (a *acquisition) askAll(ctx context.Context) ([]strategies.Grant, strategie
 	return grants, a.request, err
 }
 
+// abandonAll gives back, when its outcome is known, what an attempt brings that was abandoned.
+func (a *acquisition) abandonAll(ctx context.Context, attempt *outcome[[]strategies.Grant]) {
+	l, requests := a.locker, slices.Clone(a.requests)
+	endings := make([]*ending, len(requests))
+
+	for i, r := range requests {
+		endings[i] = l.settle(ctx, r, nil)
+	}
+
+	attempt.then(func(late []strategies.Grant, err error) {
+		for i, grant := range late {
+			l.settle(ctx, requests[i], grant)
+		}
+
+		for _, e := range endings {
+			if !uncertain(err) {
+				l.background.drop(e)
+			}
+		}
+	})
+	a.changeOwner()
+}
+
 // oneByOne says whether the strategy takes several names one after the other. Then the acquisition stays in their
 // lines meanwhile.
 func (a *acquisition) oneByOne() bool { return a.together() && a.locker.grouper == nil }
