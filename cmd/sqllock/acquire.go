@@ -10,12 +10,9 @@ import (
 	"github.com/sqllock/sqllock/sqllock"
 )
 
-// acquire waits for all locks, in the order of their names, so that two that
-// want the same ones never wait for each other. If one is not to be had, none
-// is kept.
+// acquire waits for all locks. If one is not to be had, none is kept.
 func (f *runFlags) acquire(ctx context.Context, locker *sqllock.Locker) (*held, error) {
 	h := newHeld(ctx, f.free)
-	begun := time.Now()
 
 	for _, s := range f.shares {
 		h.share(s)
@@ -28,31 +25,71 @@ func (f *runFlags) acquire(ctx context.Context, locker *sqllock.Locker) (*held, 
 	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
 	defer stop()
 
-	names := slices.Sorted(slices.Values(f.names))
+	ask := f.askEach
+	if len(f.names) > 1 && f.permits == 1 {
+		ask = f.askAll
+	}
 
-	for i, name := range names {
+	err := ask(ctx, locker, h)
+	if lost := context.Cause(h.ctx); lost != nil {
+		err = lost
+	}
+
+	if err != nil {
+		_ = h.giveBack(ctx)
+
+		return nil, err
+	}
+
+	return h, nil
+}
+
+// askAll waits for all locks at once, and holds none of them meanwhile.
+func (f *runFlags) askAll(ctx context.Context, locker *sqllock.Locker, h *held) error {
+	if f.noWait {
+		locks, err := locker.TryAcquireAll(ctx, f.names)
+		h.addAll(locks)
+
+		return err
+	}
+
+	defer tell(ctx, locker, f.names, f.conns.lately)()
+
+	var options []sqllock.Option
+	if f.waits {
+		options = append(options, sqllock.WithMaxWait(time.Duration(f.wait)))
+	}
+
+	locks, err := locker.AcquireAll(ctx, f.names, options...)
+	h.addAll(locks)
+
+	return err
+}
+
+// askEach waits for one lock after the other, as permits of several names have to be. It does so in
+// the order of the names, so that two that want the same ones never wait for each other.
+func (f *runFlags) askEach(ctx context.Context, locker *sqllock.Locker, h *held) error {
+	begun := time.Now()
+
+	for i, name := range slices.Sorted(slices.Values(f.names)) {
 		wait := time.Duration(f.wait)
 		if i > 0 {
 			wait = max(0, wait-time.Since(begun)).Round(waitStep)
 		}
 
 		lock, err := f.ask(ctx, locker, name, wait)
-		if lost := context.Cause(h.ctx); lost != nil {
-			err = lost
-		}
-
-		if lock != nil {
-			h.add(lock)
-		}
-
 		if err != nil {
-			_ = h.giveBack(ctx)
+			return err
+		}
 
-			return nil, err
+		h.add(lock)
+
+		if h.ctx.Err() != nil {
+			return context.Cause(h.ctx)
 		}
 	}
 
-	return h, nil
+	return nil
 }
 
 // waitStep is what is left of --wait for further locks rounded to, because it is shown.
@@ -64,7 +101,7 @@ func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, name string,
 		return locker.TryAcquire(ctx, name)
 	}
 
-	defer tell(ctx, locker, name, f.conns.lately)()
+	defer tell(ctx, locker, []string{name}, f.conns.lately)()
 
 	if f.waits {
 		return locker.Acquire(ctx, name, sqllock.WithMaxWait(wait))

@@ -13,6 +13,7 @@ import (
 // held are the locks that a command runs under: lost when the first of them is.
 type held struct {
 	locks  []*sqllock.Lock
+	all    *sqllock.Locks // those of them that were acquired together; nil if none were
 	shares []*share
 	ctx    context.Context //nolint:containedctx // it is the locks' own, merged
 	end    context.CancelCauseFunc
@@ -30,6 +31,15 @@ func newHeld(ctx context.Context, free func(context.Context, *sqllock.Lock) erro
 func (h *held) add(lock *sqllock.Lock) {
 	h.locks = append(h.locks, lock)
 	h.stops = append(h.stops, context.AfterFunc(lock.Context(), func() { h.end(context.Cause(lock.Context())) }))
+}
+
+// addAll adds locks that were acquired together, if there are any.
+func (h *held) addAll(locks *sqllock.Locks) {
+	h.all = locks
+
+	for _, name := range locks.Names() {
+		h.add(locks.Lock(name))
+	}
 }
 
 // Context ends when a lock is lost.
@@ -68,13 +78,17 @@ func (h *held) shared(ctx context.Context) error {
 	return nil
 }
 
-// release releases the locks, the last one first, and joins what went wrong.
+// release releases the locks, together or the last one first, and joins what went wrong.
 func (h *held) release(ctx context.Context) error {
 	for _, stop := range h.stops {
 		stop()
 	}
 
 	h.end(nil)
+
+	if h.all != nil {
+		return h.all.Release(ctx)
+	}
 
 	var errs []error
 	for _, lock := range slices.Backward(h.locks) {

@@ -27,9 +27,9 @@ const (
 	plainLook = 5 * time.Second
 )
 
-// tell says who holds the lock that is waited for until the function it returns
-// is called. full is why no connection was to be had lately, if it is for that.
-func tell(ctx context.Context, locker *sqllock.Locker, name string, full func() error) (end func()) {
+// tell says who holds the lock that is waited for, of several one that is not free, until
+// the function it returns is called. full is why no connection was to be had lately, if it is for that.
+func tell(ctx context.Context, locker *sqllock.Locker, names []string, full func() error) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 
 	var told sync.WaitGroup
@@ -39,7 +39,7 @@ func tell(ctx context.Context, locker *sqllock.Locker, name string, full func() 
 			shown := false
 
 			every(ctx, progressFirst, progressEvery, func() {
-				if w := waitingFor(ctx, locker, name, full); w.why != "" {
+				if w := waitingFor(ctx, locker, names, full); w.why != "" {
 					progressLine(w)
 
 					shown = true
@@ -60,7 +60,7 @@ func tell(ctx context.Context, locker *sqllock.Locker, name string, full func() 
 		)
 
 		every(ctx, plainFirst, plainLook, func() {
-			w := waitingFor(ctx, locker, name, full)
+			w := waitingFor(ctx, locker, names, full)
 
 			if w.why != "" && (time.Since(said) >= plainEvery || w.unreachable != gone) {
 				warn(waitingText + w.name + w.why)
@@ -122,12 +122,12 @@ type waiting struct {
 	unreachable bool
 }
 
-func waitingFor(ctx context.Context, locker *sqllock.Locker, name string, full func() error) waiting {
+func waitingFor(ctx context.Context, locker *sqllock.Locker, names []string, full func() error) waiting {
 	looking, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 
-	status, err := glance(looking, locker, name)
-	w := waiting{name: plain.Text(name)}
+	status, err := notFree(looking, locker, names)
+	w := waiting{name: plain.Text(status.Name)}
 
 	switch {
 	case ctx.Err() != nil:
@@ -138,41 +138,84 @@ func waitingFor(ctx context.Context, locker *sqllock.Locker, name string, full f
 	case err != nil:
 		w.why = "; who holds it is not known: " + oneLine(err.Error())
 	case status.Held():
-		w.why = fmt.Sprintf(", held by %s for %s, lease %s%s",
-			plain.Text(status.Holder.String()), text.Duration(status.HeldFor), text.Duration(status.Remaining), inLine(looking, locker, name))
+		w.why = fmt.Sprintf(", held by %s for %s, lease %s%s", plain.Text(status.Holder.String()), text.Duration(status.HeldFor),
+			text.Duration(status.Remaining), inLine(place(looking, locker, status.Name)))
 	default:
-		w.why = whyTaken(status, full())
+		at := place(looking, locker, status.Name)
+		w.why = whyTaken(status, full(), at) + inLine(at)
 	}
 
 	return w
 }
 
-// inLine says how many others come before this process; nothing if none do, or that is not
-// known.
-func inLine(ctx context.Context, locker *sqllock.Locker, name string) string {
-	waiters, err := locker.Waiters(ctx, sqllock.WaiterFilter{Name: name})
-	host, _ := os.Hostname()
+// notFree is a glance at the one of some names that is waited for: that is held, else that is
+// taken, else in whose line others come before this process.
+func notFree(ctx context.Context, locker *sqllock.Locker, names []string) (sqllock.Status, error) {
+	found := sqllock.Status{Name: names[0]}
 
-	for _, waiter := range waiters {
-		switch {
-		case err != nil || waiter.Holder.PID != os.Getpid() || waiter.Holder.Host != host:
-		case waiter.Place == 1:
-			return ", next in line"
-		default:
-			return fmt.Sprintf(", %d ahead in line", waiter.Place-1)
+	for _, name := range names {
+		status, err := glance(ctx, locker, name)
+		if err != nil || status.Held() {
+			return status, err
+		}
+
+		if status.Taken > found.Taken {
+			found = status
 		}
 	}
 
-	return ""
+	if found.Taken > 0 || len(names) == 1 {
+		return found, nil
+	}
+
+	for _, name := range names {
+		if place(ctx, locker, name) > 1 {
+			return sqllock.Status{Name: name}, nil
+		}
+	}
+
+	return found, nil
 }
 
-// whyTaken says what keeps a name that nobody holds.
-func whyTaken(status sqllock.Status, full error) string {
+// inLine says how many others come before a place; nothing if that is not known.
+func inLine(place int) string {
+	switch place {
+	case 0:
+		return ""
+	case 1:
+		return ", next in line"
+	default:
+		return fmt.Sprintf(", %d ahead in line", place-1)
+	}
+}
+
+// place is that of this process among those who wait for a name; zero if that is not known.
+func place(ctx context.Context, locker *sqllock.Locker, name string) int {
+	waiters, err := locker.Waiters(ctx, sqllock.WaiterFilter{Name: name})
+	if err != nil {
+		return 0
+	}
+
+	host, _ := os.Hostname()
+
+	for _, waiter := range waiters {
+		if waiter.Holder.PID == os.Getpid() && waiter.Holder.Host == host {
+			return waiter.Place
+		}
+	}
+
+	return 0
+}
+
+// whyTaken says what keeps a name that nobody holds from a place in the line.
+func whyTaken(status sqllock.Status, full error, place int) string {
 	switch {
 	case status.Taken > 0:
 		return ", held by nobody, taken " + taken(status)
 	case full != nil:
 		return noConnection(full)
+	case place > 1:
+		return ", held by nobody: it goes to the first in line"
 	default:
 		return ", held by nobody: it changes hands, or the database is busy"
 	}

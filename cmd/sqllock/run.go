@@ -51,8 +51,9 @@ Without --wait or --no-wait it waits for the lock for as long as it takes, and
 says who has it. If the database does not answer within --wait, or five seconds
 with --no-wait, the exit code is 69. The command finds the lock in its
 environment: SQLLOCK_NAME, SQLLOCK_OWNER and SQLLOCK_TOKEN, a number that grows
-with every grant of the name. With several names it holds all or none; the
-others are in SQLLOCK_NAME_2 and so on.
+with every grant of the name. With several names it holds all or none, and none
+while it waits, so the order in which they are given does not matter; the others
+are in SQLLOCK_NAME_2 and so on.
 
 With --permits N up to N commands hold the name at a time. SQLLOCK_SLOT is which
 of them it is, from 0 to N-1: a number that no other holder has. All should give
@@ -170,6 +171,8 @@ func (f *runFlags) check() (err error) {
 		return errors.New("a --name begins with -: it is a flag, and the name is missing")
 	case len(slices.Compact(slices.Sorted(slices.Values(f.names)))) < len(f.names):
 		return errors.New("a --name is given twice")
+	case len(f.names) > sqllock.MaxNames:
+		return fmt.Errorf("--name is given %d times; at most %d are possible", len(f.names), sqllock.MaxNames)
 	case f.waits && f.noWait:
 		return errors.New("--wait and --no-wait cannot be used together")
 	case f.wait < 0:
