@@ -40,7 +40,8 @@ const exitCodes = `sqllock run exits as the command did. Else, and in other subc
         show, free: nobody holds the lock; doctor: it found an error, or what
         --fail-on says; demo: a check failed
    64   wrong usage: a flag, the lock's name, the database URL; or the strategy
-        does not work on that database
+        does not work on that database; free: the name has permits, and --slot
+        does not say which
    69   the database cannot be reached, is read-only, has no tables of sqllock
         ("sqllock migrate up" makes them), or its user lacks a privilege on
         them ("sqllock doctor" prints the GRANTs); run, ls, show, wait: it is

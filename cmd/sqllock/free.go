@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -24,6 +26,7 @@ type freeFlags struct {
 
 	reason string
 	slot   int
+	slots  bool // --slot was given
 	force  bool
 }
 
@@ -49,7 +52,9 @@ the next holder waits for the end of the transaction. Some locks cannot be
 skipped: a row of PostgreSQL that SELECT ... FOR UPDATE locked, a locked table,
 SQLite's one writer. free waits for them for some seconds, then exits with 75.
 
-If the name has permits, one is taken away: the first, or that of --slot.
+If a slot of the name above 0 is taken, it has permits, and --slot says which of
+them to take away. Without it free takes none, lists who holds them, and exits
+with 64.
 
 With strategy forupdate or advisory the session that holds the lock is ended,
 and all other locks in it with it; this may need a privilege of the database
@@ -58,9 +63,12 @@ user.
 The reason, and who gave it, is kept until the name is acquired again, and shown
 by "sqllock show NAME". If only --min-hold still keeps the name taken, free ends
 that.`,
-		Example: `  sqllock free nightly --reason "ticket 4711: the machine is gone"`,
-		Args:    oneName, ValidArgsFunction: f.completeName,
+		Example: `  sqllock free nightly --reason "ticket 4711: the machine is gone"
+  sqllock free export --slot 2 --reason "ticket 4712"`,
+		Args: oneName, ValidArgsFunction: f.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			f.slots = cmd.Flags().Changed("slot")
+
 			switch {
 			case strings.TrimSpace(f.reason) == "":
 				return usage(cmd, errors.New("say why: --reason TEXT"))
@@ -71,14 +79,14 @@ that.`,
 			return f.look(cmd.Context(), func(l looker) error {
 				err := f.free(cmd.Context(), cmd.OutOrStdout(), l, args[0])
 
-				return hindered(cmd.Context(), l.db, fmt.Sprintf("lock %q cannot be freed", args[0]), err)
+				return hindered(cmd.Context(), l.db, f.title(args[0])+" cannot be freed", err)
 			})
 		},
 	}
 
 	f.register(cmd)
 	cmd.Flags().StringVar(&f.reason, "reason", "", "`text` for the holder and for those who ask later (required)")
-	cmd.Flags().IntVar(&f.slot, "slot", 0, "which of the permits of the name")
+	cmd.Flags().IntVar(&f.slot, "slot", 0, "which of the permits of the name, as show lists them")
 	cmd.Flags().BoolVar(&f.force, "force", false, "free it though a transaction is guarded")
 
 	return cmd
@@ -86,6 +94,9 @@ that.`,
 
 func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name string) error {
 	status, err := l.InspectSlot(ctx, name, f.slot)
+	if err == nil {
+		err = f.chosen(ctx, l, name)
+	}
 
 	// A renewal or an attempt has the row for a moment, too.
 	for look := 1; err == nil && status.Guarded && !f.force && look < guardLooks; look++ {
@@ -98,10 +109,10 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 	case err != nil:
 		return err
 	case !status.Held() && status.Taken == 0:
-		return notHeld(name)
+		return f.notHeld(name)
 	case status.Guarded && !f.force:
-		return exitError{exitNotAcquired, fmt.Errorf("lock %q is guarded, or somebody else has its row locked: if the open transaction "+
-			"is one of the holder, %s, it may still commit; wait for it or end it, or use --force", name, status.Holder)}
+		return exitError{exitNotAcquired, fmt.Errorf("%s is guarded, or somebody else has its row locked: if the open transaction "+
+			"is one of the holder, %s, it may still commit; wait for it or end it, or use --force", f.title(name), status.Holder)}
 	}
 
 	db := *l.db
@@ -117,27 +128,81 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 
 	switch {
 	case errors.Is(err, sqllock.ErrNotHeld):
-		return notHeld(name)
+		return f.notHeld(name)
 	case err != nil:
 		return err
 	}
 
-	holder := plain.Text(status.Holder.String())
+	holder, what := plain.Text(status.Holder.String()), f.permit(name)
 
 	switch {
 	case status.Held():
-		_, err = fmt.Fprintf(out, "freed %q, held by %s for %s with token %d\n", name, holder, text.Duration(status.HeldFor), status.Token)
+		_, err = fmt.Fprintf(out, "freed %s, held by %s for %s with token %d\n", what, holder, text.Duration(status.HeldFor), status.Token)
 	case status.Owner == "":
-		_, err = fmt.Fprintf(out, "ended the minimum hold of %q (last holder %s, token %d)\n", name, holder, status.Token)
+		_, err = fmt.Fprintf(out, "ended the minimum hold of %s (last holder %s, token %d)\n", what, holder, status.Token)
 	default:
-		_, err = fmt.Fprintf(out, "ended the lock delay of %q (last holder %s, token %d)\n", name, holder, status.Token)
+		_, err = fmt.Fprintf(out, "ended the lock delay of %s (last holder %s, token %d)\n", what, holder, status.Token)
 	}
 
 	return err
 }
 
-func notHeld(name string) error {
-	return exitError{exitNotHeld, fmt.Errorf("lock %q is not held by anyone", name)}
+// chosen refuses to choose one of several permits.
+func (f *freeFlags) chosen(ctx context.Context, l looker, name string) error {
+	if f.slots {
+		return nil
+	}
+
+	holders, err := l.Holders(ctx, sqllock.Filter{Name: name})
+	if err != nil || !slices.ContainsFunc(holders, func(s sqllock.Status) bool { return s.Slot > 0 }) {
+		return err
+	}
+
+	listed := make([]string, min(len(holders), mostListed), mostListed+1)
+	for i := range listed {
+		how := "held by"
+		if !holders[i].Held() {
+			how = "taken after" // a minimum hold or a lock delay
+		}
+
+		listed[i] = fmt.Sprintf("slot %d is %s %s", holders[i].Slot, how, plain.Text(holders[i].Holder.String()))
+	}
+
+	if more := len(holders) - mostListed; more > 0 {
+		listed = append(listed, fmt.Sprintf("and %d more", more))
+	}
+
+	return exitError{exitUsage, fmt.Errorf("lock %q has permits, say with --slot N which one to free: %s",
+		name, strings.Join(listed, ", "))}
+}
+
+// mostListed bounds how many holders an error lists.
+const mostListed = 10
+
+// permit is what is freed: the name, with the slot if it was given.
+func (f *freeFlags) permit(name string) string {
+	if f.slots {
+		return fmt.Sprintf("slot %d of %q", f.slot, name)
+	}
+
+	return strconv.Quote(name)
+}
+
+// title is permit for the begin of an error.
+func (f *freeFlags) title(name string) string {
+	if f.slots {
+		return f.permit(name)
+	}
+
+	return "lock " + f.permit(name)
+}
+
+func (f *freeFlags) notHeld(name string) error {
+	if f.slots {
+		return exitError{exitNotHeld, fmt.Errorf("%s is not held", f.title(name))}
+	}
+
+	return exitError{exitNotHeld, fmt.Errorf("%s is not held by anyone", f.title(name))}
 }
 
 // How often, and after which pause, it is looked whether a lock is guarded.
