@@ -69,11 +69,12 @@ that.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.slots = cmd.Flags().Changed("slot")
 
-			switch {
-			case strings.TrimSpace(f.reason) == "":
+			if strings.TrimSpace(f.reason) == "" {
 				return usage(cmd, errors.New("say why: --reason TEXT"))
-			case f.slot < 0 || f.slot >= sqllock.MaxPermits:
-				return usage(cmd, fmt.Errorf("--slot %d is not between 0 and %d", f.slot, sqllock.MaxPermits-1))
+			}
+
+			if err := checkSlot(f.slot); err != nil {
+				return usage(cmd, err)
 			}
 
 			return f.look(cmd.Context(), func(l looker) error {

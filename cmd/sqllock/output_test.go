@@ -81,15 +81,21 @@ func TestShowPrintsNoControlCharacters(t *testing.T) {
 		{Name: hostile, Owner: hostile, Strategy: hostile, Holder: holder, Token: 1, Remaining: time.Minute, Guarded: true},
 		{Name: hostile, Strategy: hostile, Holder: holder, Token: 1, Taken: time.Minute, Ended: hostile, Detail: hostile},
 	} {
-		var b bytes.Buffer
+		second := status
+		second.Slot = 1
 
-		if err := printStatus(&b, status, []sqllock.Status{status}, []sqllock.Waiter{{Name: hostile, Holder: holder}}); err != nil {
-			t.Fatal(err)
-		}
+		for _, listed := range [][]sqllock.Status{{status}, {status, second}} {
+			var b bytes.Buffer
 
-		for line := range strings.Lines(b.String()) {
-			if line = strings.TrimSuffix(line, "\n"); plain.Text(line) != line || strings.HasPrefix(line, "b") {
-				t.Errorf("show prints %q", line)
+			s := seen{status: status, listed: listed, waiters: []sqllock.Waiter{{Name: hostile, Holder: holder}}}
+			if err := s.print(&b); err != nil {
+				t.Fatal(err)
+			}
+
+			for line := range strings.Lines(b.String()) {
+				if line = strings.TrimSuffix(line, "\n"); plain.Text(line) != line || strings.HasPrefix(line, "b") {
+					t.Errorf("show prints %q", line)
+				}
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -14,67 +15,120 @@ import (
 	"github.com/sqllock/sqllock/sqllock"
 )
 
+// showFlags are the flags of "sqllock show".
+type showFlags struct {
+	database
+
+	slot   int
+	slots  bool // --slot was given
+	asJSON bool
+}
+
 func newShow() *cobra.Command {
-	var (
-		db     database
-		asJSON bool
-	)
+	f := &showFlags{}
 
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show who holds a lock, or who had it last",
 		Long: `Show who holds a lock, or who had it last and why it ended. Exits with 1 if
 nobody holds it. "waiting" are those who wait, in the order of arrival, as
-"sqllock ls --waiting" lists them. If the name has permits, this is about the
-first of them; "slot 1" and so on are others that are held. "taken" is for how
-long --min-hold keeps the name taken though nobody holds it any more; "guarded"
-is whether a transaction keeps the next holder out at this moment (Lock.Guard);
-SQLite does not tell, and --json leaves it out there.`,
+"sqllock ls --waiting" lists them. "taken" is for how long --min-hold keeps the
+name taken though nobody holds it any more; "guarded" is whether a transaction
+keeps the next holder out at this moment (Lock.Guard); SQLite does not tell, and
+--json leaves it out there.
+
+If a slot of the name above 0 is taken, it has permits: how many are held is
+shown, and of each slot who holds it, for how long, what is left of the lease,
+and the token. --slot N shows one of them as the lock of a name without permits:
+also whether it is guarded, and who had it last and why that ended. In --json
+"lock", "last" and "guarded" are about slot 0, or that of --slot, "others" about
+the other slots, and "permits_held" counts all that are held.`,
 		Example: `  sqllock show nightly
-  sqllock show nightly --json`,
-		Args: oneName, ValidArgsFunction: db.completeName,
+  sqllock show nightly --json
+  sqllock show export --slot 2`,
+		Args: oneName, ValidArgsFunction: f.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, out := cmd.Context(), cmd.OutOrStdout()
+			f.slots = cmd.Flags().Changed("slot")
 
-			return db.look(ctx, func(l looker) error {
-				status, err := l.Inspect(ctx, args[0])
-				if err != nil {
-					return err
-				}
+			if err := checkSlot(f.slot); err != nil {
+				return usage(cmd, err)
+			}
 
-				holders, err := l.Holders(ctx, sqllock.Filter{Name: args[0]})
-				if err != nil {
-					return err
-				}
-
-				// A name with permits may be held though its first is not.
-				others := slices.DeleteFunc(holders, func(s sqllock.Status) bool { return s.Slot == 0 })
-
-				waiters, err := l.Waiters(ctx, sqllock.WaiterFilter{Name: args[0]})
-				if err != nil {
-					return err
-				}
-
-				if asJSON {
-					// SQLite has no row locks to look at.
-					err = printJSON(out, seenOf(status, others, waiters, l.db.Target.Dialect != databases.SQLite))
-				} else {
-					err = printStatus(out, status, others, waiters)
-				}
-
-				if err == nil && !status.Held() && !slices.ContainsFunc(others, sqllock.Status.Held) {
-					err = exitError{exitNotHeld, nil}
-				}
-
-				return err
-			})
+			return f.look(cmd.Context(), func(l looker) error { return f.show(cmd.Context(), cmd.OutOrStdout(), l, args[0]) })
 		},
 	}
 
-	db.register(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	f.register(cmd)
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print a JSON object")
+	cmd.Flags().IntVar(&f.slot, "slot", 0, "show one of the permits of the name")
 
 	return cmd
+}
+
+// checkSlot says what is wrong with --slot.
+func checkSlot(slot int) error {
+	if slot < 0 || slot >= sqllock.MaxPermits {
+		return fmt.Errorf("--slot %d is not between 0 and %d", slot, sqllock.MaxPermits-1)
+	}
+
+	return nil
+}
+
+func (f *showFlags) show(ctx context.Context, out io.Writer, l looker, name string) (err error) {
+	s := seen{slot: f.slots}
+
+	if s.status, err = l.InspectSlot(ctx, name, f.slot); err != nil {
+		return err
+	}
+
+	if !f.slots {
+		if s.listed, err = l.Holders(ctx, sqllock.Filter{Name: name}); err != nil {
+			return err
+		}
+	}
+
+	if s.waiters, err = l.Waiters(ctx, sqllock.WaiterFilter{Name: name}); err != nil {
+		return err
+	}
+
+	if f.asJSON {
+		// SQLite has no row locks to look at.
+		err = printJSON(out, s.json(l.db.Target.Dialect != databases.SQLite))
+	} else {
+		err = s.print(out)
+	}
+
+	if err == nil && s.held() == 0 {
+		err = exitError{exitNotHeld, nil}
+	}
+
+	return err
+}
+
+// seen is what is shown of a name.
+type seen struct {
+	status  sqllock.Status   // of one slot
+	slot    bool             // that was asked for
+	listed  []sqllock.Status // all slots that are taken, if none was asked for
+	waiters []sqllock.Waiter
+}
+
+// others are the taken slots beside the one that was looked at.
+func (s seen) others() []sqllock.Status {
+	return slices.DeleteFunc(slices.Clone(s.listed), func(other sqllock.Status) bool { return other.Slot == s.status.Slot })
+}
+
+// held is how many hold the name.
+func (s seen) held() int {
+	held := 0
+
+	for _, status := range append(s.others(), s.status) {
+		if status.Held() {
+			held++
+		}
+	}
+
+	return held
 }
 
 // taken says for how long a name that nobody holds is kept taken; empty if it is
@@ -90,8 +144,59 @@ func taken(status sqllock.Status) string {
 // mostWaiters bounds how many of those who wait are shown to a person.
 const mostWaiters = 20
 
-func printStatus(out io.Writer, status sqllock.Status, others []sqllock.Status, waiters []sqllock.Waiter) error {
-	lines := [][2]string{{"name", plain.Text(status.Name)}}
+func (s seen) print(out io.Writer) error {
+	lines := [][2]string{{"name", plain.Text(s.status.Name)}}
+	if s.slot {
+		lines = append(lines, [2]string{"slot", strconv.Itoa(s.status.Slot)})
+	}
+
+	if len(s.others()) > 0 {
+		lines = append(lines, s.permits()...)
+	} else {
+		lines = append(lines, lockLines(s.status)...)
+	}
+
+	lines = append(lines, waitingLines(s.waiters)...)
+
+	for _, line := range lines {
+		if _, err := fmt.Fprintf(out, "%-10s%s\n", line[0], line[1]); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// permits are the lines about a name of which several slots are known.
+func (s seen) permits() [][2]string {
+	held := "nobody"
+
+	switch n := s.held(); n {
+	case 0:
+	case 1:
+		held = "1 holder of a permit"
+	default:
+		held = fmt.Sprintf("%d holders of permits", n)
+	}
+
+	lines := [][2]string{{"held by", held}}
+
+	for _, status := range s.listed {
+		who := plain.Text(status.Holder.String())
+		said := fmt.Sprintf("nobody, taken %s, last %s, token %d", taken(status), who, status.Token)
+
+		if status.Held() {
+			said = fmt.Sprintf("%s, for %s, lease %s, token %d", who, text.Duration(status.HeldFor), text.Duration(status.Remaining), status.Token)
+		}
+
+		lines = append(lines, [2]string{fmt.Sprintf("slot %d", status.Slot), said})
+	}
+
+	return lines
+}
+
+// lockLines are the lines about one lock.
+func lockLines(status sqllock.Status) (lines [][2]string) {
 	add := func(key, value string) { lines = append(lines, [2]string{key, value}) }
 
 	switch {
@@ -126,36 +231,23 @@ func printStatus(out io.Writer, status sqllock.Status, others []sqllock.Status, 
 		add("guarded", "a transaction keeps the next holder out")
 	}
 
-	for _, other := range others {
-		slot := fmt.Sprintf("slot %d", other.Slot)
+	return lines
+}
 
-		if other.Held() {
-			add(slot, fmt.Sprintf("%s, for %s, token %d", plain.Text(other.Holder.String()), text.Duration(other.HeldFor), other.Token))
-		} else {
-			add(slot, "taken "+taken(other))
-		}
-	}
-
+// waitingLines are the lines about those who wait.
+func waitingLines(waiters []sqllock.Waiter) (lines [][2]string) {
 	key := "waiting"
 
 	for i, w := range waiters {
 		if i == mostWaiters {
-			add("", fmt.Sprintf("and %d more", len(waiters)-i))
-
-			break
+			return append(lines, [2]string{"", fmt.Sprintf("and %d more", len(waiters)-i)})
 		}
 
-		add(key, fmt.Sprintf("%d. %s, for %s", i+1, plain.Text(w.Holder.String()), text.Duration(w.Waited)))
+		lines = append(lines, [2]string{key, fmt.Sprintf("%d. %s, for %s", i+1, plain.Text(w.Holder.String()), text.Duration(w.Waited))})
 		key = ""
 	}
 
-	for _, line := range lines {
-		if _, err := fmt.Fprintf(out, "%-10s%s\n", line[0], line[1]); err != nil {
-			return err
-		}
-	}
-
-	return nil
+	return lines
 }
 
 // ended says why a grant ended.
@@ -170,11 +262,13 @@ func ended(status sqllock.Status) string {
 // seenJSON is a name as --json shows it.
 type seenJSON struct {
 	Name    string       `json:"name"`
+	Slot    int          `json:"slot"`
 	Held    bool         `json:"held"`
-	Guarded *bool        `json:"guarded,omitempty"` // nil if that is not known
+	Permits *int         `json:"permits_held,omitempty"` // nil if only one slot was asked for
+	Guarded *bool        `json:"guarded,omitempty"`      // nil if that is not known
 	Taken   float64      `json:"taken_seconds,omitempty"`
 	Lock    *lockJSON    `json:"lock,omitempty"`
-	Others  []lockJSON   `json:"others,omitempty"` // of the permits beside the first
+	Others  []lockJSON   `json:"others,omitempty"` // of the permits beside that slot
 	Last    *lastJSON    `json:"last,omitempty"`
 	Waiting []waiterJSON `json:"waiting,omitempty"`
 }
@@ -187,31 +281,36 @@ type lastJSON struct {
 	Ended string `json:"ended,omitempty"`
 }
 
-// seenOf is a status as --json shows it; tells: the database says whether a
-// transaction is guarded.
-func seenOf(status sqllock.Status, others []sqllock.Status, waiters []sqllock.Waiter, tells bool) seenJSON {
-	shown := seenJSON{Name: status.Name, Held: status.Held(), Taken: seconds(status.Taken)}
+// json is what --json shows; tells: the database says whether a transaction is guarded.
+func (s seen) json(tells bool) seenJSON {
+	held := s.held()
+	shown := seenJSON{Name: s.status.Name, Slot: s.status.Slot, Held: held > 0, Taken: seconds(s.status.Taken)}
 
-	if status.Held() {
-		lock := jsonOf(status)
+	if !s.slot {
+		shown.Permits = &held
+	}
+
+	if s.status.Held() {
+		lock := jsonOf(s.status)
 		shown.Lock = &lock
 	}
 
-	for _, other := range others {
-		shown.Held = shown.Held || other.Held()
+	for _, other := range s.others() {
 		shown.Others = append(shown.Others, jsonOf(other))
 	}
 
 	if tells {
-		shown.Guarded = &status.Guarded
+		shown.Guarded = &s.status.Guarded
 	}
 
-	for _, w := range waiters {
+	for _, w := range s.waiters {
 		shown.Waiting = append(shown.Waiting, waiterOf(w))
 	}
 
-	if status.Token > 0 {
-		shown.Last = &lastJSON{status.Token, status.Holder.Host, status.Holder.PID, status.Holder.Label, ended(status)}
+	if s.status.Token > 0 {
+		shown.Last = &lastJSON{
+			s.status.Token, s.status.Holder.Host, s.status.Holder.PID, s.status.Holder.Label, ended(s.status),
+		}
 	}
 
 	return shown
