@@ -41,8 +41,8 @@ with PREFIX. HELD is how long the lock has been held, LEASE how long the lease
 runs if it is not renewed; both by the database's clock. A holder that lives
 renews at a third of its lease. Names that nobody holds any more and that a
 minimum hold or a lock delay keeps taken are listed too, with the time left.
-Names are cut to the width of a terminal, and nowhere else. If a name with
-permits is among them, SLOT is which of its permits it is.
+Names and the labels of holders are cut to the width of a terminal, and nowhere
+else. If a name with permits is among them, SLOT is which of its permits it is.
 
 With --waiting, list who waits for locks, by name and then in the order of
 arrival: a process once for each lock that it asks for, and once for each
@@ -142,7 +142,7 @@ func (*lsFlags) waiters(ctx context.Context, l looker, filter sqllock.Filter) (l
 	}
 
 	shown := make([]waiterJSON, len(waiters))
-	table := text.Table{Header: []string{"NAME", "PLACE", "WAITER", "WAITED", "HOLDS"}, Shrink: []int{0, 2}}
+	table := text.Table{Header: []string{"NAME", "PLACE", "WAITER", "WAITED", "HOLDS"}, Shrink: []int{0, 2}, Holders: []int{2}}
 
 	for i, w := range waiters {
 		shown[i] = waiterOf(w)
@@ -198,7 +198,7 @@ func (f *lsFlags) print(out io.Writer, listed listing, width int) error {
 }
 
 func tableOf(locks []sqllock.Status) text.Table {
-	table := text.Table{Header: []string{"NAME", "HOLDER", "HELD", "LEASE", "STRATEGY"}, Shrink: []int{0, 1}}
+	table := text.Table{Header: []string{"NAME", "HOLDER", "HELD", "LEASE", "STRATEGY"}, Shrink: []int{0, 1}, Holders: []int{1}}
 
 	permits := slices.ContainsFunc(locks, func(lock sqllock.Status) bool { return lock.Slot > 0 })
 	if permits {
