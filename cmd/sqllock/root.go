@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -70,6 +71,8 @@ func flagError(err error) error {
 	var (
 		unknown *pflag.NotExistError
 		wrong   *pflag.InvalidSyntaxError
+		value   *pflag.InvalidValueError
+		parsed  *strconv.NumError
 	)
 
 	switch {
@@ -79,8 +82,27 @@ func flagError(err error) error {
 		return fmt.Errorf("unknown flag: --%s", flagName(unknown.GetSpecifiedName()))
 	case errors.As(err, &wrong):
 		return fmt.Errorf("bad flag syntax: %s", flagName(wrong.GetSpecifiedFlag()))
+	case errors.As(err, &value) && errors.As(err, &parsed):
+		return errors.New("--" + value.GetFlag().Name + notParsed(value, parsed))
 	default:
 		return err
+	}
+}
+
+// notParsed says of the value of a flag why it is no number, or not what a switch takes.
+func notParsed(value *pflag.InvalidValueError, parsed *strconv.NumError) string {
+	given := bounded(value.GetValue())
+	if given == "" {
+		given = `""`
+	}
+
+	switch {
+	case value.GetFlag().Value.Type() == "bool":
+		return "=" + given + " is neither true nor false"
+	case errors.Is(parsed, strconv.ErrRange):
+		return " " + given + " is too large a number"
+	default:
+		return " " + given + " is not a whole number"
 	}
 }
 
