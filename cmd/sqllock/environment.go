@@ -13,7 +13,8 @@ import (
 )
 
 // The variables that tell the command of its locks. The first one's have these
-// names, those that follow _2 and so on behind.
+// names, those that follow _2 and so on behind. Slots are numbered by themselves: only
+// names with permits have one.
 const (
 	nameVariable  = "SQLLOCK_NAME"
 	tokenVariable = "SQLLOCK_TOKEN"
@@ -30,7 +31,7 @@ const (
 var ours = regexp.MustCompile(`^(` + nameVariable + `|` + tokenVariable + `|` + ownerVariable + `|` + slotVariable + `|` + groupVariable + `)(_\d+)?=`)
 
 // passed is a lock as the environment tells of it.
-type passed struct{ name, token, owner, slot, group string }
+type passed struct{ name, token, owner, group string }
 
 // passedIn are the locks of the runs around this one, the innermost first.
 func passedIn(getenv func(string) string) []passed {
@@ -39,7 +40,7 @@ func passedIn(getenv func(string) string) []passed {
 	for i := 1; ; i++ {
 		lock := passed{
 			getenv(numbered(nameVariable, i)), getenv(numbered(tokenVariable, i)), getenv(numbered(ownerVariable, i)),
-			getenv(numbered(slotVariable, i)), getenv(numbered(groupVariable, i)),
+			getenv(numbered(groupVariable, i)),
 		}
 		if lock.name == "" {
 			return locks
@@ -47,6 +48,23 @@ func passedIn(getenv func(string) string) []passed {
 
 		locks = append(locks, lock)
 	}
+}
+
+// slotsIn are the slots of the runs around this one that have permits, the innermost first.
+func slotsIn(getenv func(string) string) []string {
+	var slots []string
+
+	// A lock has one at most.
+	for i := range passedIn(getenv) {
+		slot := getenv(numbered(slotVariable, i+1))
+		if slot == "" {
+			break
+		}
+
+		slots = append(slots, slot)
+	}
+
+	return slots
 }
 
 // numbered is a variable's name for the lock of a number.
@@ -69,11 +87,18 @@ func (f *runFlags) environment(h *held) []string {
 		}
 	}
 
-	locks := make([]passed, 0, len(f.names))
+	var (
+		locks []passed
+		slots []string
+	)
 
 	for _, name := range f.names {
 		lock := h.lock(name)
-		locks = append(locks, passed{name, strconv.FormatInt(lock.Token(), 10), lock.Owner(), strconv.Itoa(lock.Slot()), newGroup})
+		locks = append(locks, passed{name, strconv.FormatInt(lock.Token(), 10), lock.Owner(), newGroup})
+
+		if f.slots {
+			slots = append(slots, strconv.Itoa(lock.Slot()))
+		}
 	}
 
 	for _, lock := range passedIn(os.Getenv) {
@@ -90,7 +115,11 @@ func (f *runFlags) environment(h *held) []string {
 
 	for i, lock := range locks {
 		env = append(env, numbered(nameVariable, i+1)+"="+lock.name, numbered(tokenVariable, i+1)+"="+lock.token,
-			numbered(ownerVariable, i+1)+"="+lock.owner, numbered(slotVariable, i+1)+"="+lock.slot, numbered(groupVariable, i+1)+"="+lock.group)
+			numbered(ownerVariable, i+1)+"="+lock.owner, numbered(groupVariable, i+1)+"="+lock.group)
+	}
+
+	for i, slot := range append(slots, slotsIn(os.Getenv)...) {
+		env = append(env, numbered(slotVariable, i+1)+"="+slot)
 	}
 
 	return env

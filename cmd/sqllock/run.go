@@ -30,6 +30,7 @@ type runFlags struct {
 	noWait    bool
 	minHold   duration
 	permits   int
+	slots     bool // --permits was given
 	strategy  string
 	label     string
 	onLoss    string
@@ -56,9 +57,15 @@ while it waits, so the order in which they are given does not matter; the others
 are in SQLLOCK_NAME_2 and so on.
 
 With --permits N up to N commands hold the name at a time. SQLLOCK_SLOT is which
-of them it is, from 0 to N-1: a number that no other holder has. All should give
-the same N; where they differ, the larger one bounds how many run. Without
---permits the number is 0.
+of them it is, from 0 to N-1: a number that no other holder has. Write it in
+single quotes, as in the examples, so that the shell of the command sees it and
+not yours. All should give the same N; where they differ, the larger one bounds
+how many run. N counts for every --name; SQLLOCK_SLOT_2 and so on are the slots
+of the others. If it is more than 1 they are taken one after the other, in the
+order of the names, and kept while the next is waited for. Tokens grow within a
+slot: who refuses late writers keeps the largest of each slot. Without --permits
+SQLLOCK_SLOT is that of a run around this one, if that has permits, and else not
+set.
 
 The command has a process group of its own. Signals are passed on to it; Ctrl-C
 ends the command, and then the lock is released. When the lock cannot be
@@ -93,7 +100,8 @@ const runExample = `  sqllock run --name nightly --no-wait -- ./report.sh
   sqllock run --name deploy --wait 5m --label "$USER" -- make deploy
   sqllock run --name db --name files --on-loss term,kill=10s -- ./backup.sh
   sqllock run --name hourly --no-wait -E 0 --min-hold 10m -- ./job
-  sqllock run --name export --permits 4 -- ./export.sh`
+  sqllock run --name export --permits 4 -- \
+    sh -c './export --port $((9000 + SQLLOCK_SLOT))'`
 
 func newRun() *cobra.Command {
 	f := &runFlags{lease: duration(sqllock.DefaultLease)}
@@ -111,7 +119,7 @@ func newRun() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.waits = cmd.Flags().Changed("wait")
+			f.waits, f.slots = cmd.Flags().Changed("wait"), cmd.Flags().Changed("permits")
 
 			if err := fromVariables(cmd, &f.strategy, &f.lease); err != nil {
 				return usage(cmd, err)
@@ -146,7 +154,7 @@ func newRun() *cobra.Command {
 	flags.VarP(&f.wait, "wait", "w", "wait for the lock at most so long")
 	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "try once, do not wait")
 	flags.Var(&f.minHold, "min-hold", "keep the name taken for so long, also if the command ends sooner")
-	flags.IntVar(&f.permits, "permits", 1, "how many may hold the name at a time")
+	flags.IntVar(&f.permits, "permits", 1, "how many may hold each name at a time")
 	strategyFlag(cmd, &f.strategy, strategyUsage)
 	flags.StringVar(&f.label, "label", "", "what others see as the holder (default the command's name)")
 	flags.StringVar(&f.onLoss, "on-loss", "",
