@@ -84,9 +84,11 @@ around it; other names are acquired. In the process group of that run it ends
 with the lock. Outside it (setsid) sqllock asks every second whether the lock is
 still held, and acts on its loss as --on-loss says.
 
-Runs inside each other are not searched for deadlocks: name all locks in one run
-(--name a --name b), or use --wait. When it has waited for two seconds, it says
-who has the lock and how many processes are ahead in the line.
+Runs inside each other are not searched for deadlocks. The inner one also waits
+behind those that came before it and want both its name and the outer one's:
+name all locks in one run (--name a --name b), or use --wait. When it has waited
+for two seconds, it says who has the lock, of several one that is not free, and
+how many processes are ahead in the line.
 
 SQLLOCK_STRATEGY and SQLLOCK_LEASE stand in for --strategy and --lease. In cron
 use --require-dsn, so that a missing variable is an error.
