@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -149,32 +150,50 @@ func waitingFor(ctx context.Context, locker *sqllock.Locker, names []string, ful
 }
 
 // notFree is a glance at the one of some names that is waited for: that is held, else that is
-// taken, else in whose line others come before this process.
+// taken, else in whose line others come before this process. However many names there are, it takes two
+// statements.
 func notFree(ctx context.Context, locker *sqllock.Locker, names []string) (sqllock.Status, error) {
+	if len(names) == 1 {
+		return glance(ctx, locker, names[0])
+	}
+
 	found := sqllock.Status{Name: names[0]}
 
-	for _, name := range names {
-		status, err := glance(ctx, locker, name)
-		if err != nil || status.Held() {
-			return status, err
-		}
+	listed, err := locker.Holders(ctx, sqllock.Filter{})
+	if err != nil {
+		return found, err
+	}
 
-		if status.Taken > found.Taken {
+	for _, status := range listed {
+		switch {
+		case !slices.Contains(names, status.Name):
+		case status.Held():
+			return status, nil
+		case status.Taken > found.Taken:
 			found = status
 		}
 	}
 
-	if found.Taken > 0 || len(names) == 1 {
+	if found.Taken > 0 {
 		return found, nil
 	}
 
-	for _, name := range names {
-		if place(ctx, locker, name) > 1 {
-			return sqllock.Status{Name: name}, nil
+	waiters, err := locker.Waiters(ctx, sqllock.WaiterFilter{})
+
+	for _, waiter := range waiters {
+		if slices.Contains(names, waiter.Name) && waiter.Place > 1 && isOurs(waiter) {
+			return sqllock.Status{Name: waiter.Name}, nil
 		}
 	}
 
-	return found, nil
+	return found, err
+}
+
+// isOurs says whether it is this process that waits.
+func isOurs(waiter sqllock.Waiter) bool {
+	host, _ := os.Hostname()
+
+	return waiter.Holder.PID == os.Getpid() && waiter.Holder.Host == host
 }
 
 // inLine says how many others come before a place; nothing if that is not known.
@@ -196,10 +215,8 @@ func place(ctx context.Context, locker *sqllock.Locker, name string) int {
 		return 0
 	}
 
-	host, _ := os.Hostname()
-
 	for _, waiter := range waiters {
-		if waiter.Holder.PID == os.Getpid() && waiter.Holder.Host == host {
+		if isOurs(waiter) {
 			return waiter.Place
 		}
 	}
