@@ -267,7 +267,7 @@ func (a *acquisition) takeTurn(wait, ctx context.Context) (*hold, error) {
 		}
 	} else {
 		// Whoever holds nothing is behind the one of this process who asks.
-		if _, holds := ctx.Value(innermost{}).(*hold); holds {
+		if holdsOthers(ctx) {
 			a.waits(ctx)
 			l.waiters.behind(a.line.one)
 		}

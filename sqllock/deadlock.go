@@ -20,6 +20,23 @@ type innermost struct{}
 // mostOwners bounds how many locks a wait tells of, the innermost first.
 const mostOwners = 100
 
+// around is the context key under which a context has the owners of Around.
+type around struct{}
+
+// Around returns a context under which it is known that a process around this one holds locks: one that has started
+// it and waits for its end, and has passed on their owners ([Lock.Owner]). Whoever waits under it counts as one who
+// holds them, so that a deadlock is found. `sqllock run` uses it.
+func Around(ctx context.Context, owners ...string) context.Context {
+	return context.WithValue(ctx, around{}, owners)
+}
+
+// holdsOthers says whether something is held where ctx waits.
+func holdsOthers(ctx context.Context) bool {
+	_, holds := ctx.Value(innermost{}).(*hold)
+
+	return holds || ctx.Value(around{}) != nil
+}
+
 // owners are those of the locks under whose contexts ctx is, and that stay held for as
 // long as it waits.
 func owners(ctx context.Context) (owners []string) {
@@ -31,7 +48,9 @@ func owners(ctx context.Context) (owners []string) {
 		}
 	}
 
-	return owners
+	outer, _ := ctx.Value(around{}).([]string)
+
+	return append(owners, outer[:min(len(outer), mostOwners-len(owners))]...)
 }
 
 // look ends those of the waits that are the youngest of a deadlock, if they were so

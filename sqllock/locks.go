@@ -26,8 +26,9 @@ const MaxNames = 500
 // each of them, except [WithPermits], which is [ErrUnsupported] here. Errors are those of [Locker.Acquire], and
 // a [HeldError] names one of the locks that were not to be had.
 //
-// Strategy cas takes all names in one statement. The others take one after the other, and give them back if one
-// is not free, so that for a moment others may find a name held that nobody gets.
+// Strategy cas takes all names in one statement. insert and advisory take one after the other, and give them back if
+// one is not free, so that for a moment others may find a name held that nobody gets. forupdate, of which each lock
+// holds a connection, takes one name only: [ErrUnsupported].
 func (l *Locker) AcquireAll(ctx context.Context, names []string, options ...Option) (*Locks, error) {
 	return l.acquireAll(ctx, names, false, options)
 }
@@ -79,6 +80,13 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, try bool, optio
 		if err != nil {
 			return nil, withRelease(err, releaseEach(ctx, locks))
 		}
+	}
+
+	if len(open) > 1 && !l.features.Several {
+		err := fmt.Errorf("%s: %w: strategy %s cannot acquire several names at once; use cas, or acquire them one after the other, sorted",
+			joined(open).title(), ErrUnsupported, l.features.Strategy)
+
+		return nil, withRelease(err, releaseEach(ctx, locks))
 	}
 
 	if len(open) > 0 {

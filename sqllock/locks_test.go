@@ -248,3 +248,33 @@ func abandonAll(t *testing.T, taken int) {
 		t.Errorf("%d names are held after Close, want %d", n, taken)
 	}
 }
+
+// A process that another one waits for is in a deadlock with what that holds, if it is told.
+func TestAround(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, around := setup(t)
+		other, inner := newLocker(t, memory.Peer()), newLocker(t, memory.Peer())
+
+		outer := acquire(t, around)
+		held := acquireNames(t, other, 1)[0]
+		first := make(chan error, 1)
+
+		go func() {
+			lock, err := other.Acquire(held.Context(), name)
+			first <- errors.Join(err, lock.Release(t.Context()))
+		}()
+
+		<-time.After(time.Second)
+
+		_, err := inner.Acquire(sqllock.Around(t.Context(), outer.Owner()), held.Name())
+		wantIs(t, "Acquire() of what one holds who waits for a lock around this process", err, sqllock.ErrDeadlock)
+
+		release(t, outer)
+
+		if err := <-first; err != nil {
+			t.Errorf("Acquire() of the other one = %v, want the lock", err)
+		}
+
+		release(t, held)
+	})
+}

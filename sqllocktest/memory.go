@@ -101,7 +101,7 @@ const memoryName = "memory"
 func (*Memory) Features() strategies.Features {
 	return strategies.Features{
 		Strategy: memoryName, Database: memoryName, LeavesLine: true,
-		MinHold: true, LockDelay: true, Slots: true,
+		MinHold: true, LockDelay: true, Slots: true, Several: true,
 	}
 }
 

@@ -16,23 +16,48 @@ import (
 // togetherCases are about several names at once.
 func togetherCases() []testCase {
 	return []testCase{
-		{"together/all or none", nil, togetherAll},
-		{"together/a minimum hold of all or none", minHoldOnly, togetherMinHold},
-		{"together/in one statement", groupersOnly, togetherStatement},
-		{"together/beside a row that somebody has locked", both(groupersOnly, databaseOnly), togetherLocked},
-		{"together/one that is lost ends all", nil, togetherLost},
-		{"together/all are guarded and released in one transaction", releaseTxOnly, togetherGuarded},
-		{"together/holding none while waiting", nil, togetherWaits},
-		{"together/first in all lines", both(queuesOnly, queueBatchersOnly), togetherInLine},
-		{"together/in whatever order they are given", nil, togetherInAnyOrder},
-		{"together/no deadlock with who holds one and wants another", queuesOnly, togetherPassed},
-		{"together/no deadlock over who waits behind it", both(queuesOnly, queueBatchersOnly), togetherPassedOver},
-		{"together/names that others have waited for", both(queuesOnly, groupersOnly), togetherWaitedFor},
-		{"together/a wait that ends leaves all lines", queuesOnly, togetherLeaves},
-		{"together/an answer that is lost", nil, togetherUnanswered},
-		{"together/hammer", nil, togetherHammer},
-		{"together/as many as can be", groupersOnly, togetherMany},
+		{"together/refused where each lock holds a connection", nil, togetherRefused},
+		{"together/all or none", severalOnly, togetherAll},
+		{"together/a minimum hold of all or none", both(severalOnly, minHoldOnly), togetherMinHold},
+		{"together/in one statement", both(severalOnly, groupersOnly), togetherStatement},
+		{"together/beside a row that somebody has locked", both(severalOnly, both(groupersOnly, databaseOnly)), togetherLocked},
+		{"together/one that is lost ends all", severalOnly, togetherLost},
+		{"together/all are guarded and released in one transaction", both(severalOnly, releaseTxOnly), togetherGuarded},
+		{"together/holding none while waiting", severalOnly, togetherWaits},
+		{"together/first in all lines", both(severalOnly, both(queuesOnly, queueBatchersOnly)), togetherInLine},
+		{"together/in whatever order they are given", severalOnly, togetherInAnyOrder},
+		{"together/no deadlock with who holds one and wants another", both(severalOnly, queuesOnly), togetherPassed},
+		{"together/no deadlock over who waits behind it", both(severalOnly, both(queuesOnly, queueBatchersOnly)), togetherPassedOver},
+		{"together/names that others have waited for", both(severalOnly, both(queuesOnly, groupersOnly)), togetherWaitedFor},
+		{"together/a wait that ends leaves all lines", both(severalOnly, queuesOnly), togetherLeaves},
+		{"together/an answer that is lost", severalOnly, togetherUnanswered},
+		{"together/hammer", severalOnly, togetherHammer},
+		{"together/as many as can be", both(severalOnly, groupersOnly), togetherMany},
 	}
+}
+
+func severalOnly(e *env) string {
+	if !e.features.Several {
+		return "the strategy takes one name at a time"
+	}
+
+	return ""
+}
+
+// A strategy that cannot says so, and leaves nothing.
+func togetherRefused(e *env) {
+	if e.features.Several {
+		e.Skip("the strategy takes several names")
+	}
+
+	names := e.several(2)
+
+	if _, err := e.a.AcquireAll(e.ctx(), names); !errors.Is(err, sqllock.ErrUnsupported) {
+		e.Errorf("AcquireAll() = %v, want ErrUnsupported", err)
+	}
+
+	e.releaseSeveral(e.acquireSeveral(e.b, names[:1]))
+	e.release(e.acquireName(e.a, names[1]))
 }
 
 func groupersOnly(e *env) string {

@@ -160,6 +160,8 @@ type Features struct {
 	Shared bool
 	// Slots: the field Slots of Waiter works, and names with several slots can be waited for.
 	Slots bool
+	// Several: several names can be acquired at once.
+	Several bool
 }
 
 // Tx is the caller's own transaction, as postgres.Tx, mysql.Tx, sqlite.Tx and

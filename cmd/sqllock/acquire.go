@@ -25,8 +25,13 @@ func (f *runFlags) acquire(ctx context.Context, locker *sqllock.Locker) (*held, 
 	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
 	defer stop()
 
+	// What the runs around this one hold stays held until it ends.
+	if outer := ownersIn(os.Getenv); len(outer) > 0 {
+		ctx = sqllock.Around(ctx, outer...)
+	}
+
 	ask := f.askEach
-	if len(f.names) > 1 && f.permits == 1 {
+	if len(f.names) > 1 && f.permits == 1 && locker.Features().Several {
 		ask = f.askAll
 	}
 
@@ -66,7 +71,7 @@ func (f *runFlags) askAll(ctx context.Context, locker *sqllock.Locker, h *held) 
 	return err
 }
 
-// askEach waits for one lock after the other, as permits of several names have to be. It does so in
+// askEach waits for one lock after the other, as permits of several names have to be, and those of strategy forupdate. It does so in
 // the order of the names, so that two that want the same ones never wait for each other.
 func (f *runFlags) askEach(ctx context.Context, locker *sqllock.Locker, h *held) error {
 	begun := time.Now()

@@ -50,6 +50,17 @@ func passedIn(getenv func(string) string) []passed {
 	}
 }
 
+// ownersIn are the owners of the locks of the runs around this one, the innermost first.
+func ownersIn(getenv func(string) string) (owners []string) {
+	for _, lock := range passedIn(getenv) {
+		if lock.owner != "" {
+			owners = append(owners, lock.owner)
+		}
+	}
+
+	return owners
+}
+
 // slotsIn are the slots of the runs around this one that have permits, the innermost first.
 func slotsIn(getenv func(string) string) []string {
 	var slots []string

@@ -81,7 +81,7 @@ func (s *Strategy) Validate() error {
 // Features says what the strategy can do.
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
-	f.ConnectionHeld, f.MaxLease = true, grants.MaxLease
+	f.ConnectionHeld, f.MaxLease, f.Several = true, grants.MaxLease, false
 
 	return f
 }

@@ -80,7 +80,7 @@ func (s *Store) Dialect() *Dialect { return &s.sql.Dialect }
 
 // Features are those of a strategy of this name, without what it can do.
 func (s *Store) Features() strategies.Features {
-	return strategies.Features{Strategy: s.strategy, Database: string(s.sql.Name), LeavesLine: s.sql.FromLine != nil, Calls: s.wakes(), Slots: true}
+	return strategies.Features{Strategy: s.strategy, Database: string(s.sql.Name), LeavesLine: s.sql.FromLine != nil, Calls: s.wakes(), Slots: true, Several: true}
 }
 
 // wakes says whether a release has to wake others.
