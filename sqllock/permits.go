@@ -24,7 +24,8 @@ const maxPermitsName = MaxNameLength - strategies.SlotNameLength
 
 // WithPermits lets up to n hold the name at a time. Each of them has a lock as any other, with a
 // token, a lease and a guard of its own, and [Lock.Slot] is its number from 0 to n-1, which no other
-// holder has. Those who wait get theirs in the order of arrival. The default is 1, at most it is
+// holder has. Those who wait get theirs in the order of arrival. Give it with each call rather than to
+// [New], where it is for all names of the locker. The default is 1, at most it is
 // [MaxPermits]; names may then have [MaxNameLength] - 5 bytes.
 //
 // Callers that differ in n, while a new version is rolled out, exclude each other in the slots that

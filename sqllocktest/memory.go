@@ -419,7 +419,8 @@ func (m *Memory) Settle(ctx context.Context, r strategies.Request) error {
 
 // Lose takes the lock away from its holder, as if another process had taken it
 // over and released it again. The holder learns of it at its next renewal or
-// Check, or when it uses Guard.
+// Check, or when it uses Guard. Of a name with permits it is the first; strategies.SlotName
+// names the others.
 func (m *Memory) Lose(name string) {
 	m.store.mu.Lock()
 	defer m.store.mu.Unlock()
