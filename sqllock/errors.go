@@ -158,15 +158,21 @@ type LostError struct {
 
 // Error is one line.
 func (e *LostError) Error() string {
-	var b strings.Builder
+	return fmt.Sprintf("lock %q (token %d) lost: %s", e.Name, e.Token, e.why())
+}
 
-	fmt.Fprintf(&b, "lock %q (token %d) lost: ", e.Name, e.Token)
+// why is the line without what it is about.
+func (e *LostError) why() string {
+	var (
+		b     strings.Builder
+		other *LostError
+	)
 
 	switch detail := plain.Text(e.Detail); {
+	case e.Reason == ReasonTogether && errors.As(e.Err, &other):
+		return fmt.Sprintf("together with %q: %s", detail, other.why())
 	case e.Reason == ReasonForced:
 		fmt.Fprintf(&b, "taken away: %s", detail)
-	case e.Reason == ReasonTogether:
-		fmt.Fprintf(&b, "together with %q", detail)
 	case e.Reason == ReasonMaxHold:
 		fmt.Fprintf(&b, "WithMaxHold of %s exceeded", detail)
 	case e.Reason == ReasonUnknown && detail != "":

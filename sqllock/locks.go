@@ -238,7 +238,8 @@ func (l *Locks) each(f func(*Lock) error) error {
 	return nil
 }
 
-// Release frees all the locks, as [Lock.Release] does with one, and returns the errors of all.
+// Release frees all the locks, as [Lock.Release] does with one, and returns their errors. Of locks that were lost
+// together it is the loss of the first.
 func (l *Locks) Release(ctx context.Context) error {
 	if l == nil {
 		return errNilLocks
@@ -271,7 +272,22 @@ func releaseEach(ctx context.Context, locks []*Lock) error {
 
 	released.Wait()
 
-	return errors.Join(errs...)
+	return errors.Join(causes(errs)...)
+}
+
+// causes leaves out the losses that are another one's, if that is there.
+func causes(errs []error) []error {
+	ofAnother := func(err error) bool {
+		lost := new(LostError)
+
+		return errors.As(err, &lost) && lost.Reason == ReasonTogether
+	}
+
+	if !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, ErrLost) && !ofAnother(err) }) {
+		return errs
+	}
+
+	return slices.DeleteFunc(errs, ofAnother)
 }
 
 func (l *Locker) doAll(

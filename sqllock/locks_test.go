@@ -129,6 +129,8 @@ func TestDoAll(t *testing.T) {
 		_, locker := setup(t)
 		failed := errors.New("failed")
 
+		var lossOfA error
+
 		err := locker.DoAll(t.Context(), []string{"a", "b"}, func(ctx context.Context, locks *sqllock.Locks) error {
 			if err := locker.ForceRelease(ctx, "b", "the reason"); err != nil {
 				t.Errorf("ForceRelease() = %v, want nil", err)
@@ -138,13 +140,24 @@ func TestDoAll(t *testing.T) {
 
 			wantIs(t, "Cause() of the context", context.Cause(ctx), sqllock.ErrLost)
 
+			lossOfA = locks.Lock("a").Err()
+
 			lost := new(sqllock.LostError)
-			if err := locks.Lock("a").Err(); !errors.As(err, &lost) || lost.Reason != sqllock.ReasonTogether || lost.Detail != "b" {
+			if err := lossOfA; !errors.As(err, &lost) || lost.Reason != sqllock.ReasonTogether || lost.Detail != "b" {
 				t.Errorf("Err() of the other lock = %v, want that it was lost together with %q", err, "b")
 			}
 
 			return failed
 		})
+
+		const says = `lost: together with "b": taken away: the reason`
+		if why := lossOfA.Error(); !strings.HasSuffix(why, says) {
+			t.Errorf("loss of the other lock: %s, want …%s", why, says)
+		}
+
+		if lines := strings.Count(err.Error(), "\n"); lines != 1 {
+			t.Errorf("DoAll() = %v, want a line for the function and one for the loss", err)
+		}
 
 		wantIs(t, "DoAll() whose function failed", err, failed)
 		wantIs(t, "DoAll() whose locks were lost", err, sqllock.ErrLost)

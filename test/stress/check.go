@@ -96,6 +96,7 @@ const (
 	checkWindows = "trust windows"
 	checkTokens  = "token order"
 	checkGuard   = "guard"
+	checkSum     = "sum of transfers"
 	checkOutside = "fenced register"
 	checkTold    = "loss told"
 	checkFree    = "free in time"
@@ -115,6 +116,7 @@ func check(h *history, folder string) ([]violation, tally) {
 	}
 
 	violations = append(violations, h.checkClosed()...)
+	violations = append(violations, h.checkSum()...)
 	violations = append(violations, h.checkOrder(&counted)...)
 
 	for _, name := range h.Names {
@@ -299,6 +301,15 @@ func (h *history) checkOutside(name string, grants []*grant) (found []violation)
 	}
 
 	return found
+}
+
+// checkSum: what was taken from one account is on another.
+func (h *history) checkSum() []violation {
+	if h.sum == 0 {
+		return nil
+	}
+
+	return []violation{{Check: checkSum, Text: fmt.Sprintf("the accounts have %d in all, and should have nothing: some transfer was not guarded", h.sum)}}
 }
 
 // checkClosed: after Close returned nil the database has nothing of that locker.

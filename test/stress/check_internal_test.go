@@ -87,6 +87,9 @@ func TestCheckFinds(t *testing.T) {
 		"an acknowledged write that is not there": {
 			func(h *history) { h.guards[0].committed = false }, []string{checkGuard},
 		},
+		"a transfer that was lost": {
+			func(h *history) { h.sum = -1 }, []string{checkSum},
+		},
 		"a write outside that was lost": {
 			func(h *history) { h.outside["a"][1].value = 1 }, []string{checkOutside},
 		},

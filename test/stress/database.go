@@ -197,11 +197,12 @@ func (p place) mysql() (*mysql.Config, error) {
 
 var isolationMySQL = map[string]string{"repeatable read": "REPEATABLE-READ", "serializable": "SERIALIZABLE"}
 
-// tables are the application's data: a number for each name, and every write that was committed. Nothing but
-// Lock.Guard keeps two transactions from making the same number of it, and the writes have no unique key that
-// would hide it.
+// tables are the application's data: a number for each name, every write that was committed, and accounts between which
+// transfers are made. Nothing but Lock.Guard keeps two transactions from making the same number of it, or from
+// changing the sum of the accounts, and the writes have no unique key that would hide it.
 var tables = []string{
 	`CREATE TABLE stress_register (name VARCHAR(255) NOT NULL PRIMARY KEY, value BIGINT NOT NULL)`,
+	`CREATE TABLE stress_accounts (name VARCHAR(255) NOT NULL PRIMARY KEY, balance BIGINT NOT NULL)`,
 	`CREATE TABLE stress_writes (name VARCHAR(255) NOT NULL, value BIGINT NOT NULL, token BIGINT NOT NULL, writer VARCHAR(64) NOT NULL)`,
 }
 
@@ -243,8 +244,10 @@ func createDatabase(ctx context.Context, p place, names []string) (err error) {
 		}
 
 		for _, name := range names {
-			if _, err := db.ExecContext(ctx, p.bind("INSERT INTO stress_register VALUES (?, 0)"), name); err != nil {
-				return err
+			for _, table := range []string{"stress_register", "stress_accounts"} {
+				if _, err := db.ExecContext(ctx, p.bind("INSERT INTO "+table+" VALUES (?, 0)"), name); err != nil {
+					return err
+				}
 			}
 		}
 

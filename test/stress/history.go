@@ -85,6 +85,7 @@ type history struct {
 	stalls       []span                // of the machine
 	crowded      []int                 // processes whose pool is too small for what they do
 	writes       map[string][]write    // by name, what is in the database
+	sum          int64                 // of all accounts
 	outside      map[string][]accepted // by name, what the register accepted
 	notes        []violation           // what is wrong by itself
 	failed       []error               // what failed and is no lock's affair
@@ -151,9 +152,11 @@ func (r *round) read(ctx context.Context) (*history, error) {
 	var writes []write
 
 	err := r.host.ask(ctx, func(db *sql.DB) (err error) {
-		writes, err = readWrites(ctx, db)
+		if writes, err = readWrites(ctx, db); err != nil {
+			return err
+		}
 
-		return err
+		return db.QueryRowContext(ctx, "SELECT SUM(balance) FROM stress_accounts").Scan(&h.sum)
 	})
 	if err != nil {
 		return nil, err

@@ -86,7 +86,9 @@ func (h *host) address(ctx context.Context) string {
 // reset takes the application's data back to the beginning, for the next round.
 func (h *host) reset(ctx context.Context) error {
 	return h.ask(ctx, func(db *sql.DB) error {
-		for _, query := range []string{"DELETE FROM stress_writes", "UPDATE stress_register SET value = 0"} {
+		for _, query := range []string{
+			"DELETE FROM stress_writes", "UPDATE stress_register SET value = 0", "UPDATE stress_accounts SET balance = 0",
+		} {
 			if _, err := db.ExecContext(ctx, query); err != nil {
 				return err
 			}

@@ -32,7 +32,9 @@ type operation string
 
 const (
 	opAcquire operation = "acquire"
-	opRelease operation = "release"
+	// opTransfer is of one of the two accounts.
+	opTransfer operation = "transfer"
+	opRelease  operation = "release"
 	// opWrite is the guarded read-modify-write in the database.
 	opWrite operation = "write"
 	// opOutside is a read or a write of the register outside.

@@ -57,13 +57,15 @@ type profile struct {
 	Cancel float64 `json:"cancel"`
 	// Patient is the share of acquisitions that wait for several leases.
 	Patient float64 `json:"patient"`
+	// Both is the share of acquisitions that are for two names, with strategy cas.
+	Both float64 `json:"both"`
 	// NoRenewal leaves leases to run out.
 	NoRenewal bool `json:"no_renewal"`
 	// ReleaseTx is the share of releases that are part of a guarded transaction.
 	ReleaseTx float64 `json:"release_tx"`
 }
 
-var usual = profile{LongHold: 0.005, Idle: 0.5, SlowGuard: 0.02, Cancel: 0.03, Patient: 0.1, ReleaseTx: 0.1}
+var usual = profile{LongHold: 0.005, Idle: 0.5, SlowGuard: 0.02, Cancel: 0.03, Patient: 0.1, ReleaseTx: 0.1, Both: 0.1}
 
 // commands that a worker reads from its standard input; its end means stop.
 const (
@@ -240,7 +242,7 @@ func (w *worker) loop(ctx context.Context, random *rand.Rand) {
 			u.locker = w.outsider
 		}
 
-		if w.Pair.Strategy == "cas" && w.Variant == "" && u.chance(0.1) {
+		if w.Pair.Strategy == "cas" && u.chance(w.Profile.Both) {
 			u.both(ctx)
 
 			continue
@@ -336,7 +338,7 @@ func (u *user) done(r record, o outcome, err error) {
 func (u *user) both(ctx context.Context) {
 	names := slices.DeleteFunc(slices.Clone(u.Names), func(name string) bool { return strings.HasPrefix(name, pool) })
 	u.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	names = names[:2]
+	names = names[:min(2, len(names))]
 
 	bounded, longest, cancel := u.bound(ctx)
 	defer cancel()
@@ -367,10 +369,79 @@ func (u *user) both(ctx context.Context) {
 		return
 	}
 
+	if len(users) == 2 && u.guards() && u.chance(0.5) {
+		users[0].transfer(ctx, users[1])
+	}
+
 	for _, one := range users {
 		one.use(ctx)
 		one.release(ctx)
 	}
+}
+
+// transfer moves something from one account to another, in a transaction that the locks of both guard.
+func (u *user) transfer(ctx context.Context, other *user) {
+	r := u.call(opTransfer)
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*u.Lease)
+	defer cancel()
+
+	tx, err := u.data.BeginTx(ctx, nil)
+	if err != nil {
+		u.done(r, outcomeNo, err)
+
+		return
+	}
+
+	if err := u.transferIn(ctx, tx, other); err != nil {
+		_ = tx.Rollback()
+
+		u.done(r, outcomeNo, err)
+
+		return
+	}
+
+	if err := tx.Commit(); err != nil {
+		u.doubt, other.doubt = true, true
+		u.done(r, outcomeUnknown, err)
+
+		return
+	}
+
+	u.done(r, outcomeOK, nil)
+}
+
+// transferIn guards, reads both balances, and writes them.
+func (u *user) transferIn(ctx context.Context, tx *sql.Tx, other *user) error {
+	accounts, balances := []*user{u, other}, make([]int64, 2)
+
+	for _, one := range accounts {
+		if err := one.lock.Guard(ctx, u.variant.tx(u.Place.tx(tx))); err != nil {
+			return err
+		}
+	}
+
+	for i, one := range accounts {
+		err := tx.QueryRowContext(ctx, u.Place.bind("SELECT balance FROM stress_accounts WHERE name = ?"), one.name).Scan(&balances[i])
+		if err != nil {
+			return err
+		}
+	}
+
+	if u.chance(u.Profile.SlowGuard) {
+		sleep(ctx, u.between(10*time.Millisecond, u.Lease/2))
+	}
+
+	amount := 1 + u.random.Int64N(100)
+
+	for i, balance := range []int64{balances[0] - amount, balances[1] + amount} {
+		_, err := tx.ExecContext(ctx, u.Place.bind("UPDATE stress_accounts SET balance = ? WHERE name = ?"), balance, accounts[i].name)
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // acquire makes a try, waits for a bounded time, or is cancelled while at it.
