@@ -68,24 +68,50 @@ const (
 )
 
 // holderNow is who has the lock at the end of a wait, where held is what the last attempt was told:
-// others may have had it since then.
+// others may have had it since then. Of several names it is one that is held, if there is such.
 func (a *acquisition) holderNow(wait context.Context, held *HeldError) *HeldError {
-	if held.asked.IsZero() || time.Since(held.asked) < fresh || !errors.Is(wait.Err(), context.DeadlineExceeded) || a.locker.waiters.silent() {
+	stale := !held.asked.IsZero() && time.Since(held.asked) >= fresh || a.together() && held.line != 0
+	if !stale || !errors.Is(wait.Err(), context.DeadlineExceeded) || a.locker.waiters.silent() {
 		return held
 	}
 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(wait), freshTime)
 	defer cancel()
 
-	taken, err := a.locker.taken(ctx, held.Name)
-	if err != nil {
+	var latest error
+
+	if a.together() {
+		latest = a.anyTaken(ctx)
+	} else if taken, err := a.locker.taken(ctx, held.Name); err == nil {
+		latest = allTaken(held.Name, a.set.permits, taken)
+	}
+
+	known := new(strategies.HeldError)
+	if !errors.As(latest, &known) {
 		return held
 	}
 
-	latest := new(HeldError)
-	errors.As(asHeld(held.Name, allTaken(held.Name, a.set.permits, taken)), &latest)
+	errors.As(asHeld(known.Name, known), &held)
 
-	return latest
+	return held
+}
+
+// anyTaken says which of several names is held; nil if none is, or that is not known.
+func (a *acquisition) anyTaken(ctx context.Context) error {
+	listed, err := within(ctx, func(ctx context.Context) ([]strategies.Status, error) {
+		return a.locker.strategy.List(ctx, strategies.Filter{})
+	})
+	if err != nil {
+		return nil //nolint:nilerr // what was known before has to do
+	}
+
+	for _, status := range listed {
+		if a.asked(status.Name).Name == status.Name {
+			return allTaken(status.Name, 1, map[int]strategies.Status{0: status})
+		}
+	}
+
+	return nil
 }
 
 // endedContext is the error of an acquisition whose context is that of a lock that has

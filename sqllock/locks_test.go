@@ -291,3 +291,38 @@ func TestAround(t *testing.T) {
 		release(t, held)
 	})
 }
+
+// At the end of a wait for several names the error tells of one that is held, and not of one that is free and kept for
+// the one who waits.
+func TestAcquireAllSaysWhatIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, first := setup(t)
+		second, third := newLocker(t, memory.Peer()), newLocker(t, memory.Peer())
+		locks := acquireNames(t, first, 2)
+		ended := make(chan error, 1)
+
+		go func() {
+			_, err := second.AcquireAll(t.Context(), []string{"0", "1"}, sqllock.WithMaxWait(time.Minute))
+			ended <- err
+		}()
+
+		go func() {
+			_, err := third.AcquireAll(t.Context(), []string{"0", "1"}, sqllock.WithMaxWait(2*time.Minute))
+			ended <- err
+		}()
+
+		<-time.After(time.Second)
+		release(t, locks[0])
+
+		for range 2 {
+			err := <-ended
+
+			held := new(sqllock.HeldError)
+			if !errors.As(err, &held) || held.Name != "1" || held.Holder == (sqllock.Holder{}) {
+				t.Errorf("AcquireAll() at its limit = %v, want a *HeldError of the name that is held", err)
+			}
+		}
+
+		release(t, locks[1])
+	})
+}
