@@ -189,12 +189,6 @@ func Variants() []*Variant {
 			trust:   func(lock *sqllock.Lock, _ time.Duration) handle { return unguarded{lock} },
 		},
 		{
-			Name: "transfer by the trust window alone", By: []string{checkSum},
-			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultPause}, tune: fewNames,
-			Profile: profile{SlowGuard: 0.7, Both: 0.7},
-			trust:   func(lock *sqllock.Lock, _ time.Duration) handle { return unguarded{lock} },
-		},
-		{
 			Name: "advisory lock through the pool", By: []string{checkWindows, checkLinear},
 			Pair: Pair{"postgres", "advisory"}, replace: newPooledAdvisory,
 		},

@@ -369,8 +369,7 @@ func (u *user) both(ctx context.Context) {
 		return
 	}
 
-	if len(users) == 2 && u.guards() && u.chance(0.5) {
-		users[0].transfer(ctx, users[1])
+	for len(users) == 2 && u.guards() && u.chance(0.7) && users[0].transfer(ctx, users[1]) {
 	}
 
 	for _, one := range users {
@@ -379,8 +378,9 @@ func (u *user) both(ctx context.Context) {
 	}
 }
 
-// transfer moves something from one account to another, in a transaction that the locks of both guard.
-func (u *user) transfer(ctx context.Context, other *user) {
+// transfer moves something from one account to another, in a transaction that the locks of both guard, and says whether
+// it did.
+func (u *user) transfer(ctx context.Context, other *user) bool {
 	r := u.call(opTransfer)
 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*u.Lease)
@@ -390,7 +390,7 @@ func (u *user) transfer(ctx context.Context, other *user) {
 	if err != nil {
 		u.done(r, outcomeNo, err)
 
-		return
+		return false
 	}
 
 	if err := u.transferIn(ctx, tx, other); err != nil {
@@ -398,17 +398,19 @@ func (u *user) transfer(ctx context.Context, other *user) {
 
 		u.done(r, outcomeNo, err)
 
-		return
+		return false
 	}
 
 	if err := tx.Commit(); err != nil {
 		u.doubt, other.doubt = true, true
 		u.done(r, outcomeUnknown, err)
 
-		return
+		return false
 	}
 
 	u.done(r, outcomeOK, nil)
+
+	return true
 }
 
 // transferIn guards, reads both balances, and writes them.
