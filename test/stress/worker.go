@@ -369,11 +369,15 @@ func (u *user) both(ctx context.Context) {
 		return
 	}
 
-	for len(users) == 2 && u.guards() && u.chance(0.7) && users[0].transfer(ctx, users[1]) {
+	transfers := len(users) == 2 && u.guards() && u.chance(0.7)
+	for transfers && users[0].transfer(ctx, users[1]) && u.chance(0.8) {
 	}
 
 	for _, one := range users {
-		one.use(ctx)
+		if !transfers {
+			one.use(ctx)
+		}
+
 		one.release(ctx)
 	}
 }
