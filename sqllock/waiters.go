@@ -101,32 +101,26 @@ type waiting struct {
 
 // newWaiting is a wait of ctx, which stop ends.
 func (w *waiters) newWaiting(ctx context.Context, a *acquisition) *waiting {
-	lead := &waiting{set: a.set, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), Waiter: strategies.Waiter{
+	one := waiting{set: a.set, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), Waiter: strategies.Waiter{
 		Name: a.request.Name, Process: w.process, ID: newOwner(), Holder: a.request.Holder, Holding: owners(ctx),
 		Slots: a.set.permits, Together: a.together(),
 	}}
-	lead.lead = lead
-
-	if lead.Together {
-		lead.all = make([]*waiting, len(a.requests))
-
-		for i, r := range a.requests {
-			one := *lead
-			one.Name, one.ID = r.Name, fmt.Sprintf("%s-%03d", lead.ID, i)
-			lead.all[i] = &one
-		}
-
-		first := lead.all[0]
-		first.all = lead.all
-
-		for _, one := range first.all {
-			one.lead = first
-		}
-
-		return first
+	if !one.Together {
+		return &one
 	}
 
-	return lead
+	all := make([]*waiting, len(a.requests))
+
+	for i, r := range a.requests {
+		of := one
+		of.Name, of.ID = r.Name, fmt.Sprintf("%s-%03d", one.ID, i)
+		all[i] = &of
+		of.lead = all[0]
+	}
+
+	all[0].all = all
+
+	return all[0]
 }
 
 // behind tells the database of a wait for another one of this process, if it lasts. remove

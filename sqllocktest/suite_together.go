@@ -120,6 +120,18 @@ func (e *env) waitingForSeveral(l *sqllock.Locker, names []string) <-chan *sqllo
 	return gives
 }
 
+// getSeveral takes the locks of an AcquireAll in the background.
+func (e *env) getSeveral(all <-chan *sqllock.Locks) *sqllock.Locks {
+	e.Helper()
+
+	locks, ok := <-all
+	if !ok {
+		e.FailNow()
+	}
+
+	return locks
+}
+
 // allWait waits until somebody is in the line of each name.
 func (e *env) allWait(names []string) {
 	e.Helper()
@@ -454,12 +466,7 @@ func togetherWaits(e *env) {
 
 	e.release(one)
 
-	locks, ok := <-all
-	if !ok {
-		e.FailNow()
-	}
-
-	e.releaseSeveral(locks)
+	e.releaseSeveral(e.getSeveral(all))
 }
 
 // Whoever comes later for one of the names waits behind it, also if that one is free.
@@ -573,12 +580,7 @@ func togetherPassed(e *env) {
 
 		e.release(outer)
 
-		locks, ok := <-all
-		if !ok {
-			e.FailNow()
-		}
-
-		e.releaseSeveral(locks)
+		e.releaseSeveral(e.getSeveral(all))
 	}
 }
 
@@ -600,12 +602,7 @@ func togetherPassedOver(e *env) {
 
 	e.release(outer)
 
-	locks, ok := <-all
-	if !ok {
-		e.FailNow()
-	}
-
-	e.releaseSeveral(locks)
+	e.releaseSeveral(e.getSeveral(all))
 	e.release(e.get(behind))
 }
 

@@ -53,8 +53,9 @@ type Queuer interface {
 // QueueBatcher is a Queuer that puts several into their lines in one statement.
 type QueueBatcher interface {
 	// EnqueueAll is Enqueue for waiters of one process and of different names, none of them
-	// Behind, and all of them Together or none. Those have the same ticket. ErrNotBatched says that one has to go alone: a transaction has the row of
-	// its name locked, for example. It may be in the line all the same.
+	// Behind, and all of them Together or none. Those have the same ticket. ErrNotBatched says
+	// that one has to go alone: a transaction has the row of its name locked, for example. It
+	// may be in the line all the same.
 	EnqueueAll(ctx context.Context, all []Waiter, ttl time.Duration) (taken []bool, errs []error)
 }
 
