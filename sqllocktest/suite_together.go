@@ -31,6 +31,7 @@ func togetherCases() []testCase {
 		{"together/names that others have waited for", both(severalOnly, both(queuesOnly, groupersOnly)), togetherWaitedFor},
 		{"together/a wait that ends leaves all lines", both(severalOnly, queuesOnly), togetherLeaves},
 		{"together/an answer that is lost", severalOnly, togetherUnanswered},
+		{"together/every statement twice", both(severalOnly, leaseOnly), togetherTwice},
 		{"together/hammer", severalOnly, togetherHammer},
 		{"together/as many as can be", both(severalOnly, groupersOnly), togetherMany},
 	}
@@ -673,29 +674,60 @@ func togetherLeaves(e *env) {
 	e.release(one)
 }
 
-// Nothing that was granted by a statement whose answer was lost is left, wherever that is.
+// Nothing that was granted by a statement whose answer was lost is left, wherever that is; and who enters the lines by one
+// whose answer was lost gets on.
 func togetherUnanswered(e *env) {
 	names := e.several(3)
-	operations := []string{"acquire-group"}
 
+	operation := "acquire-group"
 	if groupersOnly(e) != "" {
-		operations = []string{"acquire"}
+		operation = "acquire"
 	}
 
 	for _, when := range []When{Before, After} {
-		for _, operation := range operations {
-			e.script.Fail(e.op(operation), 1, when, nil)
+		e.script.Fail(e.op(operation), 1, when, nil)
 
-			locks := e.acquireSeveral(e.a, names)
-			for _, name := range names {
-				e.alive(locks.Lock(name))
-			}
-
-			e.releaseSeveral(locks)
+		locks := e.acquireSeveral(e.a, names)
+		for _, name := range names {
+			e.alive(locks.Lock(name))
 		}
+
+		e.releaseSeveral(locks)
+
+		one := e.acquireName(e.a, names[1])
+		e.script.Fail("enqueue", 1, when, nil)
+
+		all := e.waitingForSeveral(e.b, names)
+		e.elapse(200 * time.Millisecond)
+		e.release(one)
+		e.releaseSeveral(e.getSeveral(all))
+		e.script.Reset()
 	}
 
 	e.releaseSeveral(e.acquireSeveral(e.b, names))
+}
+
+// As behind a driver or a proxy that repeats what it has sent.
+func togetherTwice(e *env) {
+	names := e.several(3)
+	one := e.acquireName(e.a, names[1])
+
+	e.script.Twice("*")
+
+	all := e.waitingForSeveral(e.b, names)
+	e.elapse(200 * time.Millisecond)
+	e.release(one)
+
+	locks := e.getSeveral(all)
+
+	for _, name := range names {
+		e.alive(locks.Lock(name))
+		e.refusedName(e.a, name)
+	}
+
+	e.releaseSeveral(locks)
+	e.script.Reset()
+	e.releaseSeveral(e.acquireSeveral(e.a, names))
 }
 
 // Each of several lockers takes some of the names, in random order, and alone has them.
