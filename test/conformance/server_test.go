@@ -206,6 +206,37 @@ func batchTwice(t *testing.T, name string, batcher strategies.Batcher) {
 	}
 }
 
+// severalTwice takes several names at once, the second time while another waits for them in line.
+func severalTwice(t *testing.T, name string, first, second *sqllock.Locker) {
+	t.Helper()
+
+	names := []string{"isolated/0", "isolated/1", "isolated/new"}
+
+	locks, err := first.TryAcquireAll(t.Context(), names)
+	if err != nil {
+		t.Errorf("%s: TryAcquireAll() of %q = %v, want the locks", name, names, err)
+
+		return
+	}
+
+	ended := make(chan error, 1)
+
+	go func() {
+		ended <- second.DoAll(t.Context(), names, func(ctx context.Context, _ *sqllock.Locks) error { return ctx.Err() },
+			sqllock.WithMaxWait(20*time.Second))
+	}()
+
+	<-time.After(200 * time.Millisecond)
+
+	if err := locks.Release(t.Context()); err != nil {
+		t.Errorf("%s: Release() of several = %v, want nil", name, err)
+	}
+
+	if err := <-ended; err != nil {
+		t.Errorf("%s: DoAll() of %q = %v, want nil", name, names, err)
+	}
+}
+
 // lockTwice acquires, renews, checks and releases a lock, the second time one
 // whose rows are there.
 func lockTwice(t *testing.T, name string, strategy strategies.Strategy) {
@@ -215,6 +246,10 @@ func lockTwice(t *testing.T, name string, strategy strategies.Strategy) {
 
 	if batcher, ok := strategy.(strategies.Batcher); ok {
 		batchTwice(t, name, batcher)
+	}
+
+	if locker.Features().Several {
+		severalTwice(t, name, locker, lockerOn(t, strategy))
 	}
 
 	for range 2 {
