@@ -220,6 +220,23 @@ func (c charsetCase) together(t *testing.T) {
 	}
 
 	c.wantHeld(t, s, nil)
+
+	// All of them or none.
+	requests = c.requests("group", "cas")
+
+	grants, err := s.TryAcquireGroup(t.Context(), requests)
+	if err != nil {
+		t.Fatalf("TryAcquireGroup() of all = %v, want the grants", err)
+	}
+
+	c.wantRows(t, requests)
+	c.wantHeld(t, s, requests)
+
+	if err := errors.Join(s.ReleaseAll(t.Context(), grants)...); err != nil {
+		t.Errorf("ReleaseAll() = %v, want nil", err)
+	}
+
+	c.wantHeld(t, s, nil)
 }
 
 // alone is about one lock at a time.
