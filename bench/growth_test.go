@@ -42,7 +42,7 @@ func BenchmarkGrowth(b *testing.B) {
 			}
 
 			size, err := p.number(b.Context(), `SELECT sum(pg_table_size(oid) + pg_indexes_size(oid))::bigint
-				FROM pg_class WHERE relkind = 'r' AND relname IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes', 'sqllock_queue')`)
+				FROM pg_class WHERE relkind = 'r' AND relname IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes', 'sqllock_queue', 'sqllock_shares')`)
 			if err != nil {
 				b.Fatal(err)
 			}

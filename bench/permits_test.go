@@ -32,14 +32,14 @@ func BenchmarkPermits(b *testing.B) {
 		}
 		own := func(i int) (string, []sqllock.Option) { return fmt.Sprintf("%s/%d", b.Name(), i), nil }
 
-		permitPairs(b, locker, one)
-		permitPairs(b, locker, own)
+		pairs(b, locker, permitHolders, one)
+		pairs(b, locker, permitHolders, own)
 
 		var permits, names, turns int64
 
 		for b.Loop() {
-			permits += permitPairs(b, locker, one)
-			names += permitPairs(b, locker, own)
+			permits += pairs(b, locker, permitHolders, one)
+			names += pairs(b, locker, permitHolders, own)
 			turns++
 		}
 
@@ -52,8 +52,8 @@ func BenchmarkPermits(b *testing.B) {
 	})
 }
 
-// permitPairs counts pairs of an acquisition and a release.
-func permitPairs(b *testing.B, locker *sqllock.Locker, what func(i int) (string, []sqllock.Option)) int64 {
+// pairs counts pairs of an acquisition and a release by so many goroutines.
+func pairs(b *testing.B, locker *sqllock.Locker, goroutines int, what func(i int) (string, []sqllock.Option)) int64 {
 	b.Helper()
 
 	ctx, cancel := context.WithTimeout(b.Context(), permitTime)
@@ -64,7 +64,7 @@ func permitPairs(b *testing.B, locker *sqllock.Locker, what func(i int) (string,
 		count atomic.Int64
 	)
 
-	for i := range permitHolders {
+	for i := range goroutines {
 		name, options := what(i)
 
 		group.Go(func() {

@@ -42,6 +42,7 @@ type acquisition struct {
 	locks    []*Lock              // that several names brought
 	queued   string               // the name in this process's queue: those who want a permit queue apart
 	hasTurn  bool                 // in that queue
+	ticked   bool                 // it was looked whether the job of its tick was done
 	wish     int                  // the slot to ask for, of several
 	attempts int
 	line     inLine
@@ -85,9 +86,13 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 
 	var key any = reentry{l, name}
 
-	outer, _ := ctx.Value(key).(*hold)
-	if outer != nil && outer.ctx.Err() != nil && ctx.Err() == nil {
+	outer, ended := holdOf(ctx, key)
+	if outer != nil && ended != nil && ctx.Err() == nil {
 		outer = nil // the context is not that of the lock any more, by context.WithoutCancel
+	}
+
+	if outer != nil && outer.readers != nil && ended != nil {
+		return nil, endedContext(fmt.Sprintf("lock %q", name), ended)
 	}
 
 	if outer != nil && set.reentrant {
@@ -97,6 +102,10 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 	}
 
 	queued := name
+
+	if set.shared {
+		queued = readersQueue(name)
+	}
 
 	if set.many() {
 		if len(name) > maxPermitsName {
@@ -110,7 +119,7 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 		locker: l, key: key, outer: outer, set: set, try: try || set.waits && set.maxWait == 0, line: inLine{locker: l},
 		queued: queued, wish: anySlot,
 		request: strategies.Request{
-			Name: name, Owner: newOwner(), Lease: set.lease, MinHold: set.minHold, LockDelay: set.lockDelay,
+			Name: name, Owner: newOwner(), Mode: set.mode(), Lease: set.lease, MinHold: set.minHold, LockDelay: set.lockDelay,
 			DurableRelease: set.durable, Holder: strategies.Holder(set.holder),
 		},
 	}, nil
@@ -144,8 +153,22 @@ var errNoAnswer = fmt.Errorf("no answer within %s", attemptTime)
 func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	l, name := a.locker, a.request.Name
 
+	if a.set.tick != 0 && !a.ticked {
+		return a.runOnce(ctx)
+	}
+
 	if a.outer != nil {
-		return a.outer.reenter(a.set)
+		if err := a.outer.reenter(a.set); err != nil {
+			return nil, err
+		}
+
+		return a.outer.handleOf(ctx, a.key), nil
+	}
+
+	if a.set.shared && ctx.Err() == nil {
+		if h := a.joinOpen(); h != nil {
+			return a.handle(ctx, h, Event{}), nil
+		}
 	}
 
 	if !l.background.begin(name) {
@@ -201,7 +224,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 // handle returns the handle of a hold after it told of it. If that panics nobody gets the
 // handle, and the lock is released.
 func (a *acquisition) handle(ctx context.Context, h *hold, event Event) *Lock {
-	lock, told := &Lock{hold: h}, false
+	lock, told := h.handleOf(ctx, a.key), false
 
 	defer func() {
 		if !told {
@@ -209,6 +232,7 @@ func (a *acquisition) handle(ctx context.Context, h *hold, event Event) *Lock {
 		}
 	}()
 
+	h.announce(ctx)
 	a.tell(h, event)
 
 	told = true
@@ -294,7 +318,7 @@ func (a *acquisition) takeTurn(wait, ctx context.Context) (*hold, error) {
 	a.entered, a.hasTurn = time.Now(), true
 
 	tokens, crowded := l.queue.advise(name)
-	if a.set.handsOff && a.set.renew && a.set.minHold == 0 && !l.inTxs.Load() && !a.set.many() {
+	if a.set.handsOff && a.set.renew && a.set.minHold == 0 && !l.inTxs.Load() && !a.set.many() && !a.set.shared {
 		a.request.Tokens = tokens
 	}
 
@@ -369,6 +393,19 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 
 	a.timedOut = false
 
+	if a.set.shared {
+		if h := a.joinAsked(wait); h != nil {
+			a.attempts++
+			a.passTurn()
+
+			if !a.doubt.IsZero() {
+				a.locker.settle(ctx, a.request, nil) // what an attempt of its own may have brought
+			}
+
+			return h, nil
+		}
+	}
+
 	switch {
 	case a.set.many():
 		grant, request, start, err = a.askSlot(wait)
@@ -435,6 +472,13 @@ func (a *acquisition) next(wait, ctx context.Context, started time.Time, failed 
 		default:
 			return orUnheld(failed)
 		}
+	case held != nil && a.set.shared && unheld(held) && time.Since(a.entered) < readersCome:
+		// Readers come and go, and none of them needs a line. a.entered is when its turn came.
+		if !sleep(wait, jitter(firstRetry/4)) {
+			return a.ended(wait, ctx)
+		}
+
+		return nil
 	case held != nil:
 		a.failures = 0
 	case wait.Err() != nil && !isAnswer(failed):
@@ -630,11 +674,13 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 	// From then on the lock can end, and the turn with it. The next one of this process may ask for
 	// another slot at once.
 	switch {
-	case !a.set.many():
+	case a.set.shared:
+		l.shares.add(h)
+		a.passTurn()
+	case a.set.many():
+		a.passTurn()
+	default:
 		l.queue.hold(a.queued, h)
-	case a.hasTurn:
-		l.queue.leave(a.queued, nil)
-		a.hasTurn = false
 	}
 
 	l.keeper.keep(h)
@@ -642,6 +688,14 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 	l.reached.Store(true)
 
 	return h, nil
+}
+
+// passTurn gives the turn to the next of this process who has a share of the name, too, or another slot.
+func (a *acquisition) passTurn() {
+	if a.hasTurn {
+		a.locker.queue.leave(a.queued, nil)
+		a.hasTurn = false
+	}
 }
 
 // giveSlot gives back the slot of a request that was granted in vain.

@@ -124,9 +124,9 @@ func (l *Locker) ForceReleaseSlot(ctx context.Context, name string, slot int, re
 		return err
 	}
 
-	reason = cut(strings.ToValidUTF8(strings.ReplaceAll(reason, "\x00", ""), ""), MaxLabelLength-len(forcedPrefix))
-	if strings.TrimSpace(reason) == "" {
-		return fmt.Errorf("force release of lock %q: %w: the reason is empty; the holder is told the reason", name, ErrInvalidOption)
+	reason, err := cleanReason(reason)
+	if err != nil {
+		return fmt.Errorf("force release of lock %q: %w", name, err)
 	}
 
 	forced, err := l.strategy.ForceRelease(ctx, strategies.SlotName(name, slot), reason)
@@ -143,6 +143,16 @@ func (l *Locker) ForceReleaseSlot(ctx context.Context, name string, slot int, re
 	l.defaults.logger.WarnContext(ctx, "lock released by force", "name", name, "slot", slot, "reason", reason)
 
 	return nil
+}
+
+// cleanReason is what the holder is told.
+func cleanReason(reason string) (string, error) {
+	reason = cut(strings.ToValidUTF8(strings.ReplaceAll(reason, "\x00", ""), ""), MaxLabelLength-len(forcedPrefix))
+	if strings.TrimSpace(reason) == "" {
+		return "", fmt.Errorf("%w: the reason is empty; the holder is told the reason", ErrInvalidOption)
+	}
+
+	return reason, nil
 }
 
 // checkSlot says whether a number can be that of a permit.

@@ -6,18 +6,19 @@ import "context"
 // the trust window does comes too late in a process that was stopped for a while, so
 // its Err looks at the clocks itself. Value and Done are those of a context of the
 // standard library, which finds itself through them: what is derived from this one
-// needs no goroutine of its own. Beside that, Value has the hold.
+// needs no goroutine of its own. Beside that, Value has the context itself.
 type heldContext struct {
 	context.Context //nolint:containedctx // it is one
 
-	hold   *hold
-	cancel context.CancelCauseFunc // of Context
+	hold    *hold
+	cancel  context.CancelCauseFunc // of Context
+	outside context.Context         //nolint:containedctx // what it was made of, which has the lock around this one
 }
 
-// Value is that of a context of the standard library, but for the hold itself.
+// Value is that of a context of the standard library, but for the context itself.
 func (c *heldContext) Value(key any) any {
 	if key == (innermost{}) {
-		return c.hold
+		return c
 	}
 
 	return c.Context.Value(key)
@@ -44,7 +45,7 @@ type locksContext struct {
 func (c locksContext) Value(key any) any {
 	if r, ok := key.(reentry); ok && r.locker == c.locker {
 		if lock := c.locks.Lock(r.name); lock != nil {
-			return lock.hold
+			return lock.under()
 		}
 	}
 

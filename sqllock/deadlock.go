@@ -13,7 +13,7 @@ import (
 // Every process looks for those that end with a wait of its own, and ends the youngest
 // wait of each.
 
-// innermost is the context key under which the context of a lock has its hold, whatever
+// innermost is the context key under which the context of a lock has itself, whatever
 // the locker and the name. The context below has that of the lock around it.
 type innermost struct{}
 
@@ -32,7 +32,7 @@ func Around(ctx context.Context, owners ...string) context.Context {
 
 // holdsOthers says whether something is held where ctx waits.
 func holdsOthers(ctx context.Context) bool {
-	_, holds := ctx.Value(innermost{}).(*hold)
+	_, holds := ctx.Value(innermost{}).(*heldContext)
 
 	return holds || ctx.Value(around{}) != nil
 }
@@ -40,11 +40,11 @@ func holdsOthers(ctx context.Context) bool {
 // owners are those of the locks under whose contexts ctx is, and that stay held for as
 // long as it waits.
 func owners(ctx context.Context) (owners []string) {
-	h, ok := ctx.Value(innermost{}).(*hold)
+	c, ok := ctx.Value(innermost{}).(*heldContext)
 
-	for ; ok && len(owners) < mostOwners; h, ok = h.outside.Value(innermost{}).(*hold) {
-		if h.settings.renew && h.settings.maxHold == 0 && h.err() == nil {
-			owners = append(owners, h.request.Owner)
+	for ; ok && len(owners) < mostOwners; c, ok = c.outside.Value(innermost{}).(*heldContext) {
+		if h := c.hold; h.settings.renew && h.settings.maxHold == 0 && h.err() == nil {
+			owners = append(owners, h.owner)
 		}
 	}
 
@@ -188,9 +188,26 @@ func (e *DeadlockError) Error() string {
 		}
 	}
 
-	b.WriteString(", held by the first; acquire them in the same order everywhere")
+	b.WriteString(", held by the first; ")
+
+	if e.oneName() {
+		b.WriteString("a shared lock cannot become exclusive: release it before you ask for the name as a writer")
+	} else {
+		b.WriteString("acquire them in the same order everywhere")
+	}
 
 	return b.String()
+}
+
+// oneName says whether all of them wait for the same name, which they hold as readers.
+func (e *DeadlockError) oneName() bool {
+	for _, w := range e.Cycle {
+		if w.Name != e.Cycle[0].Name {
+			return false
+		}
+	}
+
+	return true
 }
 
 // Is reports whether target is ErrDeadlock or ErrNotAcquired.

@@ -43,10 +43,10 @@ func (l *Locker) do(
 		return err
 	}
 
-	work, cancel := context.WithCancelCause(context.WithValue(ctx, reentry{l, name}, lock.hold))
+	work, cancel := context.WithCancelCause(context.WithValue(ctx, reentry{l, name}, lock.under()))
 	defer cancel(nil)
 
-	work = &heldContext{work, lock.hold, cancel}
+	work = &heldContext{work, lock.hold, cancel, context.WithoutCancel(ctx)}
 
 	stop := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
 	defer stop()
@@ -60,7 +60,7 @@ func (l *Locker) do(
 		err = withRelease(err, lock.Release(ctx))
 	}()
 
-	return f(work, lock)
+	return lock.completed(ctx, f(work, lock))
 }
 
 // withRelease joins the error of a function with that of the release after it. A loss

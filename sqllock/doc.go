@@ -21,8 +21,8 @@
 // lease: how long the grant lasts without a renewal, by the database's clock.
 //
 // With [WithPermits] several hold a name at a time. It has that many slots then, and
-// what is said here of a name is true of each slot. [Locker.AcquireAll] takes several names
-// at once.
+// what is said here of a name is true of each slot. With [WithShared] any number of readers have a
+// name together, under one token. [Locker.AcquireAll] takes several names at once.
 //
 // A strategy is how the grant is kept: as a status in a row (package cas, the
 // one to choose unless there is a reason for another), as the existence of a
@@ -61,8 +61,8 @@
 //
 // # What is guaranteed
 //
-//   - A name has at most one unexpired grant (for connection-held strategies see
-//     below).
+//   - A name has at most one unexpired grant, that of one holder or of its readers
+//     (for connection-held strategies see below).
 //   - The tokens of a name grow strictly, across releases, expiry, crashes,
 //     rollbacks, reaping and the removal of rows. They also grow across a
 //     fail-over that lost the last commits, as long as the new server's clock is
@@ -76,6 +76,8 @@
 //     answer is [ErrUnreachable].
 //   - After [Lock.Guard] nobody else is granted the lock until the caller's
 //     transaction ends, whatever clocks, pauses and networks do.
+//   - With [WithShared] a name has any number of readers, or one writer. The token of readers is larger than that of every
+//     writer before them, and smaller than that of every writer after them.
 //   - Waiting is first come, first served, also between processes. However many
 //     wait, a locker uses at most one database connection to hear of releases, and
 //     one of its goroutines stands in line for a name.

@@ -126,7 +126,8 @@ func (a *acquisition) heldHere(s standing) *HeldError {
 	switch {
 	case s.holder != nil:
 		held := &HeldError{
-			Name: a.request.Name, Holder: Holder(s.holder.request.Holder), Token: s.holder.token, Detail: "in this process",
+			Name: a.request.Name, Holder: Holder(s.holder.request.Holder), Token: s.holder.token, Shared: s.holder.readers != nil,
+			Detail: "in this process",
 		}
 
 		if s.holder.err() == nil {

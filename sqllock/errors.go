@@ -29,6 +29,8 @@ var (
 	ErrLost = strategies.ErrLost
 	// ErrReleased reports that the handle was released before.
 	ErrReleased = strategies.ErrReleased
+	// ErrTickDone reports that the job of a tick was done ([WithTick]). A *[TickError] tells which.
+	ErrTickDone = errors.New("the job of this tick was done")
 	// ErrNotHeld reports that nobody holds the name.
 	ErrNotHeld = errors.New("lock not held by anyone")
 	// ErrClosed reports that the locker was closed.
@@ -69,6 +71,8 @@ type HeldError struct {
 	Holder Holder
 	// Token is the holder's fencing token, zero if not known.
 	Token int64
+	// Shared: readers have it, and Holder is one of them ([WithShared]).
+	Shared bool
 	// Remaining is how long the holder's lease runs without renewal, as the
 	// database saw it; zero if not known. A holder that lives renews it.
 	Remaining time.Duration
@@ -95,11 +99,16 @@ func (e *HeldError) how() string {
 
 	remaining := e.Remaining.Round(time.Millisecond)
 
+	holder := e.Holder.String()
+	if e.Shared {
+		holder = "readers, one of them " + holder
+	}
+
 	switch {
 	case e.Holder != (Holder{}) && remaining > 0:
-		fmt.Fprintf(&b, "held by %s, lease ends in %s unless renewed", e.Holder, remaining)
+		fmt.Fprintf(&b, "held by %s, lease ends in %s unless renewed", holder, remaining)
 	case e.Holder != (Holder{}):
-		fmt.Fprintf(&b, "held by %s", e.Holder)
+		fmt.Fprintf(&b, "held by %s", holder)
 	case remaining > 0:
 		fmt.Fprintf(&b, "reserved for another %s", remaining)
 	case e.line != 0 && e.Detail == "":
@@ -295,7 +304,7 @@ type SchemaError = strategies.SchemaError
 func asHeld(name string, err error) error {
 	if held := new(strategies.HeldError); errors.As(err, &held) {
 		return &HeldError{
-			Name: name, Holder: Holder(held.Holder), Token: held.Token, Remaining: held.Remaining, Detail: held.Detail,
+			Name: name, Holder: Holder(held.Holder), Token: held.Token, Shared: held.Shared, Remaining: held.Remaining, Detail: held.Detail,
 			line: held.Line, lines: held.Lines, asked: time.Now(),
 		}
 	}

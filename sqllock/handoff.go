@@ -112,7 +112,7 @@ func (h *hold) next(grant strategies.Grant, token int64, w *waiter, bound time.D
 
 	return &hold{
 		locker: h.locker, settings: w.set, request: h.request, grant: grant, token: token, acquired: n, grantedAt: h.grantedAt,
-		first: h.first, confirmed: h.confirmed, lease: h.lease, extended: w.set.lease, handles: 1, doubt: h.doubt,
+		first: h.first, owner: h.owner, confirmed: h.confirmed, lease: h.lease, extended: w.set.lease, handles: 1, doubt: h.doubt,
 		schedule: schedule{index: -1},
 	}
 }

@@ -30,12 +30,13 @@ type hold struct {
 	grant     strategies.Grant
 	token     int64
 	acquired  instant
-	grantedAt instant         // when the attempt was begun that brought the grant, which may have had holders before
-	first     int64           // the grant's first token
-	doubt     time.Time       // of an attempt of the same owner whose outcome is unknown; zero if there is none
-	ctx       context.Context //nolint:containedctx // it is what Lock.Context returns: its end is the news of a loss
+	grantedAt instant      // when the attempt was begun that brought the grant, which may have had holders before
+	first     int64        // the grant's first token
+	doubt     time.Time    // of an attempt of the same owner whose outcome is unknown; zero if there is none
+	ctx       *heldContext // it is what Lock.Context returns: its end is the news of a loss
 	cancel    context.CancelCauseFunc
-	outside   context.Context //nolint:containedctx // what ctx was made of, which has the lock around this one
+	owner     string  // as those who wait for the name are told
+	readers   *shared // nil if it is not that of readers
 
 	mu        sync.Mutex
 	handles   int
@@ -68,9 +69,13 @@ func newHold(ctx context.Context, a *acquisition, request strategies.Request, gr
 	token, set := grant.Token(), a.set
 	h := &hold{
 		locker: a.locker, settings: set, request: request, grant: grant, token: token, acquired: start, grantedAt: start, first: token,
-		confirmed: start, lease: set.lease, extended: set.lease, handles: 1, schedule: schedule{index: -1},
+		confirmed: start, lease: set.lease, extended: set.lease, handles: 1, schedule: schedule{index: -1}, owner: phase(request, grant),
 	}
 	h.open(ctx, a.key)
+
+	if set.shared {
+		h.readers = &shared{until: time.Now().Add(openTime), linger: min(now().since(start), mostLinger)}
+	}
 
 	return h
 }
@@ -83,9 +88,9 @@ type reentry struct {
 
 // open makes the lock's context.
 func (h *hold) open(ctx context.Context, key any) {
-	h.outside = context.WithoutCancel(ctx)
-	ctx, h.cancel = context.WithCancelCause(context.WithValue(h.outside, key, h))
-	h.ctx = &heldContext{ctx, h, h.cancel}
+	outside := context.WithoutCancel(ctx)
+	ctx, h.cancel = context.WithCancelCause(context.WithValue(outside, key, h))
+	h.ctx = &heldContext{ctx, h, h.cancel, outside}
 }
 
 // left is how long the lock can be trusted from the instant n on.
@@ -383,6 +388,8 @@ func (h *hold) leave() {
 	h.leaving.Do(func() {
 		switch {
 		case h.group != nil: // it has no turn
+		case h.readers != nil:
+			h.locker.shares.remove(h)
 		case h.settings.many():
 			h.locker.slots.give(strategies.SplitSlot(h.request.Name))
 		default:
@@ -465,6 +472,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 		h.locker.listener.call(ctx, h.name())
 	}
 
+	h.announce(ctx)
 	h.news.Store(&Event{Name: h.name(), Slot: h.slot(), Token: h.token, HeldFor: now().since(h.acquired), Err: err})
 
 	switch {
@@ -579,15 +587,20 @@ func (h *hold) followed(err error) bool {
 }
 
 // reenter answers an Acquire under the lock that it asks for.
-func (h *hold) reenter(set *settings) (*Lock, error) {
+func (h *hold) reenter(set *settings) error {
 	if ended := h.err(); ended != nil {
-		return nil, endedContext(fmt.Sprintf("lock %q", h.name()), ended)
+		return endedContext(fmt.Sprintf("lock %q", h.name()), ended)
+	}
+
+	if h.readers != nil && !set.shared {
+		return fmt.Errorf("lock %q: %w: this context holds it shared, and a shared lock cannot become exclusive; release it first",
+			h.name(), ErrUnsupported)
 	}
 
 	if !set.reentrant {
 		// Waiting would be waiting for oneself.
-		return nil, &HeldError{
-			Name: h.name(), Holder: Holder(h.request.Holder), Token: h.token,
+		return &HeldError{
+			Name: h.name(), Holder: Holder(h.request.Holder), Token: h.token, Shared: h.readers != nil,
 			Remaining: h.left(now()), Detail: "this context already holds it; see WithReentrant",
 		}
 	}
@@ -595,23 +608,30 @@ func (h *hold) reenter(set *settings) (*Lock, error) {
 	return h.share()
 }
 
-// share adds a handle, if the hold is alive.
-func (h *hold) share() (*Lock, error) {
+// share counts one more handle, if the hold is alive.
+func (h *hold) share() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	if err := h.errLocked(now()); err != nil {
-		return nil, err
+		return err
 	}
 
 	if h.releasing || h.handles == 0 {
-		return nil, endedContext(fmt.Sprintf("lock %q", h.name()), ErrReleased)
+		return endedContext(fmt.Sprintf("lock %q", h.name()), ErrReleased)
 	}
 
 	h.handles++
 
-	return &Lock{hold: h}, nil
+	if h.readers != nil {
+		h.readers.joins++
+	}
+
+	return nil
 }
+
+// handle is one, with the hold's context.
+func (h *hold) handle() *Lock { return &Lock{hold: h, ctx: h.ctx} }
 
 var errOtherHandles = fmt.Errorf("%w while other handles of it are open", ErrUnsupported)
 
@@ -658,6 +678,10 @@ func (h *hold) mayBeFreed() bool {
 
 // drop takes a handle away and says whether it was the last.
 func (h *hold) drop() bool {
+	if h.readers != nil {
+		return h.dropReader()
+	}
+
 	h.mu.Lock()
 	defer h.mu.Unlock()
 

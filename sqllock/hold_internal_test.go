@@ -31,7 +31,7 @@ func TestCloseAfterALoss(t *testing.T) {
 		locker: locker, settings: &locker.defaults, lease: DefaultLease, extended: DefaultLease, acquired: now(), confirmed: now(),
 		schedule: schedule{index: -1},
 	}
-	h.ctx, h.cancel = context.WithCancelCause(t.Context())
+	h.open(t.Context(), reentry{locker, "lost"})
 	locker.keeper.keep(h)
 	t.Cleanup(func() { locker.keeper.forget(h) })
 

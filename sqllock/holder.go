@@ -72,6 +72,13 @@ type Status struct {
 	// [Locker.ForceRelease].
 	Ended  Reason
 	Detail string
+	// Tick is the latest whose job was done ([WithTick]), zero if none was. ReleaseRequested is why the holder was asked to
+	// release the lock ([Locker.RequestRelease]), empty if it was not. [Locker.Inspect] asks, [Locker.Holders] does not.
+	Tick             time.Time
+	ReleaseRequested string
+	// Shared: it is one of the readers ([WithShared]). [Locker.Holders] lists each, those who share a grant
+	// once; [Locker.Inspect] tells of one. Its Owner is its own, and not that of Lock.Owner.
+	Shared bool
 	// Guarded: the row is locked against the next grant at this moment. If that
 	// lasts, a transaction with a Guard is open; for an instant it may be a
 	// renewal or an attempt. [Locker.Inspect] asks, [Locker.Holders] does not. It is not known on SQLite,
@@ -85,9 +92,15 @@ func (s Status) Held() bool { return s.Remaining > 0 }
 func statusOf(s strategies.Status) Status {
 	name, slot := strategies.SplitSlot(s.Name)
 
+	var tick time.Time
+	if s.Tick != 0 {
+		tick = time.UnixMicro(s.Tick)
+	}
+
 	return Status{
+		Tick: tick, ReleaseRequested: s.Asked,
 		Name: name, Slot: slot, Strategy: s.Strategy, Token: s.Token, Holder: Holder(s.Holder), HeldFor: s.HeldFor,
-		Remaining: s.Remaining, Taken: s.Taken, Owner: s.Owner, Ended: Reason(s.Ended), Detail: s.Detail, Guarded: s.Guarded,
+		Remaining: s.Remaining, Taken: s.Taken, Owner: s.Owner, Ended: Reason(s.Ended), Detail: s.Detail, Shared: s.Shared, Guarded: s.Guarded,
 	}
 }
 
@@ -112,6 +125,8 @@ type Waiter struct {
 	Holder Holder
 	// Waited is how long it has waited, by the database's clock.
 	Waited time.Duration
+	// Shared: it waits for a shared lock.
+	Shared bool
 	// HoldsOthers: it waits under the context of another lock that it holds.
 	HoldsOthers bool
 }
@@ -125,7 +140,7 @@ func waitersOf(listed []strategies.Waiter) []Waiter {
 			place = 1
 		}
 
-		waiters[i] = Waiter{Name: w.Name, Place: place, Holder: Holder(w.Holder), Waited: w.Waited, HoldsOthers: len(w.Holding) > 0}
+		waiters[i] = Waiter{Name: w.Name, Place: place, Holder: Holder(w.Holder), Waited: w.Waited, Shared: w.Shared, HoldsOthers: len(w.Holding) > 0}
 	}
 
 	return waiters

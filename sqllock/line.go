@@ -109,7 +109,7 @@ func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
 	switch {
 	case a.together():
 		filter = strategies.WaiterFilter{}
-	case a.set.many():
+	case a.set.many(), a.set.shared:
 		filter.Limit = 0
 	}
 
@@ -120,11 +120,17 @@ func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
 		return false
 	}
 
-	waitedFor := make(map[string]bool)
+	waitedFor, readers := make(map[string]bool), false
 
 	for _, other := range waiters {
 		if a.set.many() && other.Slots <= a.wish {
 			continue // it does not know this slot
+		}
+
+		if a.set.shared && other.Shared {
+			readers = true
+
+			continue
 		}
 
 		if !w.over(other.ID) && (a.line.one == nil || other.ID != a.line.one.ID) {
@@ -140,6 +146,10 @@ func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
 
 	if !a.together() {
 		a.request.First, a.request.Line = true, held.line
+
+		if readers {
+			a.request.Line = 0 // it is not to forget them
+		}
 
 		return true
 	}

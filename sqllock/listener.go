@@ -109,6 +109,7 @@ func (n *listener) listen(ctx context.Context) {
 		}, w.turn, func() {
 			connected.Do(func() { w.hearing(true) })
 			w.called()
+			n.locker.watches.look()
 		})
 
 		w.hearing(false)
@@ -173,6 +174,7 @@ func (n *listener) set(hearing bool) {
 
 	if changed {
 		n.locker.waiters.lookNow()
+		n.locker.watches.look()
 	}
 }
 

@@ -15,7 +15,11 @@ import (
 // it. It is safe for concurrent use. The methods of a nil *Lock return
 // [ErrNotAcquired], so that a deferred Release does no harm.
 type Lock struct {
-	hold *hold
+	hold  *hold
+	ctx   context.Context //nolint:containedctx // it is what Context returns: the hold's, or that of a reader
+	end   func()          // ends a reader's context; nil if it has none
+	since instant         // when a reader came
+	tick  int64           // of WithTick, in microseconds since 1970; zero if it has none
 
 	release sync.Once
 	result  error
@@ -49,7 +53,8 @@ func (l *Lock) Slot() int {
 // the name, by whatever process. Give it to whatever the lock protects and
 // have it refuse a token smaller than one it has seen; or use [Lock.Guard] where that
 // is the same database. Handles of one reentrant lock have the same token. With [WithPermits]
-// tokens grow within a slot: keep the largest of each; two slots may have the same one.
+// tokens grow within a slot: keep the largest of each; two slots may have the same one. With [WithShared] all readers who
+// hold the name at the same time have the same one.
 func (l *Lock) Token() int64 {
 	if l == nil {
 		return 0
@@ -58,13 +63,14 @@ func (l *Lock) Token() int64 {
 	return l.hold.token
 }
 
-// Owner returns the random name of this acquisition in the database.
+// Owner returns the random name of this acquisition in the database; with [WithShared] that of all readers who have
+// the name.
 func (l *Lock) Owner() string {
 	if l == nil {
 		return ""
 	}
 
-	return l.hold.request.Owner
+	return l.hold.owner
 }
 
 // Context returns a context that ends when the lock is lost or released. Its
@@ -84,7 +90,7 @@ func (l *Lock) Context() context.Context {
 		return ctx
 	}
 
-	return l.hold.ctx
+	return l.ctx
 }
 
 // Done is closed when the lock is lost or released.
@@ -254,8 +260,8 @@ func (l *Lock) Guard(ctx context.Context, tx strategies.Tx) error {
 // fails if the lock was renewed since the snapshot of tx, so use READ COMMITTED for a
 // transaction that takes longer than a third of the lease.
 //
-// Errors: a *[LostError]; [ErrReleased]; [ErrUnsupported] if the strategy cannot do it, if
-// there are other handles, or if tx is of another database; [ErrInvalidOption] if tx is
+// Errors: a *[LostError]; [ErrReleased]; [ErrUnsupported] if the strategy cannot do it, if the lock
+// is shared, if there are other handles, or if tx is of another database; [ErrInvalidOption] if tx is
 // nil; the database's.
 func (l *Lock) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
 	const verb = "release in a transaction"
@@ -265,7 +271,11 @@ func (l *Lock) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
 	}
 
 	releaser, ok := l.hold.grant.(strategies.TxReleaser)
-	if !ok {
+
+	switch {
+	case l.hold.readers != nil:
+		return fmt.Errorf("lock %q: ReleaseTx is %w for shared locks; use Release", l.Name(), ErrUnsupported)
+	case !ok:
 		return fmt.Errorf("lock %q: ReleaseTx is %w by strategy %s on %s; use strategy cas",
 			l.Name(), ErrUnsupported, l.hold.locker.features.Strategy, l.hold.locker.features.Database)
 	}
@@ -340,15 +350,29 @@ func (l *Lock) Release(ctx context.Context) error {
 		return errors.Join(err, l.Release(l.hold.ctx))
 	}
 
+	var event *Event
+
 	l.release.Do(func() {
 		l.mu.Lock()
 		l.released = true
 		l.mu.Unlock()
 
+		if l.end != nil {
+			l.end()
+		}
+
 		if l.hold.drop() {
 			l.result = l.hold.release(ctx)
 
+			if event = l.hold.releaseNews(); event != nil && l.end != nil {
+				event.HeldFor = now().since(l.since)
+			}
+
 			return
+		}
+
+		if l.end != nil {
+			event = &Event{Name: l.Name(), Token: l.hold.token, HeldFor: now().since(l.since)}
 		}
 
 		if err := l.hold.err(); errors.Is(err, ErrLost) {
@@ -357,7 +381,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	})
 
 	// Others may wait for the call above, and not for a log.
-	if event := l.hold.releaseNews(); event != nil {
+	if event != nil {
 		l.hold.locker.note(l.hold.settings, eventReleased, *event)
 	}
 

@@ -13,7 +13,7 @@ import (
 //
 //	listener.mu, waiters.mu → background.mu → queue.mu → keeper.mu → hold.mu
 //
-// Those of news, of slots, of a batcher, of an outcome and of a Lock are locked with no other one
+// Those of news, of slots, of shares, of watches, of a batcher, of an outcome and of a Lock are locked with no other one
 // inside. No code of a strategy, of a hook or of a log runs under any of them, but under an
 // ending's, for which nobody waits.
 
@@ -25,6 +25,7 @@ type Locker struct {
 	defaults settings
 	queue    queue
 	slots    slots
+	shares   shares
 	keeper   keeper
 	news     news
 
@@ -35,6 +36,7 @@ type Locker struct {
 
 	listener listener
 	waiters  waiters
+	watches  watches
 
 	life  context.Context //nolint:containedctx // ends with Close; waits and background work end with it
 	close context.CancelCauseFunc
@@ -72,6 +74,8 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 		defaults: set,
 		queue:    queue{lines: make(map[string]*line)},
 		slots:    slots{used: make(map[string]map[int]struct{})},
+		shares:   shares{open: make(map[string][]*hold)},
+		watches:  watches{open: make(map[string]*watch)},
 
 		background: background{underWay: make(map[string]int)},
 	}
@@ -127,8 +131,8 @@ func (l *Locker) Features() strategies.Features {
 // Errors: [ErrNotAcquired] if somebody has the lock, [ErrUnreachable] or
 // [ErrTooManyConnections] if the database did not say so, each joined with ctx's error if
 // that ended the wait, or ctx's error alone if ctx had ended before the call, or ended
-// before much was known; [ErrDeadlock]; [ErrClosed], [ErrInvalidName], [ErrInvalidOption],
-// [ErrUnsupported], [ErrNoSchema], [ErrReadOnly], [ErrNotAllowed]; the database's.
+// before much was known; [ErrDeadlock]; [ErrTickDone]; [ErrClosed], [ErrInvalidName],
+// [ErrInvalidOption], [ErrUnsupported], [ErrNoSchema], [ErrReadOnly], [ErrNotAllowed]; the database's.
 //
 // A locker that has reached the database before waits for one that cannot be
 // reached, that takes no more connections, or that has become read-only, as for
@@ -157,7 +161,9 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, options ...Option)
 }
 
 // batches says whether calls about a lock may go together with others.
-func (l *Locker) batches(set *settings) bool { return l.batching != nil && !set.unbatched }
+func (l *Locker) batches(set *settings) bool {
+	return l.batching != nil && !set.unbatched && !set.shared
+}
 
 // settle ends, in the background, what an acquisition that nobody has may have left
 // in the database. With a grant, it is there and is ended once. Without one, the attempt

@@ -23,7 +23,7 @@ const MaxNames = 500
 // also while another of its names is still held; but for those who hold other locks meanwhile.
 //
 // Each lock has a token, a lease and a guard as any other. If one is lost all are. Options are for
-// each of them, except [WithPermits], which is [ErrUnsupported] here. Errors are those of [Locker.Acquire], and
+// each of them, except [WithPermits] and [WithShared], which are [ErrUnsupported] here. Errors are those of [Locker.Acquire], and
 // a [HeldError] names one of the locks that were not to be had.
 //
 // Strategy cas takes all names in one statement. insert and advisory take one after the other, and give them back if
@@ -68,6 +68,10 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, try bool, optio
 		case err != nil:
 		case a.set.many():
 			err = fmt.Errorf("lock %q: %w: WithPermits is for one name at a time", name, ErrUnsupported)
+		case a.set.shared:
+			err = fmt.Errorf("lock %q: %w: WithShared is for one name at a time; take the names one after the other, sorted", name, ErrUnsupported)
+		case a.set.tick != 0:
+			err = fmt.Errorf("lock %q: %w: WithTick is for one name at a time", name, ErrUnsupported)
 		case a.outer == nil:
 			open = append(open, a)
 		default:
@@ -129,9 +133,9 @@ func newLocks(locks []*Lock, inner *hold) *Locks {
 
 // innermostOf returns, of the holds of some locks that ctx is under, the one that has the others around it.
 func innermostOf(ctx context.Context, locks []*Lock) *hold {
-	for h, ok := ctx.Value(innermost{}).(*hold); ok; h, ok = h.outside.Value(innermost{}).(*hold) {
-		if slices.ContainsFunc(locks, func(lock *Lock) bool { return lock.hold == h }) {
-			return h
+	for c, ok := ctx.Value(innermost{}).(*heldContext); ok; c, ok = c.outside.Value(innermost{}).(*heldContext) {
+		if slices.ContainsFunc(locks, func(lock *Lock) bool { return lock.hold == c.hold }) {
+			return c.hold
 		}
 	}
 
@@ -149,7 +153,7 @@ func (l *Locks) under(ctx context.Context) (context.Context, []func() bool) {
 		stops[i] = context.AfterFunc(held, func() { cancel(context.Cause(held)) })
 	}
 
-	return &heldContext{ctx, l.inner, cancel}, stops
+	return &heldContext{ctx, l.inner, cancel, l.inner.ctx.outside}, stops
 }
 
 // Names returns the names, sorted.

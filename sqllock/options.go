@@ -49,11 +49,14 @@ type settings struct {
 	minHold   time.Duration
 	lockDelay time.Duration
 	permits   int // zero is one
+	shared    bool
 	reentrant bool
 	unbatched bool
-	handsOff  bool // to the next waiter in this process
-	listens   bool // for releases while waiting
-	durable   bool // so are releases
+	handsOff  bool  // to the next waiter in this process
+	listens   bool  // for releases while waiting
+	durable   bool  // so are releases
+	announces bool  // to those who watch
+	tick      int64 // in microseconds since 1970; zero if it is for none
 	holder    Holder
 	pollMin   time.Duration
 	pollMax   time.Duration
@@ -140,6 +143,7 @@ func (s settings) allow(options []Option, features strategies.Features) error {
 	}
 
 	own.reentrant, own.waits, own.maxWait, own.logger, own.hooks = s.reentrant, s.waits, s.maxWait, s.logger, s.hooks
+	own.shared = own.shared && s.shared // who writes may read
 
 	if own != s {
 		return badOption(s.difference(&own), "", "differs from that of the lock already held")
@@ -160,6 +164,8 @@ func (s settings) difference(other *settings) string {
 		{"WithMinHold", s.minHold != other.minHold},
 		{"WithLockDelay", s.lockDelay != other.lockDelay},
 		{"WithPermits", s.permits != other.permits},
+		{"WithTick", s.tick != other.tick},
+		{"WithAnnouncements", s.announces != other.announces},
 		{"WithLabel", s.holder.Label != other.holder.Label},
 		{"WithMetadata", s.holder.Metadata != other.holder.Metadata},
 		{"WithoutBatching", s.unbatched != other.unbatched},
@@ -199,6 +205,10 @@ func (s settings) check(features strategies.Features) error {
 		return unsupported("WithLockDelay")
 	case s.many() && !features.Slots:
 		return unsupported("WithPermits")
+	case s.shared && s.checkShared(features) != nil:
+		return s.checkShared(features)
+	case s.checkTick() != nil:
+		return s.checkTick()
 	case s.renew && s.trust(s.lease) <= s.lease*2/3:
 		// After two renewals that failed, one at a third and one at two thirds
 		// of the lease, there must be time left for the third.

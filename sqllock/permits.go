@@ -45,6 +45,16 @@ func WithPermits(n int) Option {
 	}
 }
 
+// WithExclusive makes the lock one that has one holder and no tick: it undoes [WithPermits], [WithShared] and [WithTick], be
+// they given to [New] or before it.
+func WithExclusive() Option {
+	return func(s *settings) error {
+		s.permits, s.shared, s.tick = 0, false, 0
+
+		return nil
+	}
+}
+
 // many says whether the name has several slots.
 func (s *settings) many() bool { return s.permits > 1 }
 

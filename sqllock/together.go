@@ -201,7 +201,7 @@ func (a *acquisition) handleAll(ctx context.Context, g *group, event Event) *Loc
 	told := false
 
 	for _, h := range g.holds {
-		a.locks = append(a.locks, &Lock{hold: h})
+		a.locks = append(a.locks, h.handle())
 	}
 
 	defer func() {

@@ -103,7 +103,7 @@ type waiting struct {
 func (w *waiters) newWaiting(ctx context.Context, a *acquisition) *waiting {
 	one := waiting{set: a.set, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), Waiter: strategies.Waiter{
 		Name: a.request.Name, Process: w.process, ID: newOwner(), Holder: a.request.Holder, Holding: owners(ctx),
-		Slots: a.set.permits, Together: a.together(),
+		Slots: a.set.permits, Together: a.together(), Shared: a.set.shared,
 	}}
 	if !one.Together {
 		return &one
@@ -453,14 +453,15 @@ func (w *waiters) removeOneLocked(one *waiting, granted bool) {
 	}
 
 	one.over = time.Now()
-	one.passes = (!granted || one.set.many()) && !one.Behind // another slot may be free
+	more := one.set.many() || one.Shared // another slot may be free, or another reader be next
+	one.passes = (!granted || more) && !one.Behind
 	delete(w.present, one)
 
 	if w.asking[one.ID] == one {
 		delete(w.asking, one.ID)
 	}
 
-	if one.sent && (!granted || one.set.many() || one.again || !w.locker.features.LeavesLine) {
+	if one.sent && (!granted || more || one.again || !w.locker.features.LeavesLine) {
 		w.gone = append(w.gone, one)
 
 		// Also when the locker is being closed: that came between the entry and its answer.

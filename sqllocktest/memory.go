@@ -1,6 +1,7 @@
 package sqllocktest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -42,7 +43,8 @@ func (m *Memory) Peer() *Memory { return &Memory{Script: newMemoryScript(), stor
 func newMemoryScript() *Script {
 	return &Script{operations: []string{
 		"acquire", "acquire-all", "acquire-group", "renew", "renew-all", "check", "release", "release-all", "settle", "guard", "releasetx",
-		"list", "status", "force", "reap", "listen", "enqueue", "enqueue-all", "keep", "leave", "stand", "call", "waiters",
+		"join", "list", "status", "force", "reap", "listen", "enqueue", "enqueue-all", "keep", "leave", "stand", "call", "waiters",
+		"notes", "tick", "ask", "announce",
 	}}
 }
 
@@ -64,10 +66,11 @@ type memoryEar struct {
 	turns   chan memoryTurn
 }
 
-// memoryTurn says whose turn it is.
+// memoryTurn says whose turn it is, or that it has to be looked.
 type memoryTurn struct {
 	name, id string
 	line     int64
+	look     bool
 }
 
 func (e *memoryEar) hear(turn memoryTurn) {
@@ -92,6 +95,9 @@ type memoryRow struct {
 	detail    string
 	waiting   int64 // another number with each wait that begins; 0 if nobody waits
 	pins      map[*MemoryTx]struct{}
+	readers   map[string]memoryReader // by owner, if readers have it
+	tick      int64
+	asked     string // an owner that was asked to release the name, a blank, and why
 }
 
 // memoryName is what Features and transactions say as the database.
@@ -101,7 +107,7 @@ const memoryName = "memory"
 func (*Memory) Features() strategies.Features {
 	return strategies.Features{
 		Strategy: memoryName, Database: memoryName, LeavesLine: true,
-		MinHold: true, LockDelay: true, Slots: true, Several: true,
+		MinHold: true, LockDelay: true, Shared: true, Slots: true, Several: true,
 	}
 }
 
@@ -124,7 +130,11 @@ func (m *Memory) TryAcquire(ctx context.Context, r strategies.Request) (strategi
 	var grant strategies.Grant
 
 	err := m.do(ctx, "acquire", func(now time.Time) (err error) {
-		grant, err = m.acquire(now, r)
+		if r.Mode == strategies.Shared {
+			grant, err = m.share(now, r)
+		} else {
+			grant, err = m.acquire(now, r)
+		}
 
 		return err
 	})
@@ -264,20 +274,26 @@ func (m *Memory) acquire(now time.Time, r strategies.Request) (strategies.Grant,
 		return nil, err
 	}
 
+	m.store.leaveLine(row, r)
+
+	*row = memoryRow{
+		name: r.Name, token: max(max(row.token, m.store.floor)+max(1, r.Tokens), now.UnixMicro()), owner: r.Owner, holder: r.Holder,
+		acquired: now, expires: now.Add(r.Lease), lockDelay: r.LockDelay, minHold: r.MinHold, pins: row.pins, waiting: row.waiting,
+		tick: row.tick,
+	}
+
+	return m.grant(r, row), nil
+}
+
+// leaveLine takes out of a name's line who is granted it.
+func (s *memoryStore) leaveLine(row *memoryRow, r strategies.Request) {
 	if row.waiting == r.Line {
 		row.waiting = 0
 	}
 
 	if r.Wait != "" {
-		delete(m.store.queue, memoryPlace{r.Process, r.Wait})
+		delete(s.queue, memoryPlace{r.Process, r.Wait})
 	}
-
-	*row = memoryRow{
-		name: r.Name, token: max(max(row.token, m.store.floor)+max(1, r.Tokens), now.UnixMicro()), owner: r.Owner, holder: r.Holder,
-		acquired: now, expires: now.Add(r.Lease), lockDelay: r.LockDelay, minHold: r.MinHold, pins: row.pins, waiting: row.waiting,
-	}
-
-	return m.grant(r, row), nil
 }
 
 // grant is the row's first, of as many tokens as were asked for. The row has the
@@ -306,7 +322,9 @@ func (r *memoryRow) inTheWay(now time.Time) error {
 
 	switch {
 	case now.Before(free):
-		return &strategies.HeldError{Name: r.name, Holder: r.holder, Token: r.token, Remaining: free.Sub(now)}
+		return &strategies.HeldError{
+			Name: r.name, Holder: r.statuses(now)[0].Holder, Token: r.token, Shared: r.reads(now), Remaining: free.Sub(now),
+		}
 	case len(r.pins) > 0:
 		return &strategies.HeldError{Name: r.name, Detail: "an open transaction guards it"}
 	default:
@@ -327,7 +345,7 @@ func (r *memoryRow) runs(now time.Time) (remaining, taken time.Duration) {
 }
 
 // Listen tells a process of its turns.
-func (m *Memory) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), _ func()) error {
+func (m *Memory) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func()) error {
 	ear := &memoryEar{process: process, turns: make(chan memoryTurn, 1024)}
 
 	err := m.do(ctx, "listen", func(time.Time) error {
@@ -351,7 +369,11 @@ func (m *Memory) Listen(ctx context.Context, process string, ready func(), turn 
 	for {
 		select {
 		case t := <-ear.turns:
-			turn(t.name, t.id, t.line)
+			if t.look {
+				look()
+			} else {
+				turn(t.name, t.id, t.line)
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -362,7 +384,7 @@ func (m *Memory) Listen(ctx context.Context, process string, ready func(), turn 
 func (m *Memory) Call(ctx context.Context, names []string) error {
 	return m.do(ctx, "call", func(now time.Time) error {
 		for _, name := range names {
-			if row, ok := m.store.rows[name]; ok && row.owner == "" {
+			if row, ok := m.store.rows[name]; ok && (row.owner == "" || row.reads(now) && m.store.readersNext(now, name)) {
 				m.store.tell(now, row)
 			}
 		}
@@ -400,14 +422,20 @@ func (s *memoryStore) tell(now time.Time, row *memoryRow) bool {
 
 // free ends the grant that the row has.
 func (r *memoryRow) free(reason strategies.Reason, detail string) {
-	r.owner, r.reason, r.detail = "", reason, detail
+	r.owner, r.readers, r.reason, r.detail = "", nil, reason, detail
 	r.taken = r.acquired.Add(r.minHold)
 }
 
 // Settle ends what attempts of the owner left.
 func (m *Memory) Settle(ctx context.Context, r strategies.Request) error {
 	return m.do(ctx, "settle", func(now time.Time) error {
-		if row := m.store.rows[r.Name]; row != nil && row.owner == r.Owner {
+		row := m.store.rows[r.Name]
+
+		switch {
+		case row == nil:
+		case r.Mode == strategies.Shared:
+			m.store.leave(now, row, r.Owner)
+		case row.owner == r.Owner:
 			row.minHold = 0
 			row.free("", "")
 			m.store.tell(now, row)
@@ -438,6 +466,11 @@ func (m *Memory) Age(name string, d time.Duration) {
 
 	row := m.store.row(name)
 	row.acquired, row.expires, row.taken = row.acquired.Add(-d), row.expires.Add(-d), row.taken.Add(-d)
+
+	for owner, reader := range row.readers {
+		reader.acquired, reader.expires = reader.acquired.Add(-d), reader.expires.Add(-d)
+		row.readers[owner] = reader
+	}
 }
 
 // Remove deletes all that is known of the name, as an operator could do.
@@ -467,7 +500,7 @@ func (m *Memory) List(ctx context.Context, f strategies.Filter) ([]strategies.St
 
 		for name, row := range m.store.rows {
 			if row.unfree(now) > 0 && strings.HasPrefix(name, f.Prefix) && (f.Name == "" || f.Name == lineOf(name)) {
-				held = append(held, row.status(now))
+				held = append(held, row.statuses(now)...)
 			}
 		}
 
@@ -477,7 +510,9 @@ func (m *Memory) List(ctx context.Context, f strategies.Filter) ([]strategies.St
 		return nil, err
 	}
 
-	slices.SortFunc(held, func(a, b strategies.Status) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(held, func(a, b strategies.Status) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Owner, b.Owner))
+	})
 
 	if f.Limit > 0 && len(held) > f.Limit {
 		held = held[:f.Limit]
@@ -491,8 +526,11 @@ func (m *Memory) Status(ctx context.Context, name string) (status strategies.Sta
 	err = m.do(ctx, "status", func(now time.Time) error {
 		row := m.store.rows[name]
 		if found = row != nil && row.token != 0; found {
-			status = row.status(now)
+			status = row.statuses(now)[0]
 			status.Guarded = len(row.pins) > 0
+
+			notes := row.notes(now)
+			status.Tick, status.Asked = notes.Tick, notes.Asked
 		}
 
 		return nil
@@ -557,7 +595,7 @@ func (m *Memory) Reap(ctx context.Context, retention time.Duration) (strategies.
 				reaped.Expired++
 			}
 
-			if row.owner == "" && len(row.pins) == 0 && now.Sub(row.expires) > retention && now.After(row.taken) {
+			if row.owner == "" && len(row.pins) == 0 && now.Sub(row.expires) > retention && now.After(row.taken) && row.tick == 0 {
 				m.store.remove(name)
 
 				reaped.Removed++

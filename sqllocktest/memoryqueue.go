@@ -126,6 +126,10 @@ func (m *Memory) Stand(ctx context.Context, process string) (all []strategies.St
 			remaining, more := row.runs(now)
 			one := strategies.Standing{Name: w.Name, ID: w.ID, Taken: remaining + more}
 
+			if w.Shared && row.reads(now) {
+				one.Taken = 0
+			}
+
 			var (
 				free  []bool
 				ahead []int
@@ -136,7 +140,9 @@ func (m *Memory) Stand(ctx context.Context, process string) (all []strategies.St
 			}
 
 			line := m.store.line(now, w.Name)
-			for _, other := range strategies.WaitersAhead(m.store.all(w.Name, line), process, w.ID) {
+			before := strategies.WaitersAhead(m.store.all(w.Name, line), process, w.ID)
+
+			for _, other := range before {
 				ahead = append(ahead, other.Slots)
 
 				if life := line[len(ahead)-1].expires.Sub(now); one.Ahead == 0 || life < one.Life {
@@ -144,6 +150,10 @@ func (m *Memory) Stand(ctx context.Context, process string) (all []strategies.St
 				}
 
 				one.Ahead++
+			}
+
+			if w.Shared && !slices.ContainsFunc(before, func(other strategies.Waiter) bool { return !other.Shared }) {
+				one.Ahead = 0
 			}
 
 			others := len(line)

@@ -128,7 +128,7 @@ var mutants = []struct {
 	{"a newcomer overtakes", "line/nobody is granted what is kept for others", func(m *sqllocktest.Memory) strategies.Strategy {
 		return pushing{m}
 	}},
-	{"all are told that it is their turn", "line/in the order of arrival", func(m *sqllocktest.Memory) strategies.Strategy {
+	{"all but the first are told that it is their turn", "line/in the order of arrival", func(m *sqllocktest.Memory) strategies.Strategy {
 		return unordered{m}
 	}},
 	{"the dead stay in line", "line/the dead are passed", func(m *sqllocktest.Memory) strategies.Strategy {
@@ -168,6 +168,28 @@ var mutants = []struct {
 	{"a wait that nobody hears of", "waiting/a release is heard", func(m *sqllocktest.Memory) strategies.Strategy {
 		return unheard{m}
 	}},
+	{"a reader beside a writer", "shared/readers together and one writer", sharing(sharedMutation{acquire: readAnyway})},
+	{"a writer beside readers", "shared/readers together and one writer", sharing(sharedMutation{acquire: writeAnyway})},
+	{"a reader's release ends the phase", "shared/a reader who leaves leaves the others", sharing(sharedMutation{release: endPhase})},
+	{"the last reader leaves the name taken", "shared/readers together and one writer", sharing(sharedMutation{release: leaveTaken})},
+	{"readers with tokens of their own", "shared/readers together and one writer", sharing(sharedMutation{token: ownToken})},
+	{"a phase with the token before", "shared/readers together and one writer", sharing(sharedMutation{token: tokenBefore})},
+	{"a reader overtakes a writer in line", "shared/a writer in line is not overtaken", sharing(sharedMutation{acquire: readFirst})},
+	{"more readers join beside a writer in line", "shared/a writer in line is not overtaken", sharing(sharedMutation{join: joinAnyway})},
+	{"a reader's guard pins nothing", "shared/a guard keeps the writer out", sharing(sharedMutation{guard: checkOnly})},
+	{"a reader's guard does not look", "shared/a guard after a writer", sharing(sharedMutation{guard: guardNothing})},
+	{"one of several readers is listed", "shared/are listed and taken away", func(m *sqllocktest.Memory) strategies.Strategy {
+		return listingOne{m}
+	}},
+	{"anybody notes a tick", "tick/is noted by its owner only", func(m *sqllocktest.Memory) strategies.Strategy { return anybodys{m} }},
+	{"ticks are forgotten", "tick/its job is done once", func(m *sqllocktest.Memory) strategies.Strategy { return tickless{m} }},
+	{"a request is for the next holder, too", "request/the holder is asked, and no successor", func(m *sqllocktest.Memory) strategies.Strategy {
+		return clinging{m}
+	}},
+	{"a reader stays in line", "shared/leave the line as they come", sharing(sharedMutation{acquire: stayInLine})},
+	{"a dead reader is believed for ever", "shared/a dead reader", sharing(sharedMutation{acquire: readForEver})},
+	{"a reader's renewal does nothing", "shared/renewals", sharing(sharedMutation{renew: renewNothing})},
+	{"a reader's release hides a loss", "shared/a dead reader", sharing(sharedMutation{release: leaveUnheard})},
 }
 
 // takeAnyway is an attempt that pushes the holder aside.

@@ -204,7 +204,12 @@ type unordered struct{ *sqllocktest.Memory }
 func (s unordered) Stand(ctx context.Context, process string) ([]strategies.Standing, error) {
 	all, err := s.Memory.Stand(ctx, process)
 	for i := range all {
-		all[i].Ahead = 0
+		switch {
+		case all[i].Ahead > 0:
+			all[i].Ahead = 0
+		case !all[i].Alone:
+			all[i].Ahead = 1
+		}
 	}
 
 	return all, err

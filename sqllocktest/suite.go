@@ -36,6 +36,9 @@ type Harness struct {
 	// Plain: the lockers neither batch, nor hand locks on, nor listen. Cases
 	// about these are left out.
 	Plain bool
+	// Only leaves out the cases for whose name it returns false; nil leaves out none. It is for what other runs of the
+	// same suite cover.
+	Only func(name string) bool
 	// Rivals: there are other strategies on the same database, which exclude this
 	// one. Without it the cases about them are left out.
 	Rivals bool
@@ -59,6 +62,8 @@ type Fixture struct {
 	// Age lets the lease of the name's grant end so much sooner, by an update
 	// of its row.
 	Age func(t *testing.T, name string, d time.Duration)
+	// AgeReaders does so with the leases of the name's readers alone; nil if there is no such thing.
+	AgeReaders func(t *testing.T, name string, d time.Duration)
 	// EndSession ends the database session that holds the lock.
 	EndSession func(t *testing.T, name string)
 	// RemoveRow deletes all rows of the name.
@@ -102,10 +107,18 @@ func Run(t *testing.T, h Harness) {
 		h.Patience = defaultPatience
 	}
 
+	if h.Only == nil {
+		h.Only = func(string) bool { return true }
+	}
+
 	// A group of their own, so that the cases of the reaper begin when all
 	// others have ended: it reaps what those made to look old.
 	t.Run("locks", func(t *testing.T) {
 		for _, c := range cases(h.Plain) {
+			if !h.Only(c.name) {
+				continue
+			}
+
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				run(t, h, c)
@@ -114,7 +127,9 @@ func Run(t *testing.T, h Harness) {
 	})
 
 	for _, c := range reaperCases() {
-		t.Run("reaper/"+c.name, func(t *testing.T) { run(t, h, c) })
+		if name := "reaper/" + c.name; h.Only(name) {
+			t.Run(name, func(t *testing.T) { run(t, h, c) })
+		}
 	}
 }
 
@@ -128,7 +143,7 @@ type testCase struct {
 func cases(plain bool) []testCase {
 	all := slices.Concat(
 		exclusionCases(), tokenCases(), leaseCases(), ownerCases(), ambiguityCases(), nameCases(), tryCases(),
-		waitingCases(), waiterCases(), lineCases(), permitCases(), togetherCases(), guardCases(), administrationCases(), callCases(), closeCases(), sessionCases(), rivalCases(),
+		waitingCases(), waiterCases(), lineCases(), permitCases(), sharedCases(), togetherCases(), noteCases(), guardCases(), administrationCases(), callCases(), closeCases(), sessionCases(), rivalCases(),
 	)
 	if plain {
 		return all
@@ -195,9 +210,7 @@ func releaseTxOnly(e *env) string {
 	grant := e.grant(e.Strategy, r)
 	_, ok := grant.(strategies.TxReleaser)
 
-	if err := grant.Release(e.ctx()); err != nil {
-		e.Errorf("Release() = %v", err)
-	}
+	e.releaseGrant(grant)
 
 	if !ok {
 		return "the strategy has no ReleaseTx"
@@ -493,6 +506,15 @@ func (e *env) age(d time.Duration) {
 func (e *env) request() strategies.Request {
 	return strategies.Request{
 		Name: e.name, Owner: rand.Text(), Lease: lease, Holder: strategies.Holder{Host: "suite", PID: 1, Label: "grant"}, First: true,
+	}
+}
+
+// releaseGrant releases a grant that is still there.
+func (e *env) releaseGrant(grant strategies.Grant) {
+	e.Helper()
+
+	if err := grant.Release(e.ctx()); err != nil {
+		e.Errorf("Release() = %v, want nil", err)
 	}
 }
 

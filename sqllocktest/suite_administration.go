@@ -41,6 +41,7 @@ func reaperCases() []testCase {
 		{"leaves the living alone", nil, reapLiving},
 		{"removes what is idle", leaseOnly, reapIdle},
 		{"leaves a minimum hold alone", minHoldOnly, reapMinHold},
+		{"leaves a tick alone", both(notesOnly, leaseOnly), reapTick},
 	}
 }
 

@@ -241,9 +241,7 @@ func acquireArrivesAgain(e *env) {
 
 	e.commit(tx)
 
-	if err := grant.Release(e.ctx()); err != nil {
-		e.Errorf("Release() = %v, want nil", err)
-	}
+	e.releaseGrant(grant)
 
 	e.release(e.acquire(e.b))
 }

@@ -112,9 +112,7 @@ func batchCases() []testCase {
 						continue
 					}
 
-					if err := g.Release(e.ctx()); err != nil {
-						e.Errorf("Release() = %v, want nil", err)
-					}
+					e.releaseGrant(g)
 				}
 			}
 		}},
@@ -366,9 +364,7 @@ func batchCases() []testCase {
 
 						tokens[i] = lock.Token()
 
-						if err := lock.Release(e.ctx()); err != nil {
-							e.Errorf("Release() = %v, want nil", err)
-						}
+						e.release(lock)
 					}
 				})
 			}

@@ -100,9 +100,7 @@ func (e *env) inTurn(n int, options ...sqllock.Option) []*sqllock.Lock {
 			locks = append(locks, lock)
 			mutex.Unlock()
 
-			if err := lock.Release(e.ctx()); err != nil {
-				e.Errorf("Release() = %v, want nil", err)
-			}
+			e.release(lock)
 		})
 	}
 
@@ -175,16 +173,14 @@ func handOffTokens(e *env) {
 
 	if e.Age != nil {
 		e.age(2 * lease) // its process died
-	} else if err := grant.Release(e.ctx()); err != nil {
-		e.Errorf("Release() = %v, want nil", err)
+	} else {
+		e.releaseGrant(grant)
 	}
 
 	successor := e.grant(e.Other, e.request())
 	e.grow("a take-over", first+many-1, successor.Token())
 
-	if err := successor.Release(e.ctx()); err != nil {
-		e.Errorf("Release() = %v, want nil", err)
-	}
+	e.releaseGrant(successor)
 }
 
 func handOffGuard(e *env) {
@@ -304,9 +300,7 @@ func handOffOldSnapshot(e *env) {
 			e.commit(tx)
 		}
 
-		if err := next.Release(e.ctx()); err != nil {
-			e.Errorf("Release() = %v, want nil", err)
-		}
+		e.releaseGrant(next)
 	}
 }
 

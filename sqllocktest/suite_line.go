@@ -73,9 +73,7 @@ func (e *env) order(waiters int) []int {
 
 			served <- i
 
-			if err := lock.Release(e.ctx()); err != nil {
-				e.Errorf("Release() = %v, want nil", err)
-			}
+			e.release(lock)
 		}()
 
 		e.waiters("one more waits", i+1)
@@ -164,9 +162,7 @@ func lineKept(e *env) {
 	waiter := e.someone()
 	e.enqueue(waiter, lease)
 
-	if err := first.Release(e.ctx()); err != nil {
-		e.Fatalf("Release() = %v, want nil", err)
-	}
+	e.releaseGrant(first)
 
 	_ = e.kept("While somebody waits")
 
@@ -183,9 +179,7 @@ func lineKept(e *env) {
 		e.Errorf("Stand() behind a waiter that was granted the name = %+v, want none ahead", s)
 	}
 
-	if err := second.Release(e.ctx()); err != nil {
-		e.Errorf("Release() = %v, want nil", err)
-	}
+	e.releaseGrant(second)
 }
 
 func lineStandings(e *env) {
@@ -238,9 +232,7 @@ func lineStandings(e *env) {
 		e.Errorf("Stand() = %+v, want two", s)
 	}
 
-	if err := grant.Release(e.ctx()); err != nil {
-		e.Errorf("Release() = %v, want nil", err)
-	}
+	e.releaseGrant(grant)
 }
 
 func queueBatchersOnly(e *env) string {
@@ -268,9 +260,7 @@ func lineTogether(e *env) {
 	request := e.newcomer()
 	request.Name = free.Name
 
-	if err := e.grant(e.Strategy, request).Release(e.ctx()); err != nil {
-		e.Fatalf("Release() = %v, want nil", err)
-	}
+	e.releaseGrant(e.grant(e.Strategy, request))
 
 	grant := e.grant(e.Strategy, e.newcomer())
 	e.enqueue(before, lease)
@@ -313,9 +303,7 @@ func lineTogether(e *env) {
 		e.Errorf("Stand() after Leave = %+v, want nobody", s)
 	}
 
-	if err := grant.Release(e.ctx()); err != nil {
-		e.Errorf("Release() = %v, want nil", err)
-	}
+	e.releaseGrant(grant)
 
 	e.leave(before)
 }
@@ -345,9 +333,7 @@ func lineForgotten(e *env) {
 	grant := e.grant(e.Strategy, e.newcomer())
 	e.enqueue(waiter, lease)
 
-	if err := grant.Release(e.ctx()); err != nil {
-		e.Fatalf("Release() = %v, want nil", err)
-	}
+	e.releaseGrant(grant)
 
 	e.leave(waiter)
 
@@ -360,28 +346,20 @@ func lineForgotten(e *env) {
 	alone := e.request()
 	alone.Line = held.Line
 
-	if err := e.grant(e.Strategy, alone).Release(e.ctx()); err != nil {
-		e.Fatalf("Release() = %v, want nil", err)
-	}
+	e.releaseGrant(e.grant(e.Strategy, alone))
 
-	if err := e.grant(e.Other, e.newcomer()).Release(e.ctx()); err != nil {
-		e.Fatalf("Release() = %v, want nil", err)
-	}
+	e.releaseGrant(e.grant(e.Other, e.newcomer()))
 
 	// A wait that began since is not forgotten.
 	grant = e.grant(e.Strategy, e.newcomer())
 	e.enqueue(waiter, lease)
 
-	if err := grant.Release(e.ctx()); err != nil {
-		e.Fatalf("Release() = %v, want nil", err)
-	}
+	e.releaseGrant(grant)
 
 	alone = e.request()
 	alone.Line = held.Line
 
-	if err := e.grant(e.Strategy, alone).Release(e.ctx()); err != nil {
-		e.Fatalf("Release() = %v, want nil", err)
-	}
+	e.releaseGrant(e.grant(e.Strategy, alone))
 
 	_ = e.kept("While another waits")
 }

@@ -257,9 +257,7 @@ func togetherStatement(e *env) {
 	}
 
 	for _, free := range []int{0, 3} {
-		if err := grants[free].Release(e.ctx()); err != nil {
-			e.Errorf("Release() = %v, want nil", err)
-		}
+		e.releaseGrant(grants[free])
 	}
 
 	before := e.statuses(names)
@@ -273,9 +271,7 @@ func togetherStatement(e *env) {
 	}
 
 	for _, held := range []int{1, 2} {
-		if err := grants[held].Release(e.ctx()); err != nil {
-			e.Errorf("Release() = %v, want nil", err)
-		}
+		e.releaseGrant(grants[held])
 	}
 
 	e.groupInLine(names)
@@ -325,9 +321,7 @@ func (e *env) groupInLine(names []string) {
 	}
 
 	for _, grant := range grants {
-		if err := grant.Release(e.ctx()); err != nil {
-			e.Errorf("Release() = %v, want nil", err)
-		}
+		e.releaseGrant(grant)
 	}
 
 	e.leave(waiter)

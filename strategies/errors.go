@@ -39,6 +39,8 @@ type HeldError struct {
 	// Holder is who has it, Token that grant's; both zero if they are not known.
 	Holder Holder
 	Token  int64
+	// Shared: readers have it, of whom Holder is one.
+	Shared bool
 	// Remaining is how long the name stays taken without a renewal; zero if not known.
 	Remaining time.Duration
 	// Line is not zero if the name is free, and kept for those who wait: for Request.

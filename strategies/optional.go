@@ -13,7 +13,7 @@ import (
 // locked for example, is answered with ErrNotBatched and not waited for: the core
 // then makes it on its own.
 type Batcher interface {
-	// TryAcquireAll makes one attempt for each request. Their names differ.
+	// TryAcquireAll makes one attempt for each request. Their names differ, and none is Shared.
 	TryAcquireAll(ctx context.Context, requests []Request) ([]Grant, []error)
 	// RenewAll renews grants of this strategy, for the same lease.
 	RenewAll(ctx context.Context, grants []Grant, lease time.Duration) []error
@@ -24,7 +24,7 @@ type Batcher interface {
 // Grouper is a strategy that takes several names at once: all of them or none. Of another one the
 // core takes them one after the other, and gives them back if one is not free.
 type Grouper interface {
-	// TryAcquireGroup makes one attempt for all requests, whose names differ, and returns
+	// TryAcquireGroup makes one attempt for all requests, whose names differ and of which none is Shared, and returns
 	// the grants in their order. A *HeldError tells in Name which of them is not free. Its
 	// errors are those of TryAcquire, for all.
 	TryAcquireGroup(ctx context.Context, requests []Request) ([]Grant, error)
@@ -64,11 +64,12 @@ type Standing struct {
 	// Name that it waits for, and its ID.
 	Name string
 	ID   string
-	// Ahead is how many others are before it, Life for how long the first of those who are
+	// Ahead is how many others are before it, zero for a reader with none but readers before it. Life for how long the first of those who are
 	// is believed to wait if nobody says so again.
 	Ahead int
 	Life  time.Duration
-	// Taken is for how long the name stays taken without a renewal; zero if it is free.
+	// Taken is for how long the name stays taken without a renewal; zero if it is free, or has readers and
+	// a reader waits.
 	Taken time.Duration
 	// Free is how many slots are free that those before it leave to it, if it waits for one of
 	// several. Taken and Line are of no account then.
@@ -99,6 +100,8 @@ type Waiter struct {
 	// same beginning. It is not ahead of those who wait for the name while they hold locks, nor are those
 	// behind it: WaitersAhead.
 	Together bool
+	// Shared: it wants the name as one of its readers, and is behind no other reader.
+	Shared bool
 
 	// Waited is how long it has waited.
 	Waited time.Duration
@@ -162,6 +165,32 @@ type Notifier interface {
 	Call(ctx context.Context, names []string) error
 }
 
+// Noter is a strategy that keeps more of a name than its grants.
+type Noter interface {
+	// Notes reads that. Of a name that was never granted they are zero.
+	Notes(ctx context.Context, name string) (Notes, error)
+	// NoteTick notes that the job of a tick was done, and says whether the owner had the name then. A tick that is smaller than
+	// the one that is noted changes nothing. It may be repeated. The tick is kept longer than the name's row would be.
+	NoteTick(ctx context.Context, name, owner string, tick int64) (noted bool, err error)
+	// Ask notes that whoever has the name is asked to release it, and why, and tells all who listen. It says whether somebody
+	// had it. The next grant forgets it.
+	Ask(ctx context.Context, name, reason string) (asked bool, err error)
+	// Announce tells all who listen that somebody else has the name, or nobody. Their Listen calls look. It does nothing where
+	// that cannot be told.
+	Announce(ctx context.Context, name string) error
+}
+
+// Notes are what is kept of a name beside its grants.
+type Notes struct {
+	// Owner of the grant; empty if the lease has ended, or nobody has the name. Left is how long the lease runs.
+	Owner string
+	Left  time.Duration
+	// Tick is the largest that was noted, zero if none was.
+	Tick int64
+	// Asked is why the owner was asked to release the name; empty if it was not.
+	Asked string
+}
+
 // TxReleaser is a grant that can end with the caller's transaction.
 type TxReleaser interface {
 	// ReleaseTx ends the grant as part of tx: the name is free when tx commits.
@@ -176,6 +205,15 @@ type Reserver interface {
 	// was reserved, also after a crash. With a nil the grant is unchanged;
 	// otherwise it no longer guards.
 	Next() Grant
+}
+
+// Sharer is the grant of a Request that is Shared.
+type Sharer interface {
+	// Phase is the Owner that Waiter tells while readers have the name.
+	Phase() string
+	// Join says whether more readers of this process may have the grant, too: nobody waits for the name, or it is
+	// first their turn. Of r it heeds First, Line, Process and Wait, as an acquisition does. Errors are those of Grant.Check.
+	Join(ctx context.Context, r Request) (bool, error)
 }
 
 // Contention is a grant that knows, when it has been released, whether others wait. The

@@ -24,6 +24,11 @@ type Status struct {
 	// it was reaped. Detail is the text given to ForceRelease.
 	Ended  Reason
 	Detail string
+	// Shared: it is one of the name's readers, whom List tells one by one. Status tells of one of them.
+	Shared bool
+	// Tick and Asked are those of Notes. List does not tell them.
+	Tick  int64
+	Asked string
 	// Guarded: the row is locked against the next grant at this moment. List does not
 	// ask.
 	Guarded bool

@@ -7,7 +7,7 @@
 //
 // What every strategy must have is in [Strategy] and [Grant]. What only some have is
 // an interface of its own, and the core finds it by a type assertion: [Batcher],
-// [Grouper], [Notifier], [Placer] and [Queuer] of a strategy; [TxReleaser], [Reserver] and
+// [Grouper], [Notifier], [Placer] and [Queuer] of a strategy; [TxReleaser], [Reserver], [Sharer] and
 // [Contention] of a grant. The conformance suite in package sqllocktest says whether a
 // strategy keeps the contract. The package imports the standard library only.
 package strategies
@@ -88,7 +88,8 @@ type Mode int
 const (
 	// Exclusive, the zero value: one holder.
 	Exclusive Mode = iota
-	// Shared: any number of holders that are shared, too.
+	// Shared: any number of readers, and no other holder. The time from the first of them until
+	// the last is a phase: all have the token that was drawn for the first.
 	Shared
 )
 

@@ -16,6 +16,7 @@ package mysql
 import (
 	"database/sql"
 	"errors"
+	"strings"
 	"sync/atomic"
 
 	"github.com/go-sql-driver/mysql"
@@ -89,9 +90,16 @@ func (*DB) Classify(err error) databases.Class {
 		return databases.Unknown
 	}
 
+	// The commit of a replication group that lost to one of another member, as MySQL 9.7.4 tells it at times in place of
+	// 3101: Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT.
+	if numbered.Number == 1180 && strings.Contains(numbered.Message, "error 149 ") {
+		return databases.Busy
+	}
+
 	switch numbered.Number {
 	case 1205, // lock wait timeout, and MariaDB's NOWAIT: the statement is rolled back
 		1213, // deadlock, and a failed certification of Galera: the transaction is rolled back
+		3101, // a failed certification of Group Replication, at COMMIT: the transaction is rolled back
 		1020, // record has changed since last read: MariaDB 11.6 and later with innodb_snapshot_isolation
 		3572: // MySQL's NOWAIT
 		return databases.Busy

@@ -81,6 +81,10 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 		return err
 	}
 
+	if err := logged(ctx, s); err != nil {
+		return err
+	}
+
 	switch {
 	case !autocommit:
 		return &databases.ServerError{Found: "autocommit is off", Fix: "leave autocommit=0 out of the DSN and of init_connect"}

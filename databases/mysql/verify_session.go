@@ -27,6 +27,35 @@ var verifyClock = databases.Statement{
 	SQL:  `SELECT ` + micros + `, SLEEP(0.02) LIMIT 1`,
 }
 
+// verifyLog asks for what makes a binary log of statements: both of these, if it is there and of statements alone.
+var verifyLog = databases.Statement{
+	Name: "mysql.verify-log",
+	SQL: `SHOW SESSION VARIABLES WHERE Variable_name = 'log_bin' AND Value = 'ON'
+    OR Variable_name = 'binlog_format' AND Value = 'STATEMENT'`,
+}
+
+// logged reports a server whose replicas run the statements of a session themselves. By their own clocks and row locks
+// they come to other tokens and owners, and say nothing of it (seen on MariaDB), so that after a fail-over two can
+// hold a lock.
+func logged(ctx context.Context, s databases.Session) error {
+	said := 0
+
+	err := s.Query(ctx, verifyLog, nil, func(row databases.Row) error {
+		said++
+
+		var variable, value string
+
+		return row(&variable, &value)
+	})
+	if err != nil || said < 2 {
+		return err
+	}
+
+	return &databases.ServerError{
+		Found: "binlog_format is STATEMENT, with which replicas come to other tokens and owners", Fix: "set binlog_format=ROW, or MIXED",
+	}
+}
+
 // strange are character sets in which digits take several bytes, or brackets are
 // letters.
 var strange = []string{"ucs2", "utf16", "utf16le", "utf32", "swe7"}

@@ -13,6 +13,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"reflect"
 	"strings"
@@ -43,8 +44,14 @@ var verify = databases.Statement{
 }
 
 // Verify reports a server that is no SQLite, or one before 3.42, which has no
-// clock finer than a second.
-func (*DB) Verify(ctx context.Context, s databases.Session) error {
+// clock finer than a second; and SQLite that several machines share.
+func (d *DB) Verify(ctx context.Context, s databases.Session) error {
+	if d.DB != nil {
+		if err := refuse(d.DB.Driver()); err != nil {
+			return err
+		}
+	}
+
 	var (
 		version string
 		subsec  bool
@@ -62,6 +69,30 @@ func (*DB) Verify(ctx context.Context, s databases.Session) error {
 
 	if !subsec {
 		return &databases.ServerError{Found: "SQLite " + version + " is before 3.42, which unixepoch('subsec') needs"}
+	}
+
+	return nil
+}
+
+// refuse reports a driver, by its package, behind which SQLite runs on several machines. A connector may have none.
+func refuse(d driver.Driver) error {
+	of := reflect.TypeOf(d)
+	if of != nil && of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+
+	if of != nil {
+		return refusePackage(of.PkgPath())
+	}
+
+	return nil
+}
+
+func refusePackage(path string) error {
+	// Tried with three nodes: it granted a token of 0, and its library ended the process when connections were closed
+	// after their contexts.
+	if strings.Contains(path, "canonical/go-dqlite") {
+		return &databases.ServerError{Found: "it is dqlite, which granted a token of 0", Fix: "use PostgreSQL, MySQL or MariaDB"}
 	}
 
 	return nil

@@ -3,6 +3,7 @@
 -- One row for each name, kept after release: the token must go on growing. The
 -- permits of a name beside the first have rows of their own, called by the name,
 -- the character U+001F and the number of the slot in four digits.
+-- While readers have a name its owner here begins with "shared-", and they are in sqllock_shares.
 -- Names compare byte for byte (COLLATE "C"). No column that a renewal writes
 -- has an index, so that updates stay heap-only and the table stays small; half
 -- of each page is left free for the next row versions. Functions have their
@@ -20,7 +21,10 @@ CREATE TABLE sqllock_locks (
     label         text             NOT NULL DEFAULT '',
     metadata      text             NOT NULL DEFAULT '',
     ended         text             NOT NULL DEFAULT '',      -- why the last grant ended, if not by its own release
-    waiting       bigint           NOT NULL DEFAULT 0        -- another number with each wait that begins; 0 = nobody waits
+    waiting       bigint           NOT NULL DEFAULT 0,       -- another number with each wait that begins; 0 = nobody waits
+    joins         bigint           NOT NULL DEFAULT 0,       -- another number with each reader that comes or renews
+    tick          bigint           NOT NULL DEFAULT 0,       -- the latest point in time whose job was done
+    asked         text             NOT NULL DEFAULT ''       -- an owner that was asked to release the name, a blank, and why
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
 -- Strategy insert: a row for each name that it holds. The lease is in the name's
@@ -34,6 +38,21 @@ CREATE TABLE sqllock_inserts (
 CREATE TABLE sqllock_mutexes (
     name text COLLATE "C" NOT NULL PRIMARY KEY CHECK (pg_catalog.octet_length(name) BETWEEN 1 AND 255)
 );
+
+-- The readers of a name: a row for each process that has it shared. It is theirs while the
+-- owner of the name's row is that of their phase, until which any other row here is left over.
+CREATE TABLE sqllock_shares (
+    name        text COLLATE "C" NOT NULL CHECK (pg_catalog.octet_length(name) BETWEEN 1 AND 255),
+    owner       text             NOT NULL DEFAULT '',      -- random, one per acquisition
+    phase       text             NOT NULL DEFAULT '',      -- from the first reader's acquisition until the last one's release
+    expires_at  timestamptz      NOT NULL DEFAULT 'epoch',
+    acquired_at timestamptz      NOT NULL DEFAULT 'epoch',
+    host        text             NOT NULL DEFAULT '',
+    pid         bigint           NOT NULL DEFAULT 0,
+    label       text             NOT NULL DEFAULT '',
+    metadata    text             NOT NULL DEFAULT '',
+    PRIMARY KEY (name, owner)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
 -- The line of each name: a row for each process that waits for it. The process keeps its
 -- rows alive. Those "behind" stand in no line: they wait for another wait of their
@@ -52,6 +71,7 @@ CREATE TABLE sqllock_queue (
     behind     boolean          NOT NULL DEFAULT false,
     slots      bigint           NOT NULL DEFAULT 1,       -- how many may hold the name, as this process knows
     together   boolean          NOT NULL DEFAULT false,   -- it takes this name only together with others
+    shared     boolean          NOT NULL DEFAULT false,   -- it waits for a shared lock
     PRIMARY KEY (process, id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
@@ -60,18 +80,21 @@ CREATE INDEX sqllock_queue_line ON sqllock_queue (name, ticket);
 CREATE VIEW sqllock_holders AS
 SELECT pg_catalog.split_part(l.name, pg_catalog.chr(31), 1) AS name,
        coalesce(nullif(pg_catalog.split_part(l.name, pg_catalog.chr(31), 2), ''::pg_catalog.text), '0'::pg_catalog.text)::integer AS slot,
-       l.strategy, l.token, l.host, l.pid, l.label, l.metadata, l.acquired_at,
-       extract(epoch FROM pg_catalog.clock_timestamp() - l.acquired_at)::numeric(20, 6) AS held_seconds,
-       extract(epoch FROM l.expires_at - pg_catalog.clock_timestamp())::numeric(20, 6)  AS remaining_seconds,
-       l.owner
+       l.strategy, l.token, coalesce(s.host, l.host) AS host, coalesce(s.pid, l.pid) AS pid, coalesce(s.label, l.label) AS label,
+       coalesce(s.metadata, l.metadata) AS metadata, coalesce(s.acquired_at, l.acquired_at) AS acquired_at,
+       extract(epoch FROM pg_catalog.clock_timestamp() - coalesce(s.acquired_at, l.acquired_at))::numeric(20, 6) AS held_seconds,
+       extract(epoch FROM coalesce(s.expires_at, l.expires_at) - pg_catalog.clock_timestamp())::numeric(20, 6)  AS remaining_seconds,
+       coalesce(s.owner, l.owner) AS owner, pg_catalog.starts_with(l.owner, 'shared-') AS shared
   FROM sqllock_locks l
- WHERE l.owner <> '' AND l.expires_at > pg_catalog.clock_timestamp();
+  LEFT JOIN sqllock_shares s ON s.name = l.name AND s.phase = l.owner AND s.expires_at > pg_catalog.clock_timestamp()
+ WHERE l.owner <> '' AND l.expires_at > pg_catalog.clock_timestamp()
+   AND (s.owner IS NOT NULL OR NOT pg_catalog.starts_with(l.owner, 'shared-'));
 
 CREATE VIEW sqllock_waiters AS
 SELECT q.name, pg_catalog.row_number() OVER (PARTITION BY q.name ORDER BY q.behind, q.ticket, q.id) AS place,
        q.host, q.pid, q.label, q.metadata, pg_catalog.to_timestamp(q.ticket::float / 1000000::float) AS since,
        (extract(epoch FROM pg_catalog.clock_timestamp()) - q.ticket::numeric / 1000000::numeric)::numeric(20, 6) AS waited_seconds,
-       q.holding <> '' AS holds_others, q.slots AS permits
+       q.holding <> '' AS holds_others, q.slots AS permits, q.shared
   FROM sqllock_queue q
  WHERE q.expires_at > pg_catalog.clock_timestamp();
 
@@ -80,6 +103,7 @@ SELECT q.name, pg_catalog.row_number() OVER (PARTITION BY q.name ORDER BY q.behi
 DROP VIEW sqllock_waiters;
 DROP VIEW sqllock_holders;
 DROP TABLE sqllock_queue;
+DROP TABLE sqllock_shares;
 DROP TABLE sqllock_mutexes;
 DROP TABLE sqllock_inserts;
 DROP TABLE sqllock_locks;

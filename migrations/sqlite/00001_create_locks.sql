@@ -3,6 +3,7 @@
 -- One row for each name, kept after release: the token must go on growing. The
 -- permits of a name beside the first have rows of their own, called by the name,
 -- the character U+001F and the number of the slot in four digits.
+-- While readers have a name its owner here begins with "shared-", and they are in sqllock_shares.
 -- Names compare byte for byte (SQLite's BINARY collation, its default). Times
 -- are microseconds since 1970; SQLite's clock has milliseconds.
 CREATE TABLE sqllock_locks (
@@ -19,7 +20,10 @@ CREATE TABLE sqllock_locks (
     metadata      TEXT    NOT NULL DEFAULT '',
     ended         TEXT    NOT NULL DEFAULT '', -- why the last grant ended, if not by its own release
     waiting       INTEGER NOT NULL DEFAULT 0,  -- another number when a wait begins; 0 = nobody waits
-    wait          TEXT    NOT NULL DEFAULT ''  -- whose end was the last grant, if it was one in the line
+    wait          TEXT    NOT NULL DEFAULT '', -- whose end was the last grant, if it was one in the line
+    joins         INTEGER NOT NULL DEFAULT 0,  -- another number with each reader that comes or renews
+    tick          INTEGER NOT NULL DEFAULT 0,  -- the latest point in time whose job was done
+    asked         TEXT    NOT NULL DEFAULT ''  -- an owner that was asked to release the name, a blank, and why
 ) WITHOUT ROWID;
 
 -- Strategy insert: a row for each name that it holds. The lease is in the name's
@@ -27,6 +31,21 @@ CREATE TABLE sqllock_locks (
 CREATE TABLE sqllock_inserts (
     name  TEXT NOT NULL PRIMARY KEY,
     owner TEXT NOT NULL -- that of the name's row in sqllock_locks, or left over by a crash
+) WITHOUT ROWID;
+
+-- The readers of a name: a row for each process that has it shared. It is theirs while the
+-- owner of the name's row is that of their phase, until which any other row here is left over.
+CREATE TABLE sqllock_shares (
+    name        TEXT    NOT NULL,
+    owner       TEXT    NOT NULL DEFAULT '', -- random, one per acquisition
+    phase       TEXT    NOT NULL DEFAULT '', -- from the first reader's acquisition until the last one's release
+    expires_at  INTEGER NOT NULL DEFAULT 0,
+    acquired_at INTEGER NOT NULL DEFAULT 0,
+    host        TEXT    NOT NULL DEFAULT '',
+    pid         INTEGER NOT NULL DEFAULT 0,
+    label       TEXT    NOT NULL DEFAULT '',
+    metadata    TEXT    NOT NULL DEFAULT '',
+    PRIMARY KEY (name, owner)
 ) WITHOUT ROWID;
 
 -- The line of each name: a row for each process that waits for it. The process keeps its
@@ -46,6 +65,7 @@ CREATE TABLE sqllock_queue (
     behind     INTEGER NOT NULL DEFAULT 0,
     slots      INTEGER NOT NULL DEFAULT 1,  -- how many may hold the name, as this process knows
     together   INTEGER NOT NULL DEFAULT 0,  -- it takes this name only together with others
+    shared     INTEGER NOT NULL DEFAULT 0,  -- it waits for a shared lock
     PRIMARY KEY (process, id)
 ) WITHOUT ROWID;
 
@@ -54,13 +74,16 @@ CREATE INDEX sqllock_queue_line ON sqllock_queue (name, ticket);
 CREATE VIEW sqllock_holders AS
 SELECT CASE instr(l.name, char(31)) WHEN 0 THEN l.name ELSE substr(l.name, 1, instr(l.name, char(31)) - 1) END AS name,
        CASE instr(l.name, char(31)) WHEN 0 THEN 0 ELSE CAST(substr(l.name, instr(l.name, char(31)) + 1) AS INTEGER) END AS slot,
-       l.strategy, l.token, l.host, l.pid, l.label, l.metadata,
-       strftime('%Y-%m-%d %H:%M:%f', l.acquired_at / 1000000.0, 'unixepoch') AS acquired_at,
-       unixepoch('subsec') - l.acquired_at / 1000000.0                       AS held_seconds,
-       l.expires_at / 1000000.0 - unixepoch('subsec')                        AS remaining_seconds,
-       l.owner
+       l.strategy, l.token, coalesce(s.host, l.host) AS host, coalesce(s.pid, l.pid) AS pid, coalesce(s.label, l.label) AS label,
+       coalesce(s.metadata, l.metadata) AS metadata,
+       strftime('%Y-%m-%d %H:%M:%f', coalesce(s.acquired_at, l.acquired_at) / 1000000.0, 'unixepoch') AS acquired_at,
+       unixepoch('subsec') - coalesce(s.acquired_at, l.acquired_at) / 1000000.0                       AS held_seconds,
+       coalesce(s.expires_at, l.expires_at) / 1000000.0 - unixepoch('subsec')                         AS remaining_seconds,
+       coalesce(s.owner, l.owner) AS owner, substr(l.owner, 1, 7) = 'shared-' AS shared
   FROM sqllock_locks l
- WHERE l.owner <> '' AND l.expires_at > unixepoch('subsec') * 1000000;
+  LEFT JOIN sqllock_shares s ON s.name = l.name AND s.phase = l.owner AND s.expires_at > unixepoch('subsec') * 1000000
+ WHERE l.owner <> '' AND l.expires_at > unixepoch('subsec') * 1000000
+   AND (s.owner IS NOT NULL OR substr(l.owner, 1, 7) <> 'shared-');
 
 CREATE VIEW sqllock_waiters AS
 SELECT q.name, row_number() OVER (PARTITION BY q.name ORDER BY q.behind, q.ticket, q.id) AS place,
@@ -68,7 +91,8 @@ SELECT q.name, row_number() OVER (PARTITION BY q.name ORDER BY q.behind, q.ticke
        strftime('%Y-%m-%d %H:%M:%f', q.ticket / 1000000.0, 'unixepoch') AS since,
        unixepoch('subsec') - q.ticket / 1000000.0                       AS waited_seconds,
        q.holding <> ''                                                  AS holds_others,
-       q.slots                                                          AS permits
+       q.slots                                                          AS permits,
+       q.shared
   FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
  WHERE q.expires_at > unixepoch('subsec') * 1000000 AND q.id <> coalesce(l.wait, '');
 
@@ -77,5 +101,6 @@ SELECT q.name, row_number() OVER (PARTITION BY q.name ORDER BY q.behind, q.ticke
 DROP VIEW sqllock_waiters;
 DROP VIEW sqllock_holders;
 DROP TABLE sqllock_queue;
+DROP TABLE sqllock_shares;
 DROP TABLE sqllock_inserts;
 DROP TABLE sqllock_locks;

@@ -91,7 +91,7 @@ func (s *Strategy) Validate() error {
 // Features says what the strategy can do.
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
-	f.ConnectionHeld, f.MaxLease = true, grants.MaxLease
+	f.ConnectionHeld, f.MaxLease, f.Shared = true, grants.MaxLease, s.sql.tryShared.SQL != ""
 
 	return f
 }
@@ -201,7 +201,7 @@ func (s *Strategy) enter(ctx context.Context) (*session, error) {
 		s.mu.Lock()
 
 		if s.current == nil {
-			s.current = &session{strategy: s, gate: make(chan struct{}, 1), grants: make(map[any]*grant)}
+			s.current = &session{strategy: s, gate: make(chan struct{}, 1), grants: make(map[place]*grant), readers: make(map[any]int)}
 		}
 
 		cur := s.current

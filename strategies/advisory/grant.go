@@ -12,9 +12,9 @@ import (
 
 // grant is an advisory lock of a session, and the lease written down beside it.
 type grant struct {
-	record  *grants.Grant
+	record  grants.Record
 	session *session
-	key     any
+	place   place
 
 	// Under the session's gate.
 	until    time.Time // when the lease ends unless it is renewed
@@ -195,7 +195,7 @@ func (g *grant) releaseOn(ctx context.Context) {
 func (g *grant) unlock(ctx context.Context) bool {
 	c := g.session
 
-	err := c.unlock(ctx, g.key)
+	err := c.unlock(ctx, g.place)
 	if err == nil {
 		g.unlocked = true
 
@@ -226,7 +226,7 @@ func (g *grant) releaseElsewhere(ctx context.Context) error {
 	}
 
 	if c.gone != nil && !g.unlocked {
-		if err := c.strategy.endSession(ctx, c.id, g.key); err != nil {
+		if err := c.strategy.endSession(ctx, c.id, g.place.key); err != nil {
 			return err
 		}
 	}

@@ -20,12 +20,20 @@ type session struct {
 	gate      chan struct{}
 	conn      databases.Conn // nil before open and after the end
 	namespace string
-	id        int64          // the server's, to end it by
-	limit     time.Duration  // after which the server ends the session
-	grants    map[any]*grant // by key; a session gets a lock that it has again
-	doomed    bool           // a release was forced: who did that ends the session, too
+	id        int64         // the server's, to end it by
+	limit     time.Duration // after which the server ends the session
+	grants    map[place]*grant
+	readers   map[any]int // by key, how many of those are
+	doomed    bool        // a release was forced: who did that ends the session, too
 	ended     bool
 	gone      error // why it ended, if it did not just have no locks any more
+}
+
+// place is what a lock of the session is known by. A session gets a lock that it has again, so that the key
+// alone tells those apart that exclude each other; of readers it has several.
+type place struct {
+	key    any
+	reader string // its owner; empty if it is none
 }
 
 func (c *session) enter(ctx context.Context) error {
@@ -118,20 +126,23 @@ func (c *session) acquire(ctx context.Context, r strategies.Request) (strategies
 		return nil, c.explain(err)
 	}
 
-	key := s.key(c.namespace, r.Name)
+	at, try := place{key: s.key(c.namespace, r.Name)}, s.sql.try
+	if r.Mode == strategies.Shared {
+		at.reader, try = r.Owner, s.sql.tryShared
+	}
 
-	if other, ok := c.grants[key]; ok {
+	if other := c.inTheWay(at); other != nil {
 		request := other.record.Request()
 
 		return nil, &strategies.HeldError{
-			Name: r.Name, Holder: request.Holder, Token: other.Token(), Remaining: time.Until(other.until),
+			Name: r.Name, Holder: request.Holder, Token: other.Token(), Shared: other.place.reader != "", Remaining: time.Until(other.until),
 			Detail: "in this process",
 		}
 	}
 
 	var locked, readOnly bool
 
-	err := c.conn.Query(ctx, s.sql.try, databases.Values{"key": key}, func(row databases.Row) error {
+	err := c.conn.Query(ctx, try, databases.Values{"key": at.key}, func(row databases.Row) error {
 		return row(&locked, &readOnly)
 	})
 
@@ -148,20 +159,59 @@ func (c *session) acquire(ctx context.Context, r strategies.Request) (strategies
 	}
 
 	// On the session itself: while it is written, the session has the lock.
-	token, err := s.store.Acquire(ctx, c.conn, r, grants.Instead{Strategy: name, Token: grants.AnyToken})
+	// Of readers others have it, too.
+	record, err := s.store.Grants(ctx, c.conn, r, true, func(ctx context.Context, r strategies.Request, seen grants.State) (int64, error) {
+		instead := grants.Instead{Strategy: name, Token: grants.AnyToken}
+		if at.reader != "" {
+			instead.Token = seen.Token
+		}
+
+		return s.store.Acquire(ctx, c.conn, r, instead)
+	})
 	if err != nil {
-		return nil, c.giveUp(ctx, key, err)
+		return nil, c.giveUp(ctx, at, err)
 	}
 
-	g := &grant{record: s.store.Grant(r, token), session: c, key: key, until: started.Add(r.Lease)}
-	c.grants[key] = g
+	g := &grant{record: record, session: c, place: at, until: started.Add(r.Lease)}
+	c.grants[at] = g
+
+	if sharer, ok := record.(strategies.Sharer); ok {
+		c.readers[at.key]++
+
+		return sharedGrant{g, sharer}, nil
+	}
 
 	return g, nil
+}
+
+// sharedGrant is that of a reader.
+type sharedGrant struct {
+	*grant
+	strategies.Sharer
+}
+
+// inTheWay returns the lock of this session that excludes another one; nil if there is none.
+func (c *session) inTheWay(at place) *grant {
+	if writer := c.grants[place{key: at.key}]; writer != nil || at.reader != "" || c.readers[at.key] == 0 {
+		return writer
+	}
+
+	for held, g := range c.grants {
+		if held.key == at.key {
+			return g
+		}
+	}
+
+	return nil
 }
 
 // held tells who has a name that another session has locked.
 func (c *session) held(ctx context.Context, name string) error {
 	st, _, err := c.strategy.store.State(ctx, c.conn, name)
+	if err == nil {
+		err = c.strategy.store.ReadHolder(ctx, c.conn, name, &st)
+	}
+
 	if err != nil {
 		return c.explain(err)
 	}
@@ -175,9 +225,9 @@ func (c *session) held(ctx context.Context, name string) error {
 }
 
 // giveUp unlocks what was locked, after an error that came later.
-func (c *session) giveUp(ctx context.Context, key any, cause error) error {
+func (c *session) giveUp(ctx context.Context, at place, cause error) error {
 	if c.strategy.store.Clean(cause) {
-		if err := c.unlock(ctx, key); err != nil {
+		if err := c.unlock(ctx, at); err != nil {
 			c.breakDown(err)
 		}
 	}
@@ -188,12 +238,23 @@ func (c *session) giveUp(ctx context.Context, key any, cause error) error {
 var errNotLocked = errors.New("the server says that the session did not have the lock")
 
 // unlock frees a key. That it was not locked puts the whole session in doubt.
-func (c *session) unlock(ctx context.Context, key any) error {
-	delete(c.grants, key)
+func (c *session) unlock(ctx context.Context, at place) error {
+	unlock := c.strategy.sql.unlock
+	if at.reader != "" {
+		unlock = c.strategy.sql.unlockShared
+	}
+
+	if _, had := c.grants[at]; had && at.reader != "" {
+		if c.readers[at.key]--; c.readers[at.key] == 0 {
+			delete(c.readers, at.key)
+		}
+	}
+
+	delete(c.grants, at)
 
 	unlocked := false
 
-	err := c.conn.Query(ctx, c.strategy.sql.unlock, databases.Values{"key": key}, func(row databases.Row) error {
+	err := c.conn.Query(ctx, unlock, databases.Values{"key": at.key}, func(row databases.Row) error {
 		return row(&unlocked)
 	})
 	if err == nil && !unlocked {
@@ -206,14 +267,14 @@ func (c *session) unlock(ctx context.Context, key any) error {
 // sweep frees locks whose lease expired with nobody to renew or release them,
 // while other locks keep the session alive.
 func (c *session) sweep(ctx context.Context) error {
-	for key, g := range c.grants {
+	for at, g := range c.grants {
 		if time.Until(g.until) > 0 {
 			continue
 		}
 
 		g.expired = true
 
-		if err := c.unlock(ctx, key); err != nil {
+		if err := c.unlock(ctx, at); err != nil {
 			return err
 		}
 	}

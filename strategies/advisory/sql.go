@@ -28,9 +28,10 @@ type statements struct {
 	limit, reset databases.Statement
 	// try returns whether the session got the lock, and whether the server is
 	// read-only: a replica grants too, and that is no lock.
-	try databases.Statement
+	// The shared ones take it beside others who do so; they are empty where there is no such lock.
+	try, tryShared databases.Statement
 	// unlock returns whether the session had the lock.
-	unlock databases.Statement
+	unlock, unlockShared databases.Statement
 	// ping only asks.
 	ping databases.Statement
 	// session finds the session that has a lock, and kill ends it.
@@ -73,6 +74,16 @@ var dialects = grants.Table[statements]{
 		unlock: databases.Statement{
 			Name: "advisory.release",
 			SQL:  `SELECT pg_catalog.pg_advisory_unlock($1)`,
+			Args: []string{"key"},
+		},
+		tryShared: databases.Statement{
+			Name: "advisory.try-shared",
+			SQL:  `SELECT pg_catalog.pg_try_advisory_lock_shared($1), pg_catalog.pg_is_in_recovery()`,
+			Args: []string{"key"},
+		},
+		unlockShared: databases.Statement{
+			Name: "advisory.release-shared",
+			SQL:  `SELECT pg_catalog.pg_advisory_unlock_shared($1)`,
 			Args: []string{"key"},
 		},
 		ping: databases.Statement{Name: "advisory.check", SQL: `SELECT 1`},

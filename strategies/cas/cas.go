@@ -49,7 +49,7 @@ func New(db databases.DB) *Strategy {
 // Features says what the strategy can do: everything.
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
-	f.MinHold, f.LockDelay = true, true
+	f.MinHold, f.LockDelay, f.Shared = true, true, true
 
 	return f
 }
@@ -63,6 +63,12 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (grant 
 
 	defer s.store.Return(conn, &err)
 	defer cancel()
+
+	if r.Mode == strategies.Shared {
+		return s.store.Grants(ctx, conn, r, false, func(ctx context.Context, r strategies.Request, _ grants.State) (int64, error) {
+			return s.store.Acquire(ctx, conn, r, grants.Instead{})
+		})
+	}
 
 	token, err := s.store.Acquire(ctx, conn, r, grants.Instead{})
 	if err != nil {

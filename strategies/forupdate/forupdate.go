@@ -24,6 +24,7 @@ package forupdate
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -81,7 +82,7 @@ func (s *Strategy) Validate() error {
 // Features says what the strategy can do.
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
-	f.ConnectionHeld, f.MaxLease, f.Several = true, grants.MaxLease, false
+	f.ConnectionHeld, f.MaxLease, f.Several, f.Shared = true, grants.MaxLease, false, true
 
 	return f
 }
@@ -170,7 +171,7 @@ func (s *Strategy) lock(ctx context.Context, r strategies.Request) (databases.Co
 	if seen.Waits(r) {
 		conn.Release()
 
-		return nil, seen, seen.Refused(r)
+		return nil, seen, seen.Refused(r) // nobody has it
 	}
 
 	locked, err := s.begin(ctx, conn, r)
@@ -178,6 +179,14 @@ func (s *Strategy) lock(ctx context.Context, r strategies.Request) (databases.Co
 	switch {
 	case err != nil:
 		conn.Discard()
+
+		// PgBouncer's words (seen with 1.18 and 1.24).
+		if strings.Contains(err.Error(), "statement pooling mode") {
+			return nil, seen, &strategies.UnsupportedError{
+				Strategy: "forupdate", Where: "through PgBouncer in statement mode, which allows no transactions",
+				Fix: "let it pool sessions or transactions", Instead: "cas",
+			}
+		}
 
 		if s.store.Busy(err) {
 			return nil, seen, &strategies.HeldError{Name: r.Name, Detail: err.Error()}
@@ -205,7 +214,12 @@ func (s *Strategy) begin(ctx context.Context, conn databases.Conn, r strategies.
 		return false, err
 	}
 
-	err = conn.Query(ctx, s.sql.lock, s.values(r, 0), func(row databases.Row) error {
+	lock := s.sql.lock
+	if r.Mode == strategies.Shared {
+		lock = s.sql.lockShared
+	}
+
+	err = conn.Query(ctx, lock, s.values(r, 0), func(row databases.Row) error {
 		locked = true
 
 		var name string
@@ -221,7 +235,7 @@ func (s *Strategy) record(
 	ctx context.Context, r strategies.Request, conn databases.Conn, seen grants.State,
 ) (strategies.Grant, error) {
 	until := time.Now().Add(r.Lease)
-	token, err := s.write(ctx, r, seen)
+	record, err := s.write(ctx, r, seen)
 
 	switch {
 	case errors.Is(err, strategies.ErrTooManyConnections):
@@ -247,17 +261,27 @@ func (s *Strategy) record(
 		return nil, s.store.Explain(err)
 	}
 
-	g := &grant{record: s.store.Grant(r, token), strategy: s, gate: make(chan struct{}, 1), conn: conn, limit: r.Lease}
+	g := &grant{record: record, strategy: s, gate: make(chan struct{}, 1), conn: conn, limit: r.Lease}
 	g.until.Store(&until)
+
+	if sharer, ok := record.(strategies.Sharer); ok {
+		return sharedGrant{g, sharer}, nil
+	}
 
 	return g, nil
 }
 
+// sharedGrant is that of a reader.
+type sharedGrant struct {
+	*grant
+	strategies.Sharer
+}
+
 // write draws the token and writes the lease down.
-func (s *Strategy) write(ctx context.Context, r strategies.Request, seen grants.State) (token int64, err error) {
+func (s *Strategy) write(ctx context.Context, r strategies.Request, seen grants.State) (record grants.Record, err error) {
 	conn, ctx, cancel, err := s.store.Attempt(ctx)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 
 	defer s.store.Return(conn, &err)
@@ -266,7 +290,10 @@ func (s *Strategy) write(ctx context.Context, r strategies.Request, seen grants.
 	// What was seen may be replaced: its session had the row before, and the row's
 	// lock says that it has ended. What came after the look may not, as this
 	// session may have ended, too.
-	return s.store.Acquire(ctx, conn, r, grants.Instead{Strategy: name, Token: seen.Token})
+	// What a reader has seen since then it has seen under its own lock.
+	return s.store.Grants(ctx, conn, r, true, func(ctx context.Context, r strategies.Request, later grants.State) (int64, error) {
+		return s.store.Acquire(ctx, conn, r, grants.Instead{Strategy: name, Token: max(seen.Token, later.Token)})
+	})
 }
 
 func (s *Strategy) ping(ctx context.Context, conn databases.Conn) error {
@@ -302,6 +329,10 @@ func (s *Strategy) missing(ctx context.Context, r strategies.Request, seen grant
 		if seen, _, err = s.store.State(ctx, conn, r.Name); err != nil {
 			return err
 		}
+	}
+
+	if err := s.store.ReadHolder(ctx, conn, r.Name, &seen); err != nil {
+		return err
 	}
 
 	held := seen.Held(r.Name)

@@ -13,7 +13,7 @@ import (
 
 // grant is a row lock on a connection, and the lease written down beside it.
 type grant struct {
-	record   *grants.Grant
+	record   grants.Record
 	strategy *Strategy
 	until    atomic.Pointer[time.Time] // the lease does not end before
 

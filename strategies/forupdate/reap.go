@@ -19,14 +19,25 @@ func (s *Strategy) Reap(ctx context.Context, retention time.Duration) (strategie
 	return s.store.Reap(ctx, retention)
 }
 
-// ForceRelease also ends the session of the holder whose grant it ended.
+// ForceRelease also ends the session of the holder whose grant it ended, or those of all readers.
 func (s *Strategy) ForceRelease(ctx context.Context, name, reason string) (bool, error) {
 	owner, found, err := s.store.Force(ctx, name, reason)
 	if err != nil || owner == "" {
 		return found, err
 	}
 
-	return true, s.kill(ctx, s.sql.session, s.values(strategies.Request{Name: name, Owner: owner}, 0))
+	owners, err := s.store.Readers(ctx, name, owner)
+	if err != nil {
+		return true, err
+	}
+
+	for _, owner := range append(owners, owner) {
+		if err := s.kill(ctx, s.sql.session, s.values(strategies.Request{Name: name, Owner: owner}, 0)); err != nil {
+			return true, err
+		}
+	}
+
+	return true, nil
 }
 
 // endSession makes sure that a session of ours that broke down is gone. It has the

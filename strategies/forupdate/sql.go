@@ -18,11 +18,11 @@ type statements struct {
 	exists, create databases.Statement
 	// begin opens the transaction, which uses sqllock_mutexes and no other table:
 	// until it ends it keeps others from changing what it has used. lock takes the
-	// row, and returns its name, or nothing if another session has it. limit lets
+	// row, and returns its name, or nothing if another session has it; lockShared beside others who do so. limit lets
 	// the server end the session when nothing was heard from it for so long: the
 	// lease, enforced by the server; sending it again is the heartbeat.
-	begin       []databases.Statement
-	limit, lock databases.Statement
+	begin                   []databases.Statement
+	limit, lock, lockShared databases.Statement
 	// ping only asks.
 	ping databases.Statement
 	// end frees the row, and leaves the session as it was found.
@@ -65,6 +65,11 @@ var dialects = grants.Table[statements]{
 			SQL:  `SELECT name FROM sqllock_mutexes WHERE name = $1 FOR UPDATE SKIP LOCKED`,
 			Args: []string{"name"},
 		},
+		lockShared: databases.Statement{
+			Name: "forupdate.lock-shared",
+			SQL:  `SELECT name FROM sqllock_mutexes WHERE name = $1 FOR SHARE SKIP LOCKED`,
+			Args: []string{"name"},
+		},
 		ping: databases.Statement{Name: "forupdate.check", SQL: `SELECT 1`},
 		end:  []databases.Statement{{Name: "forupdate.release", SQL: `ROLLBACK`}},
 		sessions: databases.Statement{
@@ -72,7 +77,11 @@ var dialects = grants.Table[statements]{
 			SQL: `SELECT a.pid
   FROM sqllock_locks l JOIN pg_catalog.pg_stat_activity a ON a.application_name = 'sqllock:' || l.owner
  WHERE l.strategy = 'forupdate' AND l.owner <> '' AND l.expires_at <= ` + grants.PostgresNow + `
-   AND a.datname = pg_catalog.current_database()`,
+   AND a.datname = pg_catalog.current_database()
+ UNION
+SELECT a.pid
+  FROM sqllock_shares s JOIN pg_catalog.pg_stat_activity a ON a.application_name = 'sqllock:' || s.owner
+ WHERE s.expires_at <= ` + grants.PostgresNow + ` AND a.datname = pg_catalog.current_database()`,
 		},
 		session: databases.Statement{
 			Name: "forupdate.session",
@@ -121,6 +130,14 @@ var dialects = grants.Table[statements]{
    FOR UPDATE SKIP LOCKED`,
 			Args: []string{"name", "session"},
 		},
+		// MySQL's form, and MariaDB's, which takes what is for MySQL from 5.7 on for a comment
+		// (https://mariadb.com/docs/server/reference/sql-statements/comment-syntax).
+		lockShared: databases.Statement{
+			Name: "forupdate.lock-shared",
+			SQL: `SELECT name FROM sqllock_mutexes WHERE name = UNHEX(?) AND GET_LOCK(UNHEX(?), 0) IS NOT NULL
+   /*!80000 FOR SHARE SKIP LOCKED */ /*M!100600 LOCK IN SHARE MODE SKIP LOCKED */`,
+			Args: []string{"name", "session"},
+		},
 		// The row lock is the transaction's: a deadlock or an implicit commit
 		// would end it and not the session. Nothing else runs here, so the
 		// session is what can go.
@@ -140,7 +157,10 @@ var dialects = grants.Table[statements]{
   FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
  WHERE l.strategy = 'forupdate' AND e.owner <> ''
    AND e.expires_at <= ` + grants.MySQLNow + `
-   AND IS_USED_LOCK(CONCAT('sqllock:', CONVERT(e.owner USING utf8mb4))) IS NOT NULL`,
+   AND IS_USED_LOCK(CONCAT('sqllock:', CONVERT(e.owner USING utf8mb4))) IS NOT NULL
+ UNION
+SELECT IS_USED_LOCK(CONCAT('sqllock:', CONVERT(s.owner USING utf8mb4))) FROM sqllock_shares s
+ WHERE s.expires_at <= ` + grants.MySQLNow + ` AND IS_USED_LOCK(CONCAT('sqllock:', CONVERT(s.owner USING utf8mb4))) IS NOT NULL`,
 		},
 		session: databases.Statement{
 			Name: "forupdate.session",

@@ -51,35 +51,35 @@ func New(db databases.DB) *Strategy {
 // Features says what the strategy can do: everything.
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
-	f.MinHold, f.LockDelay = true, true
+	f.MinHold, f.LockDelay, f.Shared = true, true, true
 
 	return f
 }
 
 // TryAcquire takes the name's record if it is free, and inserts the row.
 func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	token, err := s.acquire(ctx, r)
-
-	switch {
-	case s.store.Busy(err):
+	grant, err := s.acquire(ctx, r)
+	if s.store.Busy(err) {
 		return nil, &strategies.HeldError{Name: r.Name, Detail: err.Error()}
-	case err != nil:
-		return nil, err
-	default:
-		return s.store.Grant(r, token), nil
 	}
+
+	return grant, err
 }
 
-func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (token int64, err error) {
+func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (grant strategies.Grant, err error) {
 	conn, ctx, cancel, err := s.store.Attempt(ctx)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 
 	defer s.store.Return(conn, &err)
 	defer cancel()
 
-	return s.steps.acquire(s, ctx, conn, r)
+	acquire := func(ctx context.Context, r strategies.Request, _ grants.State) (int64, error) {
+		return s.steps.acquire(s, ctx, conn, r)
+	}
+
+	return s.store.Grants(ctx, conn, r, false, acquire)
 }
 
 // inOne does all in the statement that takes the record.
@@ -98,7 +98,7 @@ func (s *Strategy) oneByOne(ctx context.Context, conn databases.Conn, r strategi
 	case err != nil:
 		return 0, err
 	case found && (st.Owner != r.Owner && st.Left+st.Delay > 0 || st.Waits(r)):
-		return 0, st.Refused(r)
+		return 0, s.store.Refused(ctx, conn, st, r)
 	case owner != "" && owner != r.Owner:
 		// Before anything is taken: it may be that it cannot be deleted.
 		cleared, err := s.store.Exec(ctx, conn, s.steps.clear, r)
@@ -132,25 +132,28 @@ func (s *Strategy) oneByOne(ctx context.Context, conn databases.Conn, r strategi
 
 // giveBack frees the record whose row could not be made, or the name would be held by
 // nobody until its lease ends. If that fails, too, the outcome is open.
-func (s *Strategy) giveBack(ctx context.Context, conn databases.Conn, r strategies.Request, cause error) error {
-	release := s.store.Release
-
+func (s *Strategy) giveBack(ctx context.Context, conn databases.Conn, r strategies.Request, cause error) (err error) {
 	refused := cause != nil && !s.store.Busy(cause)
-	if refused {
+
+	switch {
+	case r.Mode == strategies.Shared:
+		// Others may have joined the phase since. It ends when the last of them leaves, as this one does now.
+	case refused:
 		// A user who may not insert may not delete, either. A row that an attempt before has
 		// made is in nobody's way without the record.
-		release = s.store.ReleaseRecord
+		err = s.store.ReleaseRecord(ctx, conn, r)
+	default:
+		err = s.store.Release(ctx, conn, r)
 	}
 
-	if failed := release(ctx, conn, r); failed != nil {
-		return grants.Doubt(errors.Join(cause, failed))
-	}
-
-	if refused {
+	switch {
+	case err != nil:
+		return grants.Doubt(errors.Join(cause, err))
+	case refused:
 		return cause
+	default:
+		return &strategies.HeldError{Name: r.Name, Detail: "a transaction has its row locked"}
 	}
-
-	return &strategies.HeldError{Name: r.Name, Detail: "a transaction has its row locked"}
 }
 
 // inTransaction does both in one transaction.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -115,7 +116,7 @@ func asleep(t *testing.T, beside *sql.DB, config *driver.Config) (ids []int64) {
 	t.Helper()
 
 	rows, err := beside.QueryContext(t.Context(),
-		"SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ? AND STATE = 'User sleep' AND INFO LIKE 'DO SLEEP%'", config.DBName)
+		"SELECT ID FROM performance_schema.processlist WHERE DB = ? AND STATE = 'User sleep' AND INFO LIKE 'DO SLEEP%'", config.DBName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func untilNap(t *testing.T, beside *sql.DB) {
 		before, now = now, -1
 
 		// In whole seconds.
-		err := beside.QueryRowContext(t.Context(), `SELECT TIME FROM information_schema.PROCESSLIST WHERE STATE = 'User sleep' AND ID =
+		err := beside.QueryRowContext(t.Context(), `SELECT TIME FROM performance_schema.processlist WHERE STATE = 'User sleep' AND ID =
 			(SELECT IS_USED_LOCK(CONCAT('sqllock_', process)) FROM sqllock_queue ORDER BY expires_at DESC LIMIT 1)`).Scan(&now)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			t.Fatal(err)
@@ -190,7 +191,7 @@ func TestCallsMeetNobodyElse(t *testing.T) {
 	a, b := lockerOn(t, cas.New(mysql.New(mysqlPool(t, config)).WakeWaiters()), rarely()), lockerOn(t, cas.New(mysql.New(mysqlPool(t, config)).WakeWaiters()), rarely())
 	release := func(lock *sqllock.Lock) error { return lock.Release(t.Context()) }
 
-	disturbed := bystanders(t, config)
+	disturbed, _ := bystanders(t, config)
 
 	for range 5 {
 		handOver(t, beside, a, b, release)
@@ -208,20 +209,22 @@ func TestCallsMeetNobodyElse(t *testing.T) {
 		t.Errorf("%d sessions were disturbed that do not listen, want none", n)
 	}
 
-	// So that it shows if one is.
-	disturbed = bystanders(t, config)
-	for _, id := range untilAsleep(t, beside, config) {
-		exec(t, beside, fmt.Sprintf("KILL QUERY %d", id))
+	// So that it shows if one is. Asleep may be, too, who listened a moment ago.
+	disturbed, ids := bystanders(t, config)
+	for !slices.Contains(untilAsleep(t, beside, config), ids[0]) {
+		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // for the server, which is asked each time
 	}
 
-	if disturbed() == 0 {
-		t.Error("no session was disturbed by KILL QUERY, which the test is to see")
+	exec(t, beside, fmt.Sprintf("KILL QUERY %d", ids[0]))
+
+	if n := disturbed(); n != 1 {
+		t.Errorf("%d sessions were disturbed by KILL QUERY of one, want it to be seen", n)
 	}
 }
 
 // bystanders are sessions that look much like one that listens, of the account that
-// releases. disturbed ends them, and says how many did not sleep as long as they were to.
-func bystanders(t *testing.T, config *driver.Config) (disturbed func() int) {
+// releases. disturbed ends them, and says how many did not sleep as long as they were to. ids are their ids.
+func bystanders(t *testing.T, config *driver.Config) (disturbed func() int, ids []int64) {
 	t.Helper()
 
 	const (
@@ -242,6 +245,13 @@ func bystanders(t *testing.T, config *driver.Config) (disturbed func() int) {
 		if _, err := conn.ExecContext(t.Context(), "DO GET_LOCK(?, 0)", fmt.Sprintf("sqllock_%s_%d", config.DBName, i)); err != nil {
 			t.Fatal(err)
 		}
+
+		var id int64
+		if err := conn.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+
+		ids = append(ids, id)
 
 		go func() {
 			defer func() { _ = conn.Close() }()
@@ -270,7 +280,7 @@ func bystanders(t *testing.T, config *driver.Config) (disturbed func() int) {
 		}
 
 		return n
-	}
+	}, ids
 }
 
 // call calls a process as a release does that found it first in a line.

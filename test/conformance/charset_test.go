@@ -274,7 +274,42 @@ func (c charsetCase) alone(t *testing.T) {
 		}
 
 		c.force(t, s, c.requests("forced", strategy.Name)[injection])
+
+		if s.Features().Shared {
+			c.read(t, s, c.requests("read", strategy.Name)[injection-1:injection+1])
+		}
 	}
+}
+
+// read has two readers of one name, of whom each is told as it is.
+func (c charsetCase) read(t *testing.T, s strategies.Strategy, readers []strategies.Request) {
+	t.Helper()
+
+	var grants []strategies.Grant
+
+	for i := range readers {
+		readers[i].Name, readers[i].Mode, readers[i].First = readers[0].Name, strategies.Shared, true
+		r := readers[i]
+
+		g, err := s.TryAcquire(t.Context(), r)
+		if err != nil {
+			t.Fatalf("TryAcquire(%q) of a reader = %v, want the grant", r.Name, err)
+		}
+
+		grants = append(grants, g)
+	}
+
+	c.wantHeld(t, s, readers)
+
+	for _, g := range grants {
+		c.guard(t, g, readers[0].Name)
+
+		if err := errors.Join(g.Renew(t.Context(), time.Minute), g.Check(t.Context()), g.Release(t.Context())); err != nil {
+			t.Errorf("Renew(), Check() and Release() of a reader of %q = %v, want nil", readers[0].Name, err)
+		}
+	}
+
+	c.wantHeld(t, s, nil)
 }
 
 // force takes a lock away, whose holder is told why.

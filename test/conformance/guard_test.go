@@ -3,6 +3,8 @@ package conformance_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,7 +14,9 @@ import (
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/migrations"
+	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/test/catalog"
 )
 
@@ -153,5 +157,111 @@ func guardedRead(
 	if err := pool.QueryRowContext(ctx, "SELECT value FROM guarded").Scan(&latest); err != nil || value != latest {
 		t.Errorf("%s, %s, handed on %t: after Guard() the transaction reads %d, want %d (%v)",
 			strategy.Features().Strategy, level, handed, value, latest, err)
+	}
+}
+
+// severalPrimaries is a transaction on a server that says of itself that others take writes too.
+type severalPrimaries struct{ databases.Tx }
+
+func (s severalPrimaries) Query(
+	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
+) error {
+	if stmt.Name != "grant.many-primaries" {
+		return s.Tx.Query(ctx, stmt, v, each)
+	}
+
+	return each(func(dest ...any) error {
+		for i, said := range []string{"wsrep_on", "ON"} {
+			to, ok := dest[i].(*string)
+			if !ok {
+				return fmt.Errorf("column %d goes to a %T", i, dest[i])
+			}
+
+			*to = said
+		}
+
+		return nil
+	})
+}
+
+// TestGuardWritesWhereSeveralTakeWrites: such a guard changes the row, once it has seen it in the transaction's snapshot.
+// What that does on several nodes package reach tests.
+func TestGuardWritesWhereSeveralTakeWrites(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		server    string
+		foundRows bool
+	}{{"mysql", false}, {"mysql", true}, {"mariadb", false}, {"mariadb", true}} {
+		t.Run(fmt.Sprintf("%s/found rows=%t", c.server, c.foundRows), func(t *testing.T) {
+			t.Parallel()
+
+			config := mysqlDatabase(t, mysqlConfig(t, c.server))
+			config.ClientFoundRows = c.foundRows
+
+			pool := mysqlPool(t, config)
+			locker := lockerOn(t, cas.New(mysql.New(pool)))
+
+			begin := func() (*sql.Tx, databases.Tx) {
+				tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				t.Cleanup(func() { _ = tx.Rollback() })
+
+				// So it has its snapshot.
+				if err := tx.QueryRowContext(t.Context(), "SELECT count(*) FROM sqllock_locks").Scan(new(int)); err != nil {
+					t.Fatal(err)
+				}
+
+				return tx, severalPrimaries{mysql.Tx(tx)}
+			}
+
+			_, before := begin()
+
+			lock, err := locker.Acquire(t.Context(), "several")
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if err := lock.Guard(t.Context(), before); err == nil {
+				t.Error("Guard() in a snapshot older than the lock = nil, want an error")
+			}
+
+			tx, guarded := begin()
+
+			for range 2 {
+				if err := lock.Guard(t.Context(), guarded); err != nil {
+					t.Fatalf("Guard() = %v, want nil", err)
+				}
+			}
+
+			brief, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+
+			_, beside := begin()
+			if err := lock.Guard(brief, beside); err == nil {
+				t.Error("Guard() beside another of the lock = nil, want it to wait")
+			}
+
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+
+			guards := 0
+			if err := pool.QueryRowContext(t.Context(), "SELECT guards FROM sqllock_locks").Scan(&guards); err != nil || guards != 2 {
+				t.Errorf("the row has %d guards (%v), want 2", guards, err)
+			}
+
+			if err := locker.ForceRelease(t.Context(), "several", "to guard what is nobody's"); err != nil {
+				t.Fatal(err)
+			}
+
+			_, late := begin()
+			if err := lock.Guard(t.Context(), late); !errors.Is(err, sqllock.ErrLost) {
+				t.Errorf("Guard() of a lock that was taken away = %v, want ErrLost", err)
+			}
+		})
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/sqllock/sqllock/strategies/cas"
 )
 
-// Driver modes: what a DSN may say. Character sets are of the kind in which names
+// Driver modes: what a DSN may say. The first runs all cases. Character sets are of the kind in which names
 // are other bytes, and in which quoting by bytes is not enough.
 var mysqlModes = []mysqlMode{
-	{"plain", true, false, func(*driver.Config) {}},
 	{"default", false, true, func(*driver.Config) {}},
+	{"plain", true, false, func(*driver.Config) {}},
 	{"found-rows", false, true, func(c *driver.Config) {
 		c.ClientFoundRows = true
 		_ = c.Apply(driver.Charset("latin1", ""))
@@ -59,8 +59,8 @@ func TestMariaDB(t *testing.T) {
 func testMySQL(t *testing.T, server string) {
 	t.Helper()
 
-	for _, mode := range mysqlModes {
-		for _, strategy := range suited(mode.plain) {
+	for m, mode := range mysqlModes {
+		for n, strategy := range suited(mode.plain) {
 			t.Run(mode.name+"/"+strategy.Name, func(t *testing.T) {
 				t.Parallel()
 
@@ -69,23 +69,31 @@ func testMySQL(t *testing.T, server string) {
 				mode.set(config)
 
 				sqllocktest.Run(t, sqllocktest.Harness{
+					Only: part(m, n),
 					New: func(t *testing.T) sqllocktest.Fixture {
 						db := watched{mode.database(mysqlPool(t, config)), digits(t)}
 						faulty := sqllocktest.NewFaulty(db)
 						other := sqllocktest.NewFaulty(watched{mode.database(mysqlPool(t, config)), digits(t)})
 						wrap := func(tx *sql.Tx) databases.Tx { return db.Tx(mysql.Tx(tx)) }
 
+						ageReaders := func(t *testing.T, name string, d time.Duration) {
+							t.Helper()
+							exec(t, beside, "UPDATE sqllock_shares SET expires_at = expires_at - ? WHERE name = ?", d.Microseconds(), []byte(name))
+						}
+
 						return sqllocktest.Fixture{
-							Strategy: strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
+							AgeReaders: ageReaders,
+							Strategy:   strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
 							Begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
 								return begin(t, beside, isolation, wrap, faulty)
 							},
 							Age: func(t *testing.T, name string, d time.Duration) {
 								age(t, beside, "sqllock_leases", name, d)
+								ageReaders(t, name, d)
 							},
 							EndSession: func(t *testing.T, name string) { endMySQLSession(t, beside, strategy.Name, name) },
 							RemoveRow: func(t *testing.T, name string) {
-								removeRows(t, beside, "?", name, "sqllock_locks", "sqllock_leases", "sqllock_inserts", "sqllock_mutexes", "sqllock_queue")
+								removeRows(t, beside, "?", name, "sqllock_locks", "sqllock_leases", "sqllock_inserts", "sqllock_mutexes", "sqllock_queue", "sqllock_shares")
 							},
 							LockRow: func(t *testing.T, name string) func() {
 								return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = ? FOR UPDATE",

@@ -25,16 +25,16 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Driver modes: how an application may have set up its pool.
+// Driver modes: how an application may have set up its pool. The first runs all cases.
 var postgresModes = []struct {
 	name  string
 	plain bool
 	open  func(t *testing.T, config *pgx.ConnConfig) databases.DB
 }{
-	{"plain", true, func(t *testing.T, c *pgx.ConnConfig) databases.DB {
+	{"pgxpool", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB {
 		return pgxPool(t, c, pgx.QueryExecModeCacheStatement)
 	}},
-	{"pgxpool", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB {
+	{"plain", true, func(t *testing.T, c *pgx.ConnConfig) databases.DB {
 		return pgxPool(t, c, pgx.QueryExecModeCacheStatement)
 	}},
 	{"pgxpool-exec", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB { return pgxPool(t, c, pgx.QueryExecModeExec) }},
@@ -65,8 +65,8 @@ func TestPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, mode := range postgresModes {
-		for _, strategy := range suited(mode.plain) {
+	for m, mode := range postgresModes {
+		for n, strategy := range suited(mode.plain) {
 			t.Run(mode.name+"/"+strategy.Name, func(t *testing.T) {
 				t.Parallel()
 
@@ -78,6 +78,7 @@ func TestPostgres(t *testing.T) {
 				t.Cleanup(func() { resolved(t, config, stranger(), &seen) })
 
 				sqllocktest.Run(t, sqllocktest.Harness{
+					Only: part(m, n),
 					New: func(t *testing.T) sqllocktest.Fixture {
 						note := func(s databases.Statement, _ databases.Values) { seen.Store(s.SQL, s.Name) }
 						db := watched{mode.open(t, config), note}
@@ -85,14 +86,22 @@ func TestPostgres(t *testing.T) {
 						other := sqllocktest.NewFaulty(watched{mode.open(t, config), note})
 						wrap := func(tx *sql.Tx) databases.Tx { return db.Tx(postgres.StdTx(tx)) }
 
+						ageReaders := func(t *testing.T, name string, d time.Duration) {
+							t.Helper()
+							exec(t, beside, "UPDATE sqllock_shares SET expires_at = expires_at - $2::float * interval '1 microsecond' WHERE name = $1",
+								name, d.Microseconds())
+						}
+
 						return sqllocktest.Fixture{
-							Strategy: strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
+							AgeReaders: ageReaders,
+							Strategy:   strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
 							Begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
 								return begin(t, beside, isolation, wrap, faulty)
 							},
 							Age: func(t *testing.T, name string, d time.Duration) {
 								exec(t, beside, "UPDATE sqllock_locks SET expires_at = expires_at - $2::float * interval '1 microsecond' WHERE name = $1",
 									name, d.Microseconds())
+								ageReaders(t, name, d)
 
 								if d >= idle {
 									exec(t, beside, "UPDATE sqllock_locks SET token = token - $2 WHERE name = $1", name, d.Microseconds())
@@ -100,7 +109,7 @@ func TestPostgres(t *testing.T) {
 							},
 							EndSession: func(t *testing.T, name string) { endPostgresSession(t, beside, strategy.Name, name) },
 							RemoveRow: func(t *testing.T, name string) {
-								removeRows(t, beside, "$1", name, "sqllock_locks", "sqllock_inserts", "sqllock_mutexes", "sqllock_queue")
+								removeRows(t, beside, "$1", name, "sqllock_locks", "sqllock_inserts", "sqllock_mutexes", "sqllock_queue", "sqllock_shares")
 							},
 							LockRow: func(t *testing.T, name string) func() {
 								return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = $1 FOR UPDATE")

@@ -146,22 +146,78 @@ func TestIsolationDefaults(t *testing.T) {
 				t.Parallel()
 
 				for _, strategy := range catalog.All() {
-					lockTwice(t, strategy.Name, strategy.Make(isolated(t, server, level)))
+					db, pool := isolated(t, server, level)
+
+					lockTwice(t, strategy.Name, strategy.Make(db))
+					extendBesideAWrite(t, strategy.Name, lockerOn(t, strategy.Make(db)), pool)
 				}
 			})
 		}
 	}
 }
 
+// extendBesideAWrite extends locks while another transaction, as that of one who begins to wait, has changed the row of
+// the name and commits. Above Read Committed a server may refuse the statement then.
+func extendBesideAWrite(t *testing.T, name string, locker *sqllock.Locker, pool *sql.DB) {
+	t.Helper()
+
+	for _, options := range [][]sqllock.Option{nil, {sqllock.WithShared()}} {
+		if options != nil && !locker.Features().Shared {
+			continue
+		}
+
+		lock, err := locker.TryAcquire(t.Context(), "written", options...)
+		if err != nil {
+			t.Errorf("%s: TryAcquire() = %v, want the lock", name, err)
+
+			return
+		}
+
+		tx, err := pool.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		table := "sqllock_leases"
+		if locker.Features().Database == string(databases.Postgres) {
+			table = "sqllock_locks"
+		}
+
+		if _, err := tx.ExecContext(t.Context(), "UPDATE "+table+" SET waiting = waiting + 1 WHERE name = 'written'"); err != nil {
+			t.Fatal(err)
+		}
+
+		extended := make(chan error, 1)
+
+		go func() { extended <- lock.Extend(t.Context(), 2*sqllock.DefaultLease) }()
+
+		<-time.After(100 * time.Millisecond)
+
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := <-extended; err != nil {
+			t.Errorf("%s: Extend() beside a write = %v, want nil", name, err)
+		}
+
+		if err := lock.Release(t.Context()); err != nil {
+			t.Errorf("%s: Release() = %v, want nil", name, err)
+		}
+	}
+}
+
 // isolated returns a pool whose sessions have the isolation level.
-func isolated(t *testing.T, server, level string) databases.DB {
+func isolated(t *testing.T, server, level string) (databases.DB, *sql.DB) {
 	t.Helper()
 
 	if server == "postgres" {
 		config := postgresDatabase(t, postgresConfig(t))
 		config.RuntimeParams["default_transaction_isolation"] = level
 
-		return postgres.NewStd(stdPool(t, config))
+		pool := stdPool(t, config)
+
+		return postgres.NewStd(pool), pool
 	}
 
 	config := mysqlDatabase(t, mysqlConfig(t, server))
@@ -174,7 +230,9 @@ func isolated(t *testing.T, server, level string) databases.DB {
 
 	config.Params = map[string]string{variable: "'" + strings.ToUpper(strings.ReplaceAll(level, " ", "-")) + "'"}
 
-	return mysql.New(mysqlPool(t, config))
+	pool := mysqlPool(t, config)
+
+	return mysql.New(pool), pool
 }
 
 // batchTwice does what lockTwice does, with several locks at a time.
@@ -237,6 +295,49 @@ func severalTwice(t *testing.T, name string, first, second *sqllock.Locker) {
 	}
 }
 
+// readTwice reads with two lockers, and lets a writer in that waits for the readers, the second time where the rows are there.
+func readTwice(t *testing.T, name string, first, second *sqllock.Locker) {
+	t.Helper()
+
+	for range 2 {
+		var readers []*sqllock.Lock
+
+		for _, locker := range []*sqllock.Locker{first, second} {
+			lock, err := locker.TryAcquire(t.Context(), "isolated/read", sqllock.WithShared())
+			if err != nil {
+				t.Errorf("%s: TryAcquire(WithShared) = %v, want the lock", name, err)
+
+				return
+			}
+
+			readers = append(readers, lock)
+		}
+
+		written := make(chan error, 1)
+
+		go func() {
+			written <- second.Do(t.Context(), "isolated/read", func(ctx context.Context, _ *sqllock.Lock) error { return ctx.Err() },
+				sqllock.WithMaxWait(20*time.Second))
+		}()
+
+		for _, lock := range readers {
+			if err := errors.Join(lock.Extend(t.Context(), sqllock.DefaultLease), lock.Check(t.Context())); err != nil {
+				t.Errorf("%s: Extend() and Check() of a reader = %v, want nil", name, err)
+			}
+
+			<-time.After(50 * time.Millisecond)
+
+			if err := lock.Release(t.Context()); err != nil {
+				t.Errorf("%s: Release() of a reader = %v, want nil", name, err)
+			}
+		}
+
+		if err := <-written; err != nil {
+			t.Errorf("%s: Do() behind readers = %v, want nil", name, err)
+		}
+	}
+}
+
 // lockTwice acquires, renews, checks and releases a lock, the second time one
 // whose rows are there.
 func lockTwice(t *testing.T, name string, strategy strategies.Strategy) {
@@ -250,6 +351,10 @@ func lockTwice(t *testing.T, name string, strategy strategies.Strategy) {
 
 	if locker.Features().Several {
 		severalTwice(t, name, locker, lockerOn(t, strategy))
+	}
+
+	if locker.Features().Shared {
+		readTwice(t, name, locker, lockerOn(t, strategy))
 	}
 
 	for range 2 {
@@ -779,6 +884,18 @@ func TestBrokenFirstLook(t *testing.T) {
 	}
 }
 
+// TestStatementPooling: a pooler that allows no transactions is named, and not taken for a server that is away.
+func TestStatementPooling(t *testing.T) {
+	t.Parallel()
+
+	faulty := sqllocktest.NewFaulty(postgres.NewStd(stdPool(t, postgresDatabase(t, postgresConfig(t)))))
+	faulty.Fail("forupdate.begin", 1, sqllocktest.Before, &pgconn.PgError{
+		Severity: "FATAL", Code: "08P01", Message: "transaction blocks not allowed in statement pooling mode",
+	})
+
+	wantTry(t, forupdate.New(faulty), sqllock.ErrUnsupported, "PgBouncer in statement mode", "strategies/cas")
+}
+
 // freshPools makes a database on each server that has sessions, and opens pools of it.
 func freshPools(t *testing.T) map[string]func(*testing.T) databases.DB {
 	t.Helper()
@@ -1236,7 +1353,8 @@ func TestNoIndexOnRenewedColumns(t *testing.T) {
 
 	err := db.QueryRowContext(t.Context(),
 		`SELECT count(*) FROM pg_indexes WHERE tablename LIKE 'sqllock\_%' AND tablename <> 'sqllock_goose_version'
-			AND indexdef NOT LIKE '%(name)' AND indexdef NOT LIKE '%(process, id)' AND indexdef NOT LIKE '%(name, ticket)'`).Scan(&indexes)
+			AND indexdef NOT LIKE '%(name)' AND indexdef NOT LIKE '%(process, id)' AND indexdef NOT LIKE '%(name, ticket)'
+			AND indexdef NOT LIKE '%(name, owner)'`).Scan(&indexes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,6 +93,7 @@ func TestSessionsRefused(t *testing.T) {
 		{[]string{"mysql", "mariadb"}, "timestamp", "1000000000", "timestamp is set"},
 		{[]string{"mysql", "mariadb"}, "timestamp", "UNIX_TIMESTAMP()", "timestamp is set"},
 		{[]string{"mysql", "mariadb"}, "timestamp", "UNIX_TIMESTAMP(NOW(6))", "timestamp is set"},
+		{[]string{"mysql"}, "binlog_format", "'STATEMENT'", "binlog_format is STATEMENT"}, // here MariaDB has no binary log
 		{[]string{"mariadb"}, "sql_safe_updates", "1", "sql_safe_updates"},
 		{[]string{"mariadb"}, "sql_mode", "'EMPTY_STRING_IS_NULL'", "EMPTY_STRING_IS_NULL"},
 	} {

@@ -34,6 +34,7 @@ func FuzzNames(f *testing.F) {
 		{"a", ""},
 		{"", "\x00"},
 		{"a\x00", "a"},
+		{"a\x1f0", "a"},
 		{"\xff", "a"},
 		{"é", "e\u0301"},
 		{"ß", "ss"},
@@ -82,7 +83,7 @@ func twoNames(t *testing.T, locker *sqllock.Locker, a, b string) {
 
 	for _, name := range []string{a, b} {
 		lock, err := locker.TryAcquire(t.Context(), name)
-		valid := name != "" && len(name) <= sqllock.MaxNameLength && utf8.ValidString(name) && !strings.Contains(name, "\x00")
+		valid := name != "" && len(name) <= sqllock.MaxNameLength && utf8.ValidString(name) && !strings.ContainsAny(name, "\x00\x1f")
 
 		switch {
 		case !valid:

@@ -48,7 +48,7 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 		case err != nil:
 			return 0, err
 		case found:
-			return 0, st.Refused(r)
+			return 0, s.Refused(ctx, on, st, r)
 		}
 
 		if err := s.Briefly(ctx, on, s.sql.Create, values); err != nil {

@@ -18,15 +18,11 @@ func (s *Store) Settle(ctx context.Context, r strategies.Request) (err error) {
 
 	defer s.Return(conn, &err)
 
-	values := s.values(r)
-
-	if err := execAll(ctx, conn, s.sql.beforeRelease, values); err != nil {
-		return err
+	if r.Mode == strategies.Shared {
+		return s.settleShare(ctx, conn, r)
 	}
 
-	_, err = conn.Exec(ctx, s.sql.telling, values)
-
-	return err
+	return s.Release(ctx, conn, r)
 }
 
 // Release is Settle on a connection that the caller has.
@@ -74,7 +70,7 @@ func readHolders(
 		)
 
 		err := row(&st.Name, &st.Strategy, &st.Token, &st.Holder.Host, &pid, &st.Holder.Label, &st.Holder.Metadata,
-			&heldFor, &left, &delay, &st.Owner)
+			&heldFor, &left, &delay, &st.Owner, &st.Shared)
 		st.Holder.PID = int(pid)
 
 		if st.Remaining, st.Taken = (State{Owner: st.Owner, Left: micros(left), Delay: micros(delay)}).runs(); st.Remaining > 0 {
@@ -124,6 +120,16 @@ func (s *Store) Status(ctx context.Context, name string) (status strategies.Stat
 	if len(listed) == 1 && listed[0].Name == name && listed[0].Token == status.Token {
 		status = listed[0]
 		status.Ended, status.Detail = st.end()
+	}
+
+	notes, err := s.notes(ctx, conn, name)
+	if err != nil {
+		return status, true, err
+	}
+
+	status.Tick = notes.Tick
+	if notes.Owner == status.Owner {
+		status.Asked = notes.Asked
 	}
 
 	status.Guarded, err = s.guarded(ctx, conn, s.sql.Unguarded, name)
@@ -243,6 +249,10 @@ func (s *Store) Reap(ctx context.Context, retention time.Duration) (reaped strat
 		}
 	}
 
+	if err := s.clearShares(ctx, conn); err != nil {
+		return reaped, err
+	}
+
 	return reaped, s.sweep(ctx, conn)
 }
 
@@ -308,7 +318,7 @@ func (s *Store) reapOne(
 
 // clear deletes what was left behind, by two values that list returns of each. There may
 // be nothing.
-func (s *Store) clear(ctx context.Context, conn databases.Conn, list, each databases.Statement, first, second string) error {
+func (s *Store) clear(ctx context.Context, conn databases.Session, list, each databases.Statement, first, second string) error {
 	if list.SQL == "" {
 		return nil
 	}

@@ -287,7 +287,7 @@ func (b *acquisitions) look(
 		case st.Owner == r.Owner && st.Left > 0:
 			b.granted(r.Owner, st.Token)
 		default:
-			b.errs[i] = st.Refused(r)
+			b.errs[i] = b.Refused(ctx, conn, st, r)
 		}
 	}
 

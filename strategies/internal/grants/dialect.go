@@ -104,6 +104,9 @@ type Statements struct {
 	Idle   databases.Statement
 	Remove []databases.Statement
 
+	// Shares are about readers.
+	Shares Shares
+
 	// Enqueue, Keep, Leave, Stand and Waiters are those of strategies.Queuer; Leave is about
 	// several waiters. The last of Enqueue says whether the name is taken; a second one
 	// is not sent for who is Behind. EnqueueAll is Enqueue for several, and returns names whose rows
@@ -122,12 +125,23 @@ type Statements struct {
 	// processes of those who are the first, for Call.
 	Tell  databases.Statement
 	First databases.Statement
+	// Notes reads what is kept of a name beside its grants. NoteTick and Ask change that, for one owner and for whoever
+	// holds the name; Ask also tells all who listen, where that can be. Announce tells them alone.
+	Notes    databases.Statement
+	NoteTick databases.Statement
+	Ask      databases.Statement
+	Announce databases.Statement
 
 	// Brief lets what follows on a session wait for a row lock as briefly as the server
 	// can, which is a second, and Patient takes that back. PostgreSQL's statements
 	// have PostgresBriefly.
 	Brief   databases.Statement
 	Patient databases.Statement
+	// GuardSnapshot and GuardWrite are sent in place of Guard where there are ManyPrimaries: a lock on a row holds on one
+	// node only, and of two transactions that changed a row the later one fails to commit. The first returns when the
+	// grant began, as the transaction's snapshot has it, and the second changes the row of a grant that began then.
+	GuardSnapshot databases.Statement
+	GuardWrite    databases.Statement
 	// ManyPrimaries returns a setting, and its value, of servers on which each of
 	// several nodes grants a session's lock by itself: Galera, and a replication group
 	// with several primaries.

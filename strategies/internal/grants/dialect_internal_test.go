@@ -135,3 +135,33 @@ func TestStatementNames(t *testing.T) {
 		}
 	}
 }
+
+// TestPostgresLooksAtThePrimary: pgpool-II in front of a primary and standbys reads the text of a statement. One that only
+// reads it may send to a standby, which is behind, unless a volatile function or a row lock stands in it (seen with 4.7.3; a
+// function inside a view does not count).
+func TestPostgresLooksAtThePrimary(t *testing.T) {
+	t.Parallel()
+
+	primary := []string{"INSERT ", "UPDATE ", "DELETE ", "FOR KEY SHARE", PostgresNow, "pg_notify"}
+
+	for _, of := range []any{Postgres.Statements, Postgres.Shares} {
+		fields := reflect.ValueOf(of)
+
+		for i := range fields.NumField() {
+			var statements []databases.Statement
+
+			switch field := fields.Field(i).Interface().(type) {
+			case []databases.Statement:
+				statements = field
+			case databases.Statement:
+				statements = given(field)
+			}
+
+			for _, s := range statements {
+				if !slices.ContainsFunc(primary, func(part string) bool { return strings.Contains(s.SQL, part) }) {
+					t.Errorf("%s can be sent to a standby: %s", s.Name, s.SQL)
+				}
+			}
+		}
+	}
+}

@@ -86,7 +86,7 @@ func (g *Grant) RenewOn(ctx context.Context, on databases.Session, lease time.Du
 	values := g.store.values(g.request)
 	values["lease"] = g.store.lease(lease)
 
-	result, err := on.Exec(ctx, g.store.sql.Renew, values)
+	result, err := g.store.insist(ctx, on, g.store.sql.Renew, values)
 	if err != nil || result.RowsAffected > 0 {
 		return err
 	}
@@ -261,10 +261,35 @@ func (g *Grant) lost(st State) error {
 // SessionGone is the loss of a grant whose session has ended. The lease's row
 // may tell why: an operator who forces a release ends the session, too.
 func (g *Grant) SessionGone(ctx context.Context, cause error) error {
+	return sessionGone(g.Check(ctx), cause)
+}
+
+func sessionGone(checked, cause error) error {
 	var known *strategies.LostError
-	if errors.As(g.Check(ctx), &known) && known.Reason == strategies.Forced {
+	if errors.As(checked, &known) && known.Reason == strategies.Forced {
 		return known
 	}
 
 	return &strategies.LostError{Reason: strategies.SessionGone, Err: cause}
 }
+
+// Record is the grant of a writer or a reader, beside which a strategy has another lock.
+type Record interface {
+	strategies.Grant
+	strategies.Contention
+
+	Request() strategies.Request
+	RenewOn(ctx context.Context, on databases.Session, lease time.Duration) error
+	CheckOn(ctx context.Context, on databases.Session) error
+	ReleaseOn(ctx context.Context, on databases.Session) error
+	Free(ctx context.Context) error
+	TellOn(ctx context.Context, on databases.Session)
+	SessionGone(ctx context.Context, cause error) error
+}
+
+var (
+	_ Record = (*Grant)(nil)
+	_ Record = (*Share)(nil)
+
+	_ strategies.Sharer = (*Share)(nil)
+)

@@ -25,8 +25,7 @@ func (g *Grant) Guard(ctx context.Context, tx strategies.Tx) error {
 		return err
 	}
 
-	token := int64(0)
-	err = on.Query(ctx, g.store.sql.Guard, g.key(), func(row databases.Row) error { return row(&token) })
+	token, err := g.pin(ctx, on)
 
 	switch {
 	case g.store.Busy(err):
@@ -49,6 +48,48 @@ func (g *Grant) Guard(ctx context.Context, tx strategies.Tx) error {
 	}
 
 	return errOldSnapshot
+}
+
+// pin keeps the next grant from a commit before that of the caller's transaction. It returns the row's token, or zero
+// where the row is not the grant's, or not as the transaction sees it.
+func (g *Grant) pin(ctx context.Context, on databases.Session) (token int64, err error) {
+	many, err := g.store.manyPrimaries(ctx, on)
+	if err != nil {
+		return 0, err
+	}
+
+	if many != "" {
+		return g.pinAll(ctx, on)
+	}
+
+	err = on.Query(ctx, g.store.sql.Guard, g.key(), func(row databases.Row) error { return row(&token) })
+
+	return token, err
+}
+
+// pinAll is pin where a row lock holds on one node only. It reads before it writes: what a transaction has written it
+// sees, whatever its snapshot.
+func (g *Grant) pinAll(ctx context.Context, on databases.Session) (token int64, err error) {
+	acquired, seen := int64(0), false
+
+	err = on.Query(ctx, g.store.sql.GuardSnapshot, g.key(), func(row databases.Row) error {
+		seen = true
+
+		return row(&acquired)
+	})
+	if err != nil || !seen {
+		return 0, err
+	}
+
+	values := g.key()
+	values["acquired"] = acquired
+
+	result, err := on.Exec(ctx, g.store.sql.GuardWrite, values)
+	if err != nil || result.RowsAffected == 0 {
+		return 0, err
+	}
+
+	return g.last, nil
 }
 
 // key is what its row is found by.

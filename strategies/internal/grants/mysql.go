@@ -28,13 +28,29 @@ const mariadbLatest = `/*M!110602 SET STATEMENT innodb_snapshot_isolation=OFF FO
 
 // mysqlWaiters is what is read of the JSON array of waiters, as package cas reads its calls, which
 // has the reasons.
-const mysqlWaiters = `(SELECT CONVERT(id USING binary) AS id, CONVERT(name USING binary) AS name, host, pid, label, metadata, holding, waited
+const mysqlWaiters = `(SELECT CONVERT(id USING binary) AS id, CONVERT(name USING binary) AS name, host, pid, label, metadata, holding, waited, shared
           FROM JSON_TABLE(CONVERT(UNHEX(?) USING utf8mb4), _utf8mb4'$[*]' COLUMNS (
         id VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.id', name VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.name',
         host VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.host', pid BIGINT PATH _utf8mb4'$.pid',
         label VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.label', metadata VARCHAR(4096) CHARACTER SET utf8mb4 PATH _utf8mb4'$.metadata',
-        holding VARCHAR(4096) CHARACTER SET utf8mb4 PATH _utf8mb4'$.holding', waited BIGINT PATH _utf8mb4'$.waited'
+        holding VARCHAR(8192) CHARACTER SET utf8mb4 PATH _utf8mb4'$.holding', waited BIGINT PATH _utf8mb4'$.waited',
+        shared BOOLEAN PATH _utf8mb4'$.shared'
     )) calls LIMIT 1000) a`
+
+// mysqlShared is sharedPrefix, in whatever character set the connection has.
+const mysqlShared = `0x7368617265642D`
+
+// mysqlLeft is true of a row whose readers all have left, or died.
+const mysqlLeft = `LEFT(e.owner, 7) = ` + mysqlShared + ` AND s.owner IS NULL`
+
+// mysqlHolders lists holders, and each of the readers.
+const mysqlHolders = `SELECT l.name, l.strategy, l.token, IF(` + mysqlLeft + `, '', COALESCE(s.host, l.host)),
+       IF(` + mysqlLeft + `, 0, COALESCE(s.pid, l.pid)), IF(` + mysqlLeft + `, '', COALESCE(s.label, l.label)),
+       IF(` + mysqlLeft + `, '', COALESCE(s.metadata, l.metadata)),
+       ` + MySQLNow + ` - COALESCE(s.acquired_at, l.acquired_at), COALESCE(s.expires_at, e.expires_at) - ` + MySQLNow + `, l.lock_delay_us,
+       IF(` + mysqlLeft + `, '', COALESCE(s.owner, e.owner)), LEFT(e.owner, 7) = ` + mysqlShared + `
+  FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
+  LEFT JOIN sqllock_shares s ON s.name = e.name AND s.phase = e.owner AND s.expires_at > ` + MySQLNow
 
 // MySQL is the dialect of MySQL and MariaDB.
 var MySQL = Dialect{
@@ -167,6 +183,19 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
 			Args: []string{"name", "token", "name", "owner", "token"},
 		},
 
+		GuardSnapshot: databases.Statement{
+			Name: "grant.guard-snapshot",
+			SQL:  `SELECT acquired_at FROM sqllock_locks WHERE name = UNHEX(?) AND owner = UNHEX(?) AND token = ?`,
+			Args: []string{"name", "owner", "token"},
+		},
+		// A change, and not a write of the same: that enters no write set.
+		GuardWrite: databases.Statement{
+			Name: "grant.guard-write",
+			SQL: `UPDATE sqllock_locks SET guards = guards + 1
+ WHERE name = UNHEX(?) AND owner = UNHEX(?) AND token = ? AND acquired_at = ?`,
+			Args: []string{"name", "owner", "token", "acquired"},
+		},
+
 		Date: databases.Statement{
 			Name: "grant.date",
 			SQL: `UPDATE (
@@ -188,21 +217,17 @@ STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
 		// connection.
 		Holders: databases.Statement{
 			Name: "grant.holders",
-			SQL: `SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata, ` + MySQLNow + ` - l.acquired_at,
-       e.expires_at - ` + MySQLNow + `, l.lock_delay_us, e.owner
-  FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
+			SQL: mysqlHolders + `
  WHERE e.expires_at + l.lock_delay_us > ` + MySQLNow + ` AND LEFT(e.name, LENGTH(UNHEX(?))) = UNHEX(?)
- ORDER BY l.name LIMIT ?`,
+ ORDER BY l.name, s.acquired_at, s.owner LIMIT ?`,
 			Args: []string{"prefix", "prefix", "limit"},
 		},
 
 		Slots: databases.Statement{
 			Name: "grant.slots",
-			SQL: `SELECT l.name, l.strategy, l.token, l.host, l.pid, l.label, l.metadata, ` + MySQLNow + ` - l.acquired_at,
-       e.expires_at - ` + MySQLNow + `, l.lock_delay_us, e.owner
-  FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
+			SQL: mysqlHolders + `
  WHERE (e.name = UNHEX(?) OR e.name > UNHEX(?) AND e.name < UNHEX(?)) AND e.expires_at + l.lock_delay_us > ` + MySQLNow + `
- ORDER BY l.name LIMIT ?`,
+ ORDER BY l.name, s.acquired_at, s.owner LIMIT ?`,
 			Args: []string{"name", "above", "below", "limit"},
 		},
 
@@ -231,7 +256,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
 			SQL: `SELECT l.name FROM sqllock_locks l
   LEFT JOIN sqllock_leases e ON e.name = l.name
  WHERE COALESCE(e.owner, '') = '' AND COALESCE(e.expires_at, 0) + l.lock_delay_us <= ` + MySQLNow + `
-   AND l.token < ` + MySQLNow + ` - ? ORDER BY l.name LIMIT 1000`,
+   AND l.token < ` + MySQLNow + ` - ? AND COALESCE(e.tick, 0) < ` + MySQLNow + ` - ` + tickKept + ` ORDER BY l.name LIMIT 1000`,
 			Args: []string{"retention"},
 		},
 
@@ -240,9 +265,28 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
 			SQL: `DELETE l, e FROM sqllock_locks l
   LEFT JOIN sqllock_leases e ON e.name = l.name
  WHERE l.name = UNHEX(?) AND COALESCE(e.owner, '') = ''
-   AND COALESCE(e.expires_at, 0) + l.lock_delay_us <= ` + MySQLNow + ` AND l.token < ` + MySQLNow + ` - ?`,
+   AND COALESCE(e.expires_at, 0) + l.lock_delay_us <= ` + MySQLNow + ` AND l.token < ` + MySQLNow + ` - ?
+   AND COALESCE(e.tick, 0) < ` + MySQLNow + ` - ` + tickKept,
 			Args: []string{"name", "retention"},
 		}},
+
+		// A guard locks the name's row in sqllock_locks, and not this one.
+		Notes: databases.Statement{
+			Name: "notes.read",
+			SQL:  `SELECT owner, expires_at - ` + MySQLNow + `, tick, asked FROM sqllock_leases WHERE name = UNHEX(?)`,
+			Args: []string{"name"},
+		},
+		NoteTick: databases.Statement{
+			Name: "notes.tick",
+			SQL:  `UPDATE sqllock_leases SET tick = GREATEST(tick, ?) WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
+			Args: []string{"tick", "name", "owner"},
+		},
+		Ask: databases.Statement{
+			Name: "notes.ask",
+			SQL: `UPDATE sqllock_leases SET asked = CONCAT(owner, ' ', UNHEX(?))
+ WHERE name = UNHEX(?) AND owner <> '' AND expires_at > ` + MySQLNow,
+			Args: []string{"reason", "name"},
+		},
 
 		Brief: databases.Statement{
 			Name: "grant.brief",
@@ -262,6 +306,93 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
     OR (Variable_name = 'group_replication_single_primary_mode' AND Value = 'OFF')`,
 		},
 
+		// Of the name's rows only the lease's, as a renewal does: a guard has the other.
+		Shares: Shares{
+			Enter: databases.Statement{
+				Name: "share.enter",
+				SQL: `INSERT INTO sqllock_shares (name, owner, phase, expires_at, acquired_at, host, pid, label, metadata)
+VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` + ?, ` + MySQLNow + `, UNHEX(?), ?, UNHEX(?), UNHEX(?))
+    ON DUPLICATE KEY UPDATE expires_at = IF(phase = UNHEX(?), GREATEST(expires_at, ` + MySQLNow + ` + ?), ` + MySQLNow + ` + ?), phase = UNHEX(?)`,
+				Args: []string{"name", "owner", "phase", "lease", "host", "pid", "label", "metadata", "phase", "lease", "lease", "phase"},
+			},
+			Keep: databases.Statement{
+				Name: "share.keep",
+				SQL: `UPDATE sqllock_shares SET expires_at = GREATEST(expires_at, ` + MySQLLate + ` + ?)
+ WHERE name = UNHEX(?) AND owner = UNHEX(?) AND phase = UNHEX(?)`,
+				Args: []string{"lease", "name", "owner", "phase"},
+			},
+			Leave: databases.Statement{
+				Name: "share.leave",
+				SQL:  `DELETE FROM sqllock_shares WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
+				Args: []string{"name", "owner"},
+			},
+			Join: databases.Statement{
+				Name: "share.join",
+				SQL: `UPDATE (
+    SELECT name FROM sqllock_leases
+     WHERE name = UNHEX(?) AND owner = UNHEX(?) AND expires_at > ` + MySQLNow + ` AND (waiting = 0 OR ?)
+     LIMIT 1 FOR UPDATE SKIP LOCKED
+) held
+STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
+   SET e.expires_at = GREATEST(e.expires_at, ` + MySQLNow + ` + ?), e.joins = e.joins + 1,
+       e.waiting = IF(e.waiting = ? AND e.waiting < ` + MySQLNow + ` - 5000000, 0, e.waiting)`,
+				Args: []string{"name", "phase", "first", "lease", "line"},
+			},
+			Prolong: databases.Statement{
+				Name: "share.prolong",
+				SQL: `UPDATE sqllock_leases SET expires_at = GREATEST(expires_at, ` + MySQLLate + ` + ?), joins = joins + 1
+ WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
+				Args: []string{"lease", "name", "phase"},
+			},
+			Phase: databases.Statement{
+				Name: "share.phase",
+				SQL:  `SELECT owner, joins, expires_at - ` + MySQLNow + ` FROM sqllock_leases WHERE name = UNHEX(?)`,
+				Args: []string{"name"},
+			},
+			Longest: databases.Statement{
+				Name: "share.longest",
+				SQL:  `SELECT COALESCE(MAX(expires_at) - ` + MySQLNow + `, 0) FROM sqllock_shares WHERE name = UNHEX(?) AND phase = UNHEX(?)`,
+				Args: []string{"name", "phase"},
+			},
+			Reader: databases.Statement{
+				Name: "share.reader",
+				SQL:  `SELECT phase, expires_at - ` + MySQLNow + ` FROM sqllock_shares WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
+				Args: []string{"name", "owner"},
+			},
+			Readers: databases.Statement{
+				Name: "share.readers",
+				SQL:  `SELECT owner FROM sqllock_shares WHERE name = UNHEX(?) AND phase = UNHEX(?)`,
+				Args: []string{"name", "phase"},
+			},
+			Holder: databases.Statement{
+				Name: "share.holder",
+				SQL:  `SELECT host, pid, label, metadata FROM sqllock_shares WHERE name = UNHEX(?) AND phase = UNHEX(?) ORDER BY expires_at DESC LIMIT 1`,
+				Args: []string{"name", "phase"},
+			},
+			End: databases.Statement{
+				Name: "share.end",
+				SQL: `UPDATE sqllock_leases SET owner = '', expires_at = 0 * LAST_INSERT_ID(waiting <> 0)
+ WHERE name = UNHEX(?) AND owner = UNHEX(?) AND joins = ?`,
+				Args: []string{"name", "owner", "joins"},
+			},
+			Shorten: databases.Statement{
+				Name: "share.shorten",
+				SQL: `UPDATE sqllock_leases SET expires_at = LEAST(expires_at, ` + MySQLLate + ` + ?)
+ WHERE name = UNHEX(?) AND owner = UNHEX(?) AND joins = ?`,
+				Args: []string{"left", "name", "owner", "joins"},
+			},
+			Stale: databases.Statement{
+				Name: "share.stale",
+				SQL:  `SELECT name, owner FROM sqllock_shares WHERE expires_at < ` + MySQLNow + ` - 60000000 ORDER BY name, owner LIMIT 1000`,
+			},
+			Clear: databases.Statement{
+				Name: "share.clear",
+				SQL: `DELETE FROM sqllock_shares
+ WHERE name = UNHEX(?) AND owner = UNHEX(?) AND expires_at < ` + MySQLNow + ` - 60000000`,
+				Args: []string{"name", "owner"},
+			},
+		},
+
 		// All by the primary key, in which those of a process are together: one after the
 		// other by an index, they would be locked in another order by Leave.
 		// First the entry, so that nobody who sees the new number misses it. The number
@@ -271,11 +402,11 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
 		Enqueue: []databases.Statement{
 			{
 				Name: "queue.enqueue",
-				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, together)
-VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` - ?, ` + MySQLNow + ` + ?, UNHEX(?), ?, UNHEX(?), UNHEX(?), UNHEX(?), ?, ?, ?)
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, together, shared)
+VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` - ?, ` + MySQLNow + ` + ?, UNHEX(?), ?, UNHEX(?), UNHEX(?), UNHEX(?), ?, ?, ?, ?)
     ON DUPLICATE KEY UPDATE expires_at = ` + MySQLNow + ` + ?, ticket = IF(behind, ` + MySQLNow + ` - ?, ticket), behind = ?`,
 				Args: []string{
-					"process", "id", "name", "waited", "ttl", "host", "pid", "label", "metadata", "holding", "behind", "slots", "together", "ttl", "waited", "behind",
+					"process", "id", "name", "waited", "ttl", "host", "pid", "label", "metadata", "holding", "behind", "slots", "together", "shared", "ttl", "waited", "behind",
 				},
 			},
 			{
@@ -303,8 +434,8 @@ STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = slots.name
 		EnqueueAll: []databases.Statement{
 			{
 				Name: "queue.enqueue-all",
-				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, together)
-SELECT UNHEX(?), a.id, a.name, ` + MySQLNow + ` - a.waited, ` + MySQLNow + ` + ?, a.host, a.pid, a.label, a.metadata, a.holding, ? FROM ` + mysqlWaiters + `
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, together, shared)
+SELECT UNHEX(?), a.id, a.name, ` + MySQLNow + ` - a.waited, ` + MySQLNow + ` + ?, a.host, a.pid, a.label, a.metadata, a.holding, ?, a.shared FROM ` + mysqlWaiters + `
     ON DUPLICATE KEY UPDATE expires_at = ` + MySQLNow + ` + ?, ticket = IF(sqllock_queue.behind, ` + MySQLNow + ` - a.waited, sqllock_queue.ticket), behind = false`,
 				Args: []string{"process", "ttl", "together", "waiters", "ttl"},
 			},
@@ -344,19 +475,20 @@ STRAIGHT_JOIN sqllock_queue q FORCE INDEX (PRIMARY) ON q.process = UNHEX(?) AND 
        COALESCE(MIN(IF(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id, o.expires_at, NULL)) - ` + MySQLNow + `, 0),
        COALESCE(e.expires_at + l.lock_delay_us - ` + MySQLNow + `, 0), COALESCE(e.waiting, 0),
        COUNT(o.id) + COALESCE(e.waiting > ` + MySQLNow + ` - 2000000, 0), q.slots,
-       COALESCE(SUM(o.together AND (o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id)), 0)
+       COALESCE(SUM(o.together AND (o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id)), 0),
+       q.shared, COALESCE(LEFT(e.owner, 7) = ` + mysqlShared + `, 0)
   FROM sqllock_queue q
   LEFT JOIN sqllock_leases e ON e.name = q.name
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND o.id <> COALESCE(e.wait, '') AND NOT o.behind AND o.expires_at > ` + MySQLNow + `
  WHERE q.process = UNHEX(?) AND NOT q.behind
- GROUP BY q.name, q.id, q.ticket, q.slots, e.expires_at, l.lock_delay_us, e.waiting`,
+ GROUP BY q.name, q.id, q.ticket, q.slots, q.shared, e.expires_at, l.lock_delay_us, e.waiting, e.owner`,
 			Args: []string{"process"},
 		},
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
 			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + MySQLNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
-       CASE WHEN e.expires_at > ` + MySQLNow + ` AND q.slots = 1 THEN e.owner ELSE '' END, q.slots, q.together
+       CASE WHEN e.expires_at > ` + MySQLNow + ` AND q.slots = 1 THEN e.owner ELSE '' END, q.slots, q.together, q.shared
   FROM sqllock_queue q LEFT JOIN sqllock_leases e ON e.name = q.name
  WHERE q.expires_at > ` + MySQLNow + ` AND q.id <> COALESCE(e.wait, '') AND (LENGTH(UNHEX(?)) = 0 OR q.name = UNHEX(?)) AND LEFT(q.name, LENGTH(UNHEX(?))) = UNHEX(?)
    AND (NOT ? OR q.holding <> '')

@@ -87,7 +87,7 @@ func (d Dialect) plan(own Table[Own], leftovers []Table[Leftover]) *plan {
 		p.fromLine = p.FromLine(p.Acquire)
 	}
 
-	for _, release := range []*databases.Statement{&p.Release, &p.ReleaseLater, &p.ReleaseTx} {
+	for _, release := range []*databases.Statement{&p.Release, &p.ReleaseLater, &p.ReleaseTx, &p.Shares.End} {
 		release.SQL = mine.Row.With + release.SQL
 	}
 

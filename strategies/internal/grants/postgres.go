@@ -101,6 +101,25 @@ func postgresFromLine(acquire databases.Statement) databases.Statement {
 	return acquire
 }
 
+// postgresRead is true of a row that readers have.
+const postgresRead = `pg_catalog.starts_with(l.owner, '` + sharedPrefix + `')`
+
+// postgresLeft is true of one whose readers all have left, or died.
+const postgresLeft = postgresRead + ` AND s.owner IS NULL`
+
+// postgresReaders are the readers of each row, if they have it.
+const postgresReaders = `
+  LEFT JOIN sqllock_shares s ON s.name = l.name AND s.phase = l.owner AND s.expires_at > ` + PostgresNow
+
+// postgresHolders lists holders, and each of the readers.
+const postgresHolders = `SELECT l.name, l.strategy, l.token, CASE WHEN ` + postgresLeft + ` THEN '' ELSE coalesce(s.host, l.host) END,
+       CASE WHEN ` + postgresLeft + ` THEN 0 ELSE coalesce(s.pid, l.pid) END, CASE WHEN ` + postgresLeft + ` THEN '' ELSE coalesce(s.label, l.label) END,
+       CASE WHEN ` + postgresLeft + ` THEN '' ELSE coalesce(s.metadata, l.metadata) END,
+       (pg_catalog.date_part('epoch', ` + PostgresNow + ` - coalesce(s.acquired_at, l.acquired_at)) * 1000000::float)::bigint,
+       (pg_catalog.date_part('epoch', coalesce(s.expires_at, l.expires_at) - ` + PostgresNow + `) * 1000000::float)::bigint, l.lock_delay_us,
+       CASE WHEN ` + postgresLeft + ` THEN '' ELSE coalesce(s.owner, l.owner) END, ` + postgresRead + `
+  FROM sqllock_locks l` + postgresReaders
+
 // Postgres is the dialect of PostgreSQL.
 var Postgres = Dialect{
 	Name:     databases.Postgres,
@@ -223,12 +242,9 @@ UPDATE sqllock_locks l SET acquired_at = ` + PostgresNow + ` FROM held WHERE l.n
 
 		Holders: databases.Statement{
 			Name: "grant.holders",
-			SQL: `SELECT name, strategy, token, host, pid, label, metadata,
-       (pg_catalog.date_part('epoch', ` + PostgresNow + ` - acquired_at) * 1000000::float)::bigint,
-       (pg_catalog.date_part('epoch', expires_at - ` + PostgresNow + `) * 1000000::float)::bigint, lock_delay_us, owner
-  FROM sqllock_locks
- WHERE expires_at + lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow + ` AND pg_catalog.starts_with(name, $1)
- ORDER BY name LIMIT $2`,
+			SQL: postgresHolders + `
+ WHERE l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow + ` AND pg_catalog.starts_with(l.name, $1)
+ ORDER BY l.name, s.acquired_at, s.owner LIMIT $2`,
 			Args: []string{"prefix", "limit"},
 		},
 
@@ -256,12 +272,9 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 		// As Holders.
 		Slots: databases.Statement{
 			Name: "grant.slots",
-			SQL: `SELECT name, strategy, token, host, pid, label, metadata,
-       (pg_catalog.date_part('epoch', ` + PostgresNow + ` - acquired_at) * 1000000::float)::bigint,
-       (pg_catalog.date_part('epoch', expires_at - ` + PostgresNow + `) * 1000000::float)::bigint, lock_delay_us, owner
-  FROM sqllock_locks
- WHERE (name = $1 OR name > $2 AND name < $3) AND expires_at + lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow + `
- ORDER BY name LIMIT $4`,
+			SQL: postgresHolders + `
+ WHERE (l.name = $1 OR l.name > $2 AND l.name < $3) AND l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow + `
+ ORDER BY l.name, s.acquired_at, s.owner LIMIT $4`,
 			Args: []string{"name", "above", "below", "limit"},
 		},
 
@@ -269,7 +282,8 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 		Idle: databases.Statement{
 			Name: "grant.idle",
 			SQL: `SELECT name FROM sqllock_locks
- WHERE owner = '' AND expires_at <= ` + PostgresNow + ` AND token < ` + PostgresMicros + ` - $1::bigint ORDER BY name LIMIT 1000`,
+ WHERE owner = '' AND expires_at <= ` + PostgresNow + ` AND token < ` + PostgresMicros + ` - $1::bigint
+   AND tick < ` + PostgresMicros + ` - ` + tickKept + ` ORDER BY name LIMIT 1000`,
 			Args: []string{"retention"},
 		},
 
@@ -278,9 +292,128 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 			SQL: `DELETE FROM sqllock_locks WHERE name = (
     SELECT name FROM sqllock_locks
      WHERE name = $1 AND owner = '' AND expires_at <= ` + PostgresNow + ` AND token < ` + PostgresMicros + ` - $2::bigint
+       AND tick < ` + PostgresMicros + ` - ` + tickKept + `
        FOR UPDATE SKIP LOCKED)`,
 			Args: []string{"name", "retention"},
 		}},
+
+		Notes: databases.Statement{
+			Name: "notes.read",
+			SQL: `SELECT owner, (pg_catalog.date_part('epoch', expires_at - ` + PostgresNow + `) * 1000000::float)::bigint, tick, asked
+  FROM sqllock_locks WHERE name = $1`,
+			Args: []string{"name"},
+		},
+		NoteTick: databases.Statement{
+			Name: "notes.tick",
+			SQL:  `UPDATE sqllock_locks SET tick = greatest(tick, $3::bigint) WHERE name = $1 AND owner = $2`,
+			Args: []string{"name", "owner", "tick"},
+		},
+		Ask: databases.Statement{
+			Name: "notes.ask",
+			SQL: `UPDATE sqllock_locks SET asked = pg_catalog.concat(owner, ' ', $2::pg_catalog.text)
+ WHERE name = $1 AND owner <> '' AND expires_at > ` + PostgresNow + `
+RETURNING pg_catalog.pg_notify('` + allChannel + `', name) IS NOT NULL`,
+			Args: []string{"name", "reason"},
+		},
+		Announce: databases.Statement{
+			Name: "notes.announce",
+			SQL:  `SELECT pg_catalog.pg_notify('` + allChannel + `', $1)`,
+			Args: []string{"name"},
+		},
+
+		Shares: Shares{
+			Enter: databases.Statement{
+				Name: "share.enter",
+				SQL: `INSERT INTO sqllock_shares AS s (name, owner, phase, expires_at, acquired_at, host, pid, label, metadata)
+VALUES ($1, $2, $3, ` + PostgresNow + ` + $4::float * interval '1 microsecond', ` + PostgresNow + `, $5, $6, $7, $8)
+    ON CONFLICT (name, owner) DO UPDATE
+   SET phase = excluded.phase, expires_at = CASE WHEN s.phase = excluded.phase THEN greatest(s.expires_at, excluded.expires_at) ELSE excluded.expires_at END`,
+				Args: []string{"name", "owner", "phase", "lease", "host", "pid", "label", "metadata"},
+			},
+			Keep: databases.Statement{
+				Name: "share.keep",
+				SQL: `UPDATE sqllock_shares SET expires_at = greatest(expires_at, ` + PostgresNow + ` + $4::float * interval '1 microsecond')
+ WHERE name = $1 AND owner = $2 AND phase = $3`,
+				Args: []string{"name", "owner", "phase", "lease"},
+			},
+			Leave: databases.Statement{
+				Name: "share.leave",
+				SQL:  `DELETE FROM sqllock_shares WHERE name = $1 AND owner = $2 AND ` + PostgresAsync("$3"),
+				Args: []string{"name", "owner", "durable"},
+			},
+			Join: databases.Statement{
+				Name: "share.join",
+				SQL: `WITH read AS (
+    SELECT name FROM sqllock_locks
+     WHERE name = $1 AND owner = $2 AND expires_at > ` + PostgresNow + ` AND (waiting = 0 OR $4::boolean)
+       FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE sqllock_locks l
+   SET expires_at = greatest(l.expires_at, ` + PostgresNow + ` + $3::float * interval '1 microsecond'), joins = l.joins + 1::bigint,
+       waiting = CASE WHEN l.waiting = $5::bigint THEN 0 ELSE l.waiting END
+  FROM read WHERE l.name = read.name`,
+				Args: []string{"name", "phase", "lease", "first", "line"},
+			},
+			Prolong: databases.Statement{
+				Name: "share.prolong",
+				SQL: `UPDATE sqllock_locks
+   SET expires_at = greatest(expires_at, ` + PostgresNow + ` + $3::float * interval '1 microsecond'), joins = joins + 1::bigint
+ WHERE name = $1 AND owner = $2`,
+				Args: []string{"name", "phase", "lease"},
+			},
+			Phase: databases.Statement{
+				Name: "share.phase",
+				SQL: `SELECT owner, joins, (pg_catalog.date_part('epoch', expires_at - ` + PostgresNow + `) * 1000000::float)::bigint
+  FROM sqllock_locks WHERE name = $1`,
+				Args: []string{"name"},
+			},
+			Longest: databases.Statement{
+				Name: "share.longest",
+				SQL: `SELECT coalesce((pg_catalog.date_part('epoch', pg_catalog.max(expires_at) - ` + PostgresNow + `) * 1000000::float)::bigint, 0)
+  FROM sqllock_shares WHERE name = $1 AND phase = $2`,
+				Args: []string{"name", "phase"},
+			},
+			Reader: databases.Statement{
+				Name: "share.reader",
+				SQL: `SELECT phase, (pg_catalog.date_part('epoch', expires_at - ` + PostgresNow + `) * 1000000::float)::bigint
+  FROM sqllock_shares WHERE name = $1 AND owner = $2`,
+				Args: []string{"name", "owner"},
+			},
+			Readers: databases.Statement{
+				Name: "share.readers",
+				SQL:  `SELECT owner FROM sqllock_shares WHERE name = $1 AND phase = $2 AND ` + PostgresNow + ` IS NOT NULL`,
+				Args: []string{"name", "phase"},
+			},
+			Holder: databases.Statement{
+				Name: "share.holder",
+				SQL: `SELECT host, pid, label, metadata FROM sqllock_shares
+ WHERE name = $1 AND phase = $2 AND ` + PostgresNow + ` IS NOT NULL ORDER BY expires_at DESC LIMIT 1`,
+				Args: []string{"name", "phase"},
+			},
+			End: databases.Statement{
+				Name: "share.end",
+				SQL: `UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
+ WHERE name = $1 AND owner = $2 AND joins = $3 AND ` + PostgresAsync("$4") + `
+RETURNING ` + PostgresTell,
+				Args: []string{"name", "owner", "joins", "durable"},
+			},
+			Shorten: databases.Statement{
+				Name: "share.shorten",
+				SQL: `UPDATE sqllock_locks SET expires_at = least(expires_at, ` + PostgresNow + ` + $4::float * interval '1 microsecond')
+ WHERE name = $1 AND owner = $2 AND joins = $3 AND ` + PostgresAsync("false"),
+				Args: []string{"name", "owner", "joins", "left"},
+			},
+			Stale: databases.Statement{
+				Name: "share.stale",
+				SQL:  `SELECT name, owner FROM sqllock_shares WHERE expires_at < ` + PostgresNow + ` - interval '1 minute' ORDER BY name, owner LIMIT 1000`,
+			},
+			Clear: databases.Statement{
+				Name: "share.clear",
+				SQL: `DELETE FROM sqllock_shares
+ WHERE name = $1 AND owner = $2 AND expires_at < ` + PostgresNow + ` - interval '1 minute'`,
+				Args: []string{"name", "owner"},
+			},
+		},
 
 		// Whoever releases the name has its row locked: either this comes first, and the
 		// release tells, or it finds the name free. The number changes with each wait, so
@@ -289,9 +422,9 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 		Enqueue: []databases.Statement{{
 			Name: "queue.enqueue",
 			SQL: `WITH entry AS (
-    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, together)
+    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, together, shared)
     SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.text, ` + PostgresMicros + ` - $10::bigint, ` + PostgresNow + ` + $4::float * interval '1 microsecond',
-           $5::pg_catalog.text, $6::bigint, $7::pg_catalog.text, $8::pg_catalog.text, $9::pg_catalog.text, $11::boolean, $12::bigint, $13::boolean
+           $5::pg_catalog.text, $6::bigint, $7::pg_catalog.text, $8::pg_catalog.text, $9::pg_catalog.text, $11::boolean, $12::bigint, $13::boolean, $14::boolean
      WHERE ` + PostgresAsync("false") + ` AND ` + PostgresBriefly + `
         ON CONFLICT (process, id) DO UPDATE
        SET expires_at = excluded.expires_at, behind = excluded.behind,
@@ -301,7 +434,7 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + PostgresMicros + `)
   FROM entry WHERE l.name = entry.name AND NOT entry.behind
 RETURNING l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow,
-			Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind", "slots", "together"},
+			Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind", "slots", "together", "shared"},
 		}},
 		// Of the slots beside the first. In order, as others do the same.
 		EnqueueSlots: databases.Statement{
@@ -320,14 +453,14 @@ UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + Postgre
 		EnqueueAll: []databases.Statement{{
 			Name: "queue.enqueue-all",
 			SQL: `WITH asked AS MATERIALIZED (
-    SELECT * FROM unnest($3::pg_catalog.text[], $4::pg_catalog.text[], $5::pg_catalog.text[], $6::bigint[], $7::pg_catalog.text[], $8::pg_catalog.text[], $9::pg_catalog.text[], $10::bigint[])
-               AS a (id, name, host, pid, label, metadata, holding, waited)
+    SELECT * FROM unnest($3::pg_catalog.text[], $4::pg_catalog.text[], $5::pg_catalog.text[], $6::bigint[], $7::pg_catalog.text[], $8::pg_catalog.text[], $9::pg_catalog.text[], $10::bigint[], $12::boolean[])
+               AS a (id, name, host, pid, label, metadata, holding, waited, shared)
 ), clock AS MATERIALIZED (
     SELECT ` + PostgresMicros + ` AS micros
 ), entry AS (
-    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, together)
+    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, together, shared)
     SELECT $1::pg_catalog.text, a.id, a.name, clock.micros - a.waited, ` + PostgresNow + ` + $2::float * interval '1 microsecond',
-           a.host, a.pid, a.label, a.metadata, a.holding, $11::boolean
+           a.host, a.pid, a.label, a.metadata, a.holding, $11::boolean, a.shared
       FROM asked a, clock WHERE ` + PostgresAsync("false") + ` AND ` + PostgresBriefly + `
         ON CONFLICT (process, id) DO UPDATE
        SET expires_at = excluded.expires_at, behind = false,
@@ -341,7 +474,7 @@ UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + Postgre
 UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + PostgresMicros + `)
   FROM free WHERE l.name = free.name
 RETURNING l.name, l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow,
-			Args: []string{"process", "ttl", "ids", "names", "hosts", "pids", "labels", "metadatas", "holdings", "waiteds", "together"},
+			Args: []string{"process", "ttl", "ids", "names", "hosts", "pids", "labels", "metadatas", "holdings", "waiteds", "together", "shareds"},
 		}},
 		Keep: databases.Statement{
 			Name: "queue.keep",
@@ -359,7 +492,11 @@ RETURNING l.name, l.expires_at + l.lock_delay_us::float * interval '1 microsecon
 		Tell: databases.Statement{
 			Name: "queue.tell",
 			SQL: `SELECT ` + PostgresTell + `
-  FROM sqllock_locks l WHERE l.name = ANY ($1::pg_catalog.text[]) AND l.expires_at <= ` + PostgresNow,
+  FROM sqllock_locks l
+ WHERE l.name = ANY ($1::pg_catalog.text[])
+   AND (l.expires_at <= ` + PostgresNow + ` OR ` + postgresRead + ` AND (
+           SELECT q.shared FROM sqllock_queue q
+            WHERE q.name = l.name AND NOT q.behind AND q.expires_at > ` + PostgresNow + ` ORDER BY q.ticket, q.id LIMIT 1))`,
 			Args: []string{"names"},
 		},
 		Stand: databases.Statement{
@@ -369,18 +506,19 @@ RETURNING l.name, l.expires_at + l.lock_delay_us::float * interval '1 microsecon
                                                - ` + PostgresNow + `) * 1000000::float)::bigint, 0),
        coalesce((pg_catalog.date_part('epoch', l.expires_at - ` + PostgresNow + `) * 1000000::float)::bigint + l.lock_delay_us, 0),
        coalesce(l.waiting, 0), pg_catalog.count(o.id), q.slots,
-       pg_catalog.count(o.id) FILTER (WHERE o.together AND (o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id))
+       pg_catalog.count(o.id) FILTER (WHERE o.together AND (o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id)),
+       q.shared, coalesce(` + postgresRead + `, false)
   FROM sqllock_queue q
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND NOT o.behind AND o.expires_at > ` + PostgresNow + `
  WHERE q.process = $1 AND NOT q.behind
- GROUP BY q.name, q.id, q.ticket, q.slots, l.expires_at, l.lock_delay_us, l.waiting`,
+ GROUP BY q.name, q.id, q.ticket, q.slots, q.shared, l.expires_at, l.lock_delay_us, l.waiting, l.owner`,
 			Args: []string{"process"},
 		},
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
 			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + PostgresMicros + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
-       CASE WHEN l.expires_at > ` + PostgresNow + ` AND q.slots = 1::bigint THEN l.owner ELSE '' END, q.slots, q.together
+       CASE WHEN l.expires_at > ` + PostgresNow + ` AND q.slots = 1::bigint THEN l.owner ELSE '' END, q.slots, q.together, q.shared
   FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
  WHERE q.expires_at > ` + PostgresNow + ` AND ($1::pg_catalog.text = '' OR q.name = $1::pg_catalog.text)
    AND pg_catalog.starts_with(q.name, $2) AND (NOT $3::boolean OR q.holding <> '')

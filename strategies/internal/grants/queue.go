@@ -10,12 +10,13 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Queue is what a strategy embeds to be a strategies.Queuer and a strategies.Notifier.
+// Queue is what a strategy embeds to be a strategies.Queuer, a strategies.Notifier and a strategies.Noter.
 type Queue struct{ store *Store }
 
 var (
 	_ strategies.Queuer   = Queue{}
 	_ strategies.Notifier = Queue{}
+	_ strategies.Noter    = Queue{}
 )
 
 // Queue returns what the store keeps of those who wait.
@@ -44,7 +45,7 @@ func (q Queue) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Durati
 	values := databases.Values{
 		"process": w.Process, "id": w.ID, "name": w.Name, "ttl": ceil(ttl), "waited": ceil(w.Waited), "holding": strings.Join(w.Holding, " "),
 		"host": w.Holder.Host, "pid": int64(w.Holder.PID), "label": w.Holder.Label, "metadata": w.Holder.Metadata, "behind": w.Behind,
-		"slots": int64(max(1, w.Slots)), "together": w.Together,
+		"slots": int64(max(1, w.Slots)), "together": w.Together, "shared": w.Shared,
 	}
 
 	steps := s.sql.Enqueue
@@ -163,27 +164,35 @@ func (q Queue) Stand(ctx context.Context, process string) (all []strategies.Stan
 	defer q.store.Return(conn, &err)
 
 	// Of each in all: how many slots it knows, and how many are ahead of it who want other names, too.
-	var slots, groups []int
+	var (
+		slots, groups []int
+		reads         []bool // it waits as a reader
+	)
 
 	err = conn.Query(ctx, q.store.sql.Stand, databases.Values{"process": process}, func(row databases.Row) error {
 		var (
 			one                                  strategies.Standing
 			ahead, life, taken, others, n, group int64
+			shared, read                         bool
 		)
 
-		err := row(&one.Name, &one.ID, &ahead, &life, &taken, &one.Line, &others, &n, &group)
+		err := row(&one.Name, &one.ID, &ahead, &life, &taken, &one.Line, &others, &n, &group, &shared, &read)
 		one.Ahead, one.Life, one.Taken, one.Alone = int(ahead), micros(max(0, life)), micros(max(0, taken)), others == 0
-		all, slots, groups = append(all, one), append(slots, int(n)), append(groups, int(group))
+		if shared && read {
+			one.Taken = 0
+		}
+
+		all, slots, groups, reads = append(all, one), append(slots, int(n)), append(groups, int(group)), append(reads, shared)
 
 		return err
 	})
 
 	for i := range all {
-		if err != nil || slots[i] == 1 && groups[i] == 0 {
+		if err != nil || slots[i] == 1 && groups[i] == 0 && (!reads[i] || all[i].Ahead == 0) {
 			continue
 		}
 
-		err = q.look(ctx, conn, process, &all[i], slots[i], groups[i] > 0)
+		err = q.look(ctx, conn, process, &all[i], slots[i], groups[i] > 0, reads[i])
 	}
 
 	return all, err
@@ -191,7 +200,7 @@ func (q Queue) Stand(ctx context.Context, process string) (all []strategies.Stan
 
 // look looks more closely how one stands, in statements for its name alone.
 func (q Queue) look(
-	ctx context.Context, conn databases.Conn, process string, one *strategies.Standing, slots int, groups bool,
+	ctx context.Context, conn databases.Conn, process string, one *strategies.Standing, slots int, groups, reads bool,
 ) error {
 	var (
 		free []bool
@@ -208,7 +217,7 @@ func (q Queue) look(
 		one.Free = left
 	}
 
-	if !groups && (left == 0 || one.Ahead == 0) {
+	if !groups && !reads && (left == 0 || one.Ahead == 0) {
 		return nil
 	}
 
@@ -219,6 +228,10 @@ func (q Queue) look(
 
 	ahead := strategies.WaitersAhead(line, process, one.ID)
 	one.Ahead = len(ahead)
+
+	if reads && !slices.ContainsFunc(ahead, func(w strategies.Waiter) bool { return !w.Shared }) {
+		one.Ahead = 0
+	}
 
 	if slots > 1 {
 		known := make([]int, len(ahead))
@@ -271,7 +284,7 @@ func (q Queue) waiters(ctx context.Context, conn databases.Conn, f strategies.Wa
 		)
 
 		err := row(
-			&w.Name, &w.Process, &w.ID, &w.Ticket, &waited, &w.Holder.Host, &pid, &w.Holder.Label, &w.Holder.Metadata, &holding, &w.Behind, &w.Owner, &slots, &w.Together,
+			&w.Name, &w.Process, &w.ID, &w.Ticket, &waited, &w.Holder.Host, &pid, &w.Holder.Label, &w.Holder.Metadata, &holding, &w.Behind, &w.Owner, &slots, &w.Together, &w.Shared,
 		)
 		w.Waited, w.Holder.PID, w.Holding, w.Slots = micros(max(0, waited)), int(pid), strings.Fields(holding), int(slots)
 		waiters = append(waiters, w)

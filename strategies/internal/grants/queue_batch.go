@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -73,6 +74,7 @@ var arriving = map[string]func(strategies.Waiter) string{
 	"metadatas": func(w strategies.Waiter) string { return w.Holder.Metadata },
 	"holdings":  func(w strategies.Waiter) string { return strings.Join(w.Holding, " ") },
 	"waiteds":   func(w strategies.Waiter) string { return number(ceil(w.Waited)) },
+	"shareds":   func(w strategies.Waiter) string { return strconv.FormatBool(w.Shared) },
 }
 
 // waitersValues are what a statement about several waiters binds: an array for each column that
@@ -101,13 +103,14 @@ type waiterJSON struct {
 	Metadata string `json:"metadata"`
 	Holding  string `json:"holding"`
 	Waited   int64  `json:"waited"`
+	Shared   bool   `json:"shared"`
 }
 
 func waitersJSON(all []strategies.Waiter) string {
 	list := make([]waiterJSON, len(all))
 	for i, w := range all {
 		list[i] = waiterJSON{
-			w.ID, w.Name, w.Holder.Host, w.Holder.PID, w.Holder.Label, w.Holder.Metadata, strings.Join(w.Holding, " "), ceil(w.Waited),
+			w.ID, w.Name, w.Holder.Host, w.Holder.PID, w.Holder.Label, w.Holder.Metadata, strings.Join(w.Holding, " "), ceil(w.Waited), w.Shared,
 		}
 	}
 

@@ -22,29 +22,42 @@ const MaxLease = math.MaxInt32 / 1000 * time.Second
 func roundUp(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }
 
 // RefuseManyPrimaries returns ErrUnsupported on a server whose locks of a
-// session hold on one node only. It asks once.
+// session hold on one node only.
 func (s *Store) RefuseManyPrimaries(ctx context.Context, on databases.Session) error {
-	if s.sql.ManyPrimaries.SQL == "" || s.onePrimary.Load() {
-		return nil
-	}
-
-	var variable, value string
-
-	err := on.Query(ctx, s.sql.ManyPrimaries, nil, func(row databases.Row) error { return row(&variable, &value) })
-
-	switch {
-	case err != nil:
+	setting, err := s.manyPrimaries(ctx, on)
+	if err != nil || setting == "" {
 		return err
-	case variable != "":
-		return &strategies.UnsupportedError{
-			Strategy: s.strategy, Instead: "cas",
-			Where: fmt.Sprintf("on a server with %s=%s, where its locks hold on one node only", variable, value),
-		}
 	}
 
-	s.onePrimary.Store(true)
+	return &strategies.UnsupportedError{
+		Strategy: s.strategy, Instead: "cas",
+		Where: fmt.Sprintf("on a server with %s, where its locks hold on one node only", setting),
+	}
+}
 
-	return nil
+// manyPrimaries returns the setting that makes a server one of several that take writes, or nothing. It asks once.
+func (s *Store) manyPrimaries(ctx context.Context, on databases.Session) (setting string, err error) {
+	if s.sql.ManyPrimaries.SQL == "" {
+		return "", nil
+	}
+
+	if known := s.primaries.Load(); known != nil {
+		return *known, nil
+	}
+
+	err = on.Query(ctx, s.sql.ManyPrimaries, nil, func(row databases.Row) error {
+		var variable, value string
+
+		err := row(&variable, &value)
+		setting = variable + "=" + value
+
+		return err
+	})
+	if err == nil {
+		s.primaries.Store(&setting)
+	}
+
+	return setting, err
 }
 
 // Sessions returns the ids of the server's sessions that a statement lists.

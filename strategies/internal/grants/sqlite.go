@@ -10,6 +10,21 @@ import (
 // lock, in milliseconds (https://www.sqlite.org/lang_datefunc.html).
 const SQLiteNow = `CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000`
 
+// sqliteRead is true of a row that readers have.
+const sqliteRead = `substr(l.owner, 1, 7) = '` + sharedPrefix + `'`
+
+// sqliteLeft is true of one whose readers all have left, or died.
+const sqliteLeft = sqliteRead + ` AND s.owner IS NULL`
+
+// sqliteHolders lists holders, and each of the readers.
+const sqliteHolders = `SELECT l.name, l.strategy, l.token, iif(` + sqliteLeft + `, '', coalesce(s.host, l.host)),
+       iif(` + sqliteLeft + `, 0, coalesce(s.pid, l.pid)), iif(` + sqliteLeft + `, '', coalesce(s.label, l.label)),
+       iif(` + sqliteLeft + `, '', coalesce(s.metadata, l.metadata)),
+       ` + SQLiteNow + ` - coalesce(s.acquired_at, l.acquired_at), coalesce(s.expires_at, l.expires_at) - ` + SQLiteNow + `, l.lock_delay_us,
+       iif(` + sqliteLeft + `, '', coalesce(s.owner, l.owner)), ` + sqliteRead + `
+  FROM sqllock_locks l
+  LEFT JOIN sqllock_shares s ON s.name = l.name AND s.phase = l.owner AND s.expires_at > ` + SQLiteNow
+
 // SQLite is the dialect of SQLite.
 var SQLite = Dialect{
 	Name:        databases.SQLite,
@@ -87,17 +102,16 @@ RETURNING token`,
 
 		Holders: databases.Statement{
 			Name: "grant.holders",
-			SQL: `SELECT name, strategy, token, host, pid, label, metadata, ` + SQLiteNow + ` - acquired_at, expires_at - ` + SQLiteNow + `,
-       lock_delay_us, owner
-  FROM sqllock_locks WHERE expires_at + lock_delay_us > ` + SQLiteNow + ` AND substr(name, 1, length(?1)) = ?1 ORDER BY name LIMIT ?2`,
+			SQL: sqliteHolders + `
+ WHERE l.expires_at + l.lock_delay_us > ` + SQLiteNow + ` AND substr(l.name, 1, length(?1)) = ?1 ORDER BY l.name, s.acquired_at, s.owner LIMIT ?2`,
 			Args: []string{"prefix", "limit"},
 		},
 
 		Slots: databases.Statement{
 			Name: "grant.slots",
-			SQL: `SELECT name, strategy, token, host, pid, label, metadata, ` + SQLiteNow + ` - acquired_at, expires_at - ` + SQLiteNow + `,
-       lock_delay_us, owner
-  FROM sqllock_locks WHERE (name = ?1 OR name > ?2 AND name < ?3) AND expires_at + lock_delay_us > ` + SQLiteNow + ` ORDER BY name LIMIT ?4`,
+			SQL: sqliteHolders + `
+ WHERE (l.name = ?1 OR l.name > ?2 AND l.name < ?3) AND l.expires_at + l.lock_delay_us > ` + SQLiteNow + `
+ ORDER BY l.name, s.acquired_at, s.owner LIMIT ?4`,
 			Args: []string{"name", "above", "below", "limit"},
 		},
 
@@ -117,28 +131,128 @@ RETURNING token`,
 		Idle: databases.Statement{
 			Name: "grant.idle",
 			SQL: `SELECT name FROM sqllock_locks
- WHERE owner = '' AND expires_at <= ` + SQLiteNow + ` AND token < ` + SQLiteNow + ` - ?1 LIMIT 1000`,
+ WHERE owner = '' AND expires_at <= ` + SQLiteNow + ` AND token < ` + SQLiteNow + ` - ?1
+   AND tick < ` + SQLiteNow + ` - ` + tickKept + ` LIMIT 1000`,
 			Args: []string{"retention"},
 		},
 
 		Remove: []databases.Statement{{
 			Name: "grant.remove",
 			SQL: `DELETE FROM sqllock_locks
- WHERE name = ?1 AND owner = '' AND expires_at <= ` + SQLiteNow + ` AND token < ` + SQLiteNow + ` - ?2`,
+ WHERE name = ?1 AND owner = '' AND expires_at <= ` + SQLiteNow + ` AND token < ` + SQLiteNow + ` - ?2
+   AND tick < ` + SQLiteNow + ` - ` + tickKept,
 			Args: []string{"name", "retention"},
 		}},
+
+		Notes: databases.Statement{
+			Name: "notes.read",
+			SQL:  `SELECT owner, expires_at - ` + SQLiteNow + `, tick, asked FROM sqllock_locks WHERE name = ?1`,
+			Args: []string{"name"},
+		},
+		NoteTick: databases.Statement{
+			Name: "notes.tick",
+			SQL:  `UPDATE sqllock_locks SET tick = max(tick, ?3) WHERE name = ?1 AND owner = ?2`,
+			Args: []string{"name", "owner", "tick"},
+		},
+		Ask: databases.Statement{
+			Name: "notes.ask",
+			SQL: `UPDATE sqllock_locks SET asked = owner || ' ' || ?2
+ WHERE name = ?1 AND owner <> '' AND expires_at > ` + SQLiteNow,
+			Args: []string{"name", "reason"},
+		},
+
+		Shares: Shares{
+			Enter: databases.Statement{
+				Name: "share.enter",
+				SQL: `INSERT INTO sqllock_shares AS s (name, owner, phase, expires_at, acquired_at, host, pid, label, metadata)
+VALUES (?1, ?2, ?3, ` + SQLiteNow + ` + ?4, ` + SQLiteNow + `, ?5, ?6, ?7, ?8)
+    ON CONFLICT (name, owner) DO UPDATE
+   SET expires_at = CASE WHEN s.phase = excluded.phase THEN max(s.expires_at, excluded.expires_at) ELSE excluded.expires_at END, phase = excluded.phase`,
+				Args: []string{"name", "owner", "phase", "lease", "host", "pid", "label", "metadata"},
+			},
+			Keep: databases.Statement{
+				Name: "share.keep",
+				SQL: `UPDATE sqllock_shares SET expires_at = max(expires_at, ` + SQLiteNow + ` + ?4)
+ WHERE name = ?1 AND owner = ?2 AND phase = ?3`,
+				Args: []string{"name", "owner", "phase", "lease"},
+			},
+			Leave: databases.Statement{
+				Name: "share.leave",
+				SQL:  `DELETE FROM sqllock_shares WHERE name = ?1 AND owner = ?2`,
+				Args: []string{"name", "owner"},
+			},
+			Join: databases.Statement{
+				Name: "share.join",
+				SQL: `UPDATE sqllock_locks
+   SET expires_at = max(expires_at, ` + SQLiteNow + ` + ?3), joins = joins + 1,
+       waiting = CASE WHEN waiting = ?5 AND waiting < ` + SQLiteNow + ` - 5000000 THEN 0 ELSE waiting END
+ WHERE name = ?1 AND owner = ?2 AND expires_at > ` + SQLiteNow + ` AND (waiting = 0 OR ?4)`,
+				Args: []string{"name", "phase", "lease", "first", "line"},
+			},
+			Prolong: databases.Statement{
+				Name: "share.prolong",
+				SQL: `UPDATE sqllock_locks SET expires_at = max(expires_at, ` + SQLiteNow + ` + ?3), joins = joins + 1
+ WHERE name = ?1 AND owner = ?2`,
+				Args: []string{"name", "phase", "lease"},
+			},
+			Phase: databases.Statement{
+				Name: "share.phase",
+				SQL:  `SELECT owner, joins, expires_at - ` + SQLiteNow + ` FROM sqllock_locks WHERE name = ?1`,
+				Args: []string{"name"},
+			},
+			Longest: databases.Statement{
+				Name: "share.longest",
+				SQL:  `SELECT coalesce(max(expires_at) - ` + SQLiteNow + `, 0) FROM sqllock_shares WHERE name = ?1 AND phase = ?2`,
+				Args: []string{"name", "phase"},
+			},
+			Reader: databases.Statement{
+				Name: "share.reader",
+				SQL:  `SELECT phase, expires_at - ` + SQLiteNow + ` FROM sqllock_shares WHERE name = ?1 AND owner = ?2`,
+				Args: []string{"name", "owner"},
+			},
+			Readers: databases.Statement{
+				Name: "share.readers",
+				SQL:  `SELECT owner FROM sqllock_shares WHERE name = ?1 AND phase = ?2`,
+				Args: []string{"name", "phase"},
+			},
+			Holder: databases.Statement{
+				Name: "share.holder",
+				SQL:  `SELECT host, pid, label, metadata FROM sqllock_shares WHERE name = ?1 AND phase = ?2 ORDER BY expires_at DESC LIMIT 1`,
+				Args: []string{"name", "phase"},
+			},
+			End: databases.Statement{
+				Name: "share.end",
+				SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0 WHERE name = ?1 AND owner = ?2 AND joins = ?3
+RETURNING waiting <> 0`,
+				Args: []string{"name", "owner", "joins"},
+			},
+			Shorten: databases.Statement{
+				Name: "share.shorten",
+				SQL:  `UPDATE sqllock_locks SET expires_at = min(expires_at, ` + SQLiteNow + ` + ?4) WHERE name = ?1 AND owner = ?2 AND joins = ?3`,
+				Args: []string{"name", "owner", "joins", "left"},
+			},
+			Stale: databases.Statement{
+				Name: "share.stale",
+				SQL:  `SELECT name, owner FROM sqllock_shares WHERE expires_at < ` + SQLiteNow + ` - 60000000 LIMIT 1000`,
+			},
+			Clear: databases.Statement{
+				Name: "share.clear",
+				SQL:  `DELETE FROM sqllock_shares WHERE name = ?1 AND owner = ?2 AND expires_at < ` + SQLiteNow + ` - 60000000`,
+				Args: []string{"name", "owner"},
+			},
+		},
 
 		// The clock is coarse: whoever comes later is behind all the same.
 		Enqueue: []databases.Statement{
 			{
 				Name: "queue.enqueue",
-				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, together)
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, together, shared)
 VALUES (?1, ?2, ?3, max(` + SQLiteNow + ` - ?10, coalesce((SELECT max(ticket) + 1 FROM sqllock_queue WHERE name = ?3), 0)), ` + SQLiteNow + ` + ?4,
-        ?5, ?6, ?7, ?8, ?9, ?11, ?12, ?13)
+        ?5, ?6, ?7, ?8, ?9, ?11, ?12, ?13, ?14)
     ON CONFLICT (process, id) DO UPDATE
    SET expires_at = excluded.expires_at, behind = excluded.behind,
        ticket = CASE WHEN sqllock_queue.behind THEN excluded.ticket ELSE sqllock_queue.ticket END`,
-				Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind", "slots", "together"},
+				Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind", "slots", "together", "shared"},
 			},
 			{
 				Name: "queue.wait",
@@ -155,11 +269,11 @@ RETURNING expires_at + lock_delay_us > ` + SQLiteNow,
 		EnqueueAll: []databases.Statement{
 			{
 				Name: "queue.enqueue-all",
-				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, together)
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, together, shared)
 SELECT ?1, a.value ->> 'id', a.value ->> 'name',
        max(` + SQLiteNow + ` - (a.value ->> 'waited'),
            coalesce((SELECT max(q.ticket) + 1 FROM sqllock_queue q WHERE q.name IN (SELECT b.value ->> 'name' FROM json_each(?3) b)), 0)), ` + SQLiteNow + ` + ?2,
-       a.value ->> 'host', a.value ->> 'pid', a.value ->> 'label', a.value ->> 'metadata', a.value ->> 'holding', ?4
+       a.value ->> 'host', a.value ->> 'pid', a.value ->> 'label', a.value ->> 'metadata', a.value ->> 'holding', ?4, a.value ->> 'shared'
   FROM json_each(?3) a WHERE true
     ON CONFLICT (process, id) DO UPDATE
    SET expires_at = excluded.expires_at, behind = false,
@@ -195,18 +309,19 @@ SELECT ?1, a.value ->> 'id', a.value ->> 'name',
        coalesce(min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) - ` + SQLiteNow + `, 0),
        coalesce(l.expires_at + l.lock_delay_us - ` + SQLiteNow + `, 0), coalesce(l.waiting, 0),
        count(o.id) + coalesce(l.waiting > ` + SQLiteNow + ` - 2000000, 0), q.slots,
-       count(o.id) FILTER (WHERE o.together AND (o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id))
+       count(o.id) FILTER (WHERE o.together AND (o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id)),
+       q.shared, coalesce(` + sqliteRead + `, 0)
   FROM sqllock_queue q
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND o.id <> coalesce(l.wait, '') AND NOT o.behind AND o.expires_at > ` + SQLiteNow + `
  WHERE q.process = ?1 AND NOT q.behind
- GROUP BY q.name, q.id, q.ticket, q.slots, l.expires_at, l.lock_delay_us, l.waiting`,
+ GROUP BY q.name, q.id, q.ticket, q.slots, q.shared, l.expires_at, l.lock_delay_us, l.waiting, l.owner`,
 			Args: []string{"process"},
 		},
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
 			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + SQLiteNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
-       CASE WHEN l.expires_at > ` + SQLiteNow + ` AND q.slots = 1 THEN l.owner ELSE '' END, q.slots, q.together
+       CASE WHEN l.expires_at > ` + SQLiteNow + ` AND q.slots = 1 THEN l.owner ELSE '' END, q.slots, q.together, q.shared
   FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
  WHERE q.expires_at > ` + SQLiteNow + ` AND q.id <> coalesce(l.wait, '') AND (?1 = '' OR q.name = ?1) AND substr(q.name, 1, length(?2)) = ?2 AND (NOT ?3 OR q.holding <> '')
  ORDER BY q.name, q.behind, q.ticket, q.id LIMIT ?4`,

@@ -32,13 +32,14 @@ import (
 
 // Store runs the statements of one strategy on one database.
 type Store struct {
-	db         databases.DB
-	strategy   string
-	sql        *plan
-	verified   atomic.Bool
-	onePrimary atomic.Bool
-	swept      atomic.Bool
-	invalid    error
+	db          databases.DB
+	strategy    string
+	sql         *plan
+	verified    atomic.Bool
+	primaries   atomic.Pointer[string] // the setting that says that there are several, or nothing; nil before it is asked
+	swept       atomic.Bool            // what dead waiters left, and sharesSwept what dead readers did
+	sharesSwept atomic.Bool
+	invalid     error
 }
 
 // New returns the store of a strategy with the statements of its own, one Own for each

@@ -15,6 +15,23 @@ func (s *Store) Exec(
 	return on.Exec(ctx, statement, s.values(r))
 }
 
+// conflictTries is how often a statement is sent that was refused because another transaction changed the row. Above the
+// isolation level Read Committed it fails where it would have waited. A waiter that notes itself is enough.
+const conflictTries = 20
+
+// insist is Exec for a statement that must not fail because of others who change the row, too.
+func (s *Store) insist(
+	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values,
+) (result databases.Result, err error) {
+	for range conflictTries {
+		if result, err = on.Exec(ctx, statement, values); !s.Busy(err) {
+			break
+		}
+	}
+
+	return result, err
+}
+
 // execAll runs statements that bind the same.
 func execAll(ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values) error {
 	for _, statement := range statements {

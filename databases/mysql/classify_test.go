@@ -1,0 +1,29 @@
+package mysql_test
+
+import (
+	"testing"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/databases/mysql"
+)
+
+// TestClassifyLostCommits has what a commit returns that lost to one on another node, and what looks like it.
+func TestClassifyLostCommits(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		err  driver.MySQLError
+		want databases.Class
+	}{
+		{driver.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock; try restarting transaction"}, databases.Busy},
+		{driver.MySQLError{Number: 3101, Message: "Plugin instructed the server to rollback the current transaction."}, databases.Busy},
+		{driver.MySQLError{Number: 1180, Message: "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"}, databases.Busy},
+		{driver.MySQLError{Number: 1180, Message: "Got error 28 - 'No space left on device' during COMMIT"}, databases.Refused},
+	} {
+		if got := mysql.New(nil).Classify(&c.err); got != c.want {
+			t.Errorf("Classify(%v) = %d, want %d", &c.err, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,395 @@
+package sqllock
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// The readers of a name in this process have one grant, which one hold keeps, and each has a handle of its own with a
+// context of its own. So there is one row for all of them, and it is renewed once. Whoever comes while the hold is
+// open gets a handle without asking the database. It is open for a while after the database has said that nobody
+// waits for the name, so that readers who come all the time do not keep a writer waiting.
+
+const (
+	// openTime is how long readers may come without a look at the line, and openLook how long before its end that
+	// look is made, beside them.
+	openTime = 20 * time.Millisecond
+	openLook = 10 * time.Millisecond
+	// readersCome is for how long a reader tries again whose name nobody is known to have, before it goes into
+	// the line.
+	readersCome = 250 * time.Millisecond
+
+	// The release by the last reader waits for the next one for as long as the acquisition took that began it, and
+	// this at most, if others have come within crowdTime.
+	mostLinger = 10 * time.Millisecond
+	crowdTime  = 2 * mostLinger
+)
+
+// WithShared acquires the lock for reading: any number of readers hold a name at a time, and no writer, which is whoever
+// acquires it without this option. Readers and writers wait in one line: a writer waits for the readers before it, and a
+// reader for the writers before it. Readers of one process who wait come in together, and readers may still join others
+// of their process for about 20 milliseconds after a writer has begun to wait. Readers of different strategies exclude
+// each other.
+//
+// Readers of one locker that ask for the same options share one grant, its lease and its renewals; if it is lost they
+// all lose it. All readers that hold a name at the same time have the same token. It is larger than that of every writer
+// before them, and smaller than that of every writer after them. [Lock.Guard] keeps the next writer out until the
+// transaction ends. [Lock.ReleaseTx] is [ErrUnsupported].
+//
+// A shared lock cannot become exclusive: two readers who both want that would wait for each other. Whoever asks the same
+// locker for the name without this option under the context of its shared lock gets [ErrUnsupported]; release it first,
+// and read again after the acquisition what you have read before. With [WithReentrant] the context of a reader or of a
+// writer may ask for a shared lock again, and a writer gets another handle of its exclusive lock; without it that is
+// [ErrNotAcquired], as for any lock.
+//
+// Give it with each call and not to [New]: such a locker cannot write. With [WithPermits], [WithMinHold] or [WithLockDelay] it
+// is [ErrInvalidOption], with [Locker.AcquireAll] [ErrUnsupported]. Do not use a name both with permits and with
+// readers: those have slot 0, and permits with a larger slot are granted beside them. Strategy advisory on MySQL
+// and MariaDB has no shared locks: [ErrUnsupported].
+func WithShared() Option {
+	return func(s *settings) error {
+		s.shared = true
+
+		return nil
+	}
+}
+
+// checkShared says why the settings do not go together with reading; nil if they do.
+func (s settings) checkShared(features strategies.Features) error {
+	var with string
+
+	switch {
+	case !s.shared:
+		return nil
+	case !features.Shared:
+		return &OptionError{
+			Option: "WithShared", Err: ErrUnsupported,
+			Reason: fmt.Sprintf("by strategy %s on %s; use strategy cas", features.Strategy, features.Database),
+		}
+	case s.many():
+		with = "WithPermits"
+	case s.minHold > 0:
+		with = "WithMinHold"
+	case s.lockDelay > 0:
+		with = "WithLockDelay"
+	default:
+		return nil
+	}
+
+	return badOption("WithShared", "", "does not go together with %s", with)
+}
+
+// readersQueue is where those of this process wait who want a name as readers: apart from those who want it as
+// writers, because the one in front leaves it as soon as it has the lock.
+func readersQueue(name string) string {
+	queued, _ := strategies.SlotRange(name, MaxPermits)
+
+	return queued + "shared"
+}
+
+// mode is how the lock is asked for.
+func (s *settings) mode() strategies.Mode {
+	if s.shared {
+		return strategies.Shared
+	}
+
+	return strategies.Exclusive
+}
+
+// sharesWith says whether a reader with these settings can use the grant of one with the others.
+func (s *settings) sharesWith(other *settings) bool {
+	return s.renew && other.renew && s.maxHold == 0 && other.maxHold == 0 && s.lease == other.lease && s.drift == other.drift &&
+		s.margin == other.margin && s.durable == other.durable && s.holder == other.holder && s.logger == other.logger && s.hooks == other.hooks
+}
+
+// shares are the holds of readers, by name.
+type shares struct {
+	mu   sync.Mutex
+	open map[string][]*hold
+}
+
+// add makes a hold one that others may join.
+func (s *shares) add(h *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.open[h.request.Name] = append(s.open[h.request.Name], h)
+}
+
+// remove makes it one that nobody joins any more.
+func (s *shares) remove(h *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	name := h.request.Name
+	others := make([]*hold, 0, len(s.open[name]))
+
+	for _, other := range s.open[name] {
+		if other != h {
+			others = append(others, other)
+		}
+	}
+
+	if len(others) == 0 {
+		delete(s.open, name)
+	} else {
+		s.open[name] = others
+	}
+}
+
+// find returns a hold that a reader with these settings can join; nil if there is none.
+func (s *shares) find(name string, set *settings) *hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for _, h := range s.open[name] {
+		if h.settings.sharesWith(set) {
+			return h
+		}
+	}
+
+	return nil
+}
+
+// shared is what a hold has if it is that of readers, under its mutex.
+type shared struct {
+	until   time.Time // when somebody has to look at the line before another reader comes
+	looking bool
+	joins   int           // how often one came
+	linger  time.Duration // how long to wait for the next one
+	came    time.Time     // when the last of those did
+	come    chan struct{} // closed when the next one comes; nil if nobody waits for that
+	closed  bool          // nobody comes any more
+}
+
+// admit adds a reader, if the hold is alive, and open or known to be free for readers; and it says whether the line
+// is to be looked at.
+func (h *hold) admit(free bool) (admitted, look bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	left := time.Until(h.readers.until)
+
+	switch {
+	case h.readers.closed || h.errLocked(now()) != nil:
+		return false, false
+	case !free && left <= 0:
+		return false, false
+	case !free && left < openLook && !h.readers.looking:
+		h.readers.looking = true
+		look = true
+	}
+
+	h.handles++
+	h.readers.joins++
+	h.readers.came = time.Now()
+
+	if h.readers.come != nil {
+		close(h.readers.come)
+		h.readers.come = nil
+	}
+
+	return true, look
+}
+
+// dropReader takes a reader away, and says whether the hold is to be released: it was the last, and no other came. Others
+// that are about to come may do so before.
+func (h *hold) dropReader() bool {
+	h.mu.Lock()
+	h.handles--
+	left, joins := h.handles, h.readers.joins
+	h.mu.Unlock()
+
+	if left > 0 {
+		return false
+	}
+
+	runtime.Gosched()
+	h.linger(joins)
+
+	if !h.closeShare(joins) {
+		return false
+	}
+
+	h.locker.shares.remove(h)
+
+	return true
+}
+
+// linger waits for the next reader after so many, if one may be about to come. What its release and the next acquisition
+// send to the database would take as long.
+func (h *hold) linger(joins int) {
+	others := h.locker.queue.busy(readersQueue(h.request.Name))
+
+	h.mu.Lock()
+
+	if h.readers.joins != joins || !others && time.Since(h.readers.came) > crowdTime || h.errLocked(now()) != nil {
+		h.mu.Unlock()
+
+		return
+	}
+
+	if h.readers.come == nil {
+		h.readers.come = make(chan struct{})
+	}
+
+	come := h.readers.come
+	h.mu.Unlock()
+
+	timer := time.NewTimer(h.readers.linger)
+	defer timer.Stop()
+
+	select {
+	case <-come:
+	case <-timer.C:
+	}
+}
+
+// closeShare lets nobody join any more, unless somebody has since there were so many joins.
+func (h *hold) closeShare(joins int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	if h.handles > 0 || h.readers.joins != joins {
+		return false
+	}
+
+	h.readers.closed = true
+
+	return true
+}
+
+// joinOpen joins readers of this process without asking the database; nil if that cannot be.
+func (a *acquisition) joinOpen() *hold {
+	h := a.locker.shares.find(a.request.Name, a.set)
+	if h == nil {
+		return nil
+	}
+
+	admitted, look := h.admit(false)
+
+	if look && h.locker.background.begin(h.name()) {
+		go h.lookAtLine()
+	}
+
+	if !admitted {
+		return nil
+	}
+
+	return h
+}
+
+// lookAtLine lets readers come for another while if nobody waits.
+func (h *hold) lookAtLine() {
+	defer h.locker.background.finish(h.name())
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.locker.life), longest(h.settings))
+	defer cancel()
+
+	h.mayJoin(ctx, strategies.Request{})
+}
+
+// mayJoin asks the database whether readers may join for a request, and notes that they may.
+func (h *hold) mayJoin(ctx context.Context, r strategies.Request) bool {
+	joiner, ok := h.grant.(strategies.Sharer)
+	if !ok {
+		return false
+	}
+
+	asked := time.Now()
+	free, err := within(ctx, func(ctx context.Context) (bool, error) { return joiner.Join(ctx, r) })
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	h.readers.looking = false
+
+	if free && err == nil {
+		h.readers.until = later(h.readers.until, asked.Add(openTime))
+	}
+
+	return free && err == nil
+}
+
+// joinAsked joins readers of this process if the database says that they may; nil if it does not.
+func (a *acquisition) joinAsked(wait context.Context) *hold {
+	// Who is in line asks all the same: it leaves the line with that.
+	if a.request.Wait == "" {
+		if h := a.joinOpen(); h != nil {
+			return h
+		}
+	}
+
+	h := a.locker.shares.find(a.request.Name, a.set)
+	if h == nil {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(wait, longest(a.set))
+	defer cancel()
+
+	if !h.mayJoin(ctx, a.request) {
+		return nil
+	}
+
+	if admitted, _ := h.admit(true); !admitted {
+		return nil
+	}
+
+	return h
+}
+
+// handleOf returns the handle of a hold that somebody was given with ctx: of readers each has a context of its own.
+func (h *hold) handleOf(ctx context.Context, key any) *Lock {
+	if h.readers == nil {
+		return h.handle()
+	}
+
+	lock := &Lock{hold: h, since: now()}
+	outside := context.WithoutCancel(ctx)
+	ctx, cancel := context.WithCancelCause(context.WithValue(outside, key, lock))
+	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
+	lock.ctx = &heldContext{ctx, h, cancel, outside}
+	lock.end = func() {
+		stop()
+		cancel(ErrReleased)
+	}
+
+	return lock
+}
+
+// under is what the context of a lock has for who asks for the same name again.
+func (l *Lock) under() any {
+	if l.end != nil {
+		return l
+	}
+
+	return l.hold
+}
+
+// holdOf returns the hold whose context asks for the same name again, and why it has ended if it has; nil if the context
+// is not that of a lock. One of several readers may have left.
+func holdOf(ctx context.Context, key any) (h *hold, ended error) {
+	switch under := ctx.Value(key).(type) {
+	case *hold:
+		return under, under.ctx.Err()
+	case *Lock:
+		return under.hold, under.open()
+	default:
+		return nil, nil //nolint:nilnil // no lock, and no error
+	}
+}
+
+// phase is what those who wait for a hold's name are told of as its owner.
+func phase(request strategies.Request, grant strategies.Grant) string {
+	if reader, ok := grant.(strategies.Sharer); ok {
+		return reader.Phase()
+	}
+
+	return request.Owner
+}

@@ -1,0 +1,226 @@
+package sqllock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// mostAhead bounds how far in the future a tick may be: one by mistake would stop the job until then.
+const mostAhead = 366 * 24 * time.Hour
+
+// WithTick is for a job that belongs to a point in time, such as the moment of a cron schedule, and is to succeed once for
+// it, however late a machine starts. The acquisition fails with [ErrTickDone] if the job of that tick, or of a later one,
+// was done under the same name. [Locker.Do] and [Locker.TryDo] note the tick as done when their function returns nil;
+// [Lock.Complete] does so for a lock of [Locker.Acquire]. A job that failed, or whose process died, is not done, and
+// whoever acquires the lock next does it.
+//
+//	err := locker.TryDo(ctx, "report", report, sqllock.WithTick(fireTime))
+//
+// Pass the time that the schedule says, which is the same in all processes, and not the current time. Ticks have
+// microseconds. A tick is remembered for at least 366 days after it. The job may run twice if its process is gone between
+// its end and the note, or lost the lock: what it does should bear that, or be guarded ([Lock.Guard]). The error of f may
+// look like one of the call, as with [Locker.TryDo]: a job that returns an ErrTickDone of its own has run.
+//
+// A tick before 1970, or more than 366 days from now is [ErrInvalidOption], as is a tick together with [WithPermits] or
+// [WithShared]; with [Locker.AcquireAll] it is [ErrUnsupported]. Give it with each call and not to [New].
+func WithTick(tick time.Time) Option {
+	return func(s *settings) error {
+		switch {
+		case time.Until(tick) > mostAhead:
+			return badOption("WithTick", tick.String(), "is more than %s from now", days(mostAhead))
+		case !tick.After(time.UnixMicro(0)):
+			return badOption("WithTick", tick.String(), "is not after 1970-01-01 00:00 UTC")
+		}
+
+		s.tick = tick.UnixMicro()
+
+		return nil
+	}
+}
+
+// TickError says that the job of a tick, or of a later one, was done. It matches [ErrTickDone].
+type TickError struct {
+	// Name of the lock.
+	Name string
+	// Tick that was asked for, and Done the latest one whose job was done.
+	Tick, Done time.Time
+}
+
+// Error is one line.
+func (e *TickError) Error() string {
+	if e.Tick.Equal(e.Done) {
+		return fmt.Sprintf("lock %q: %s: %s", e.Name, ErrTickDone, e.Tick.UTC().Format(time.RFC3339Nano))
+	}
+
+	return fmt.Sprintf("lock %q: not run for %s: the job of a later tick was done, %s",
+		e.Name, e.Tick.UTC().Format(time.RFC3339Nano), e.Done.UTC().Format(time.RFC3339Nano))
+}
+
+// Is reports whether target is ErrTickDone.
+func (*TickError) Is(target error) bool { return target == ErrTickDone }
+
+// runOnce is run for a tick: it looks whether the job was done, also after it waited for whoever did it.
+func (a *acquisition) runOnce(ctx context.Context) (*Lock, error) {
+	l, name := a.locker, a.request.Name
+	a.ticked = true
+
+	if err := l.tickDone(ctx, name, a.set); err != nil {
+		return nil, err
+	}
+
+	lock, err := a.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := l.tickDone(ctx, name, a.set); err != nil {
+		return nil, withRelease(err, lock.Release(ctx))
+	}
+
+	lock.tick = a.set.tick
+
+	return lock, nil
+}
+
+// tickDone returns a *TickError if the job was done.
+func (l *Locker) tickDone(ctx context.Context, name string, set *settings) error {
+	noter, err := l.noter("look for the tick of lock", name)
+	if err != nil {
+		return err
+	}
+
+	var notes strategies.Notes
+
+	for try := 0; ; try++ {
+		err = bounded(ctx, attemptTime, func(ctx context.Context) (err error) {
+			notes, err = noter.Notes(ctx, name)
+
+			return err
+		})
+
+		switch {
+		case err == nil && notes.Tick < set.tick:
+			return nil
+		case err == nil:
+			return &TickError{Name: name, Tick: time.UnixMicro(set.tick), Done: time.UnixMicro(notes.Tick)}
+		case isAnswer(err) || try == maxFailures-1 || !sleep(ctx, backoff(try, firstRetry, lastRetry)):
+			return fmt.Errorf("look for the tick of lock %q: %w", name, err)
+		}
+	}
+}
+
+// Complete notes that the job of the tick was done for which the lock was acquired ([WithTick]). Release the lock
+// afterwards. An end of ctx does not stop it.
+//
+// Errors: a *[LostError] if another has acquired the lock since, or it was taken away, so that the job may be done again; it
+// may be one, too, if only the lease has ended. [ErrReleased];
+// [ErrInvalidOption] if the lock was acquired without a tick; the database's, after which the tick may be noted or not.
+// Then it may be called again. They are logged, too.
+func (l *Lock) Complete(ctx context.Context) error {
+	const verb = "complete"
+
+	if l == nil {
+		return errNilLock
+	}
+
+	if err := checkContext(ctx, verb); err != nil {
+		return err
+	}
+
+	if l.tick == 0 {
+		return badOption("WithTick", "", "was not given to the acquisition of lock %q, which has no tick to complete", l.Name())
+	}
+
+	l.mu.Lock()
+	released := l.released
+	l.mu.Unlock()
+
+	if released {
+		return fmt.Errorf("%s lock %q: %w", verb, l.Name(), ErrReleased)
+	}
+
+	noter, err := l.hold.locker.noter(verb, l.Name())
+	if err != nil {
+		return err
+	}
+
+	ctx = context.WithoutCancel(ctx)
+	noted := false
+
+	// What was sent may have been noted: it does no harm to do that again.
+	for try := range releaseTries {
+		err = bounded(ctx, releaseTimeout/releaseTries, func(ctx context.Context) (err error) {
+			noted, err = noter.NoteTick(ctx, l.Name(), l.Owner(), l.tick)
+
+			return err
+		})
+
+		if err == nil || isAnswer(err) {
+			break
+		}
+
+		sleep(ctx, backoff(try, firstRetry, lastRetry))
+	}
+
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%s lock %q: %w", verb, l.Name(), err)
+	case !noted:
+		err = &LostError{
+			Name: l.Name(), Token: l.Token(), Reason: ReasonUnknown,
+			Detail: "it is another's, or was released, before its tick was noted, and the job may be done again",
+		}
+	default:
+		return nil
+	}
+
+	// A scheduler may drop the error.
+	l.hold.settings.logger.WarnContext(ctx, "tick not noted", "name", l.Name(), "token", l.Token(), "tick", l.Tick(), "error", err)
+
+	return err
+}
+
+// Tick is that of [WithTick], the zero time if the lock was acquired without one.
+func (l *Lock) Tick() time.Time {
+	if l == nil || l.tick == 0 {
+		return time.Time{}
+	}
+
+	return time.UnixMicro(l.tick)
+}
+
+// completed is the error of a function after which its tick is noted, if it has one.
+func (l *Lock) completed(ctx context.Context, err error) error {
+	if err != nil || l.tick == 0 {
+		return err
+	}
+
+	return l.Complete(ctx)
+}
+
+// noter is the strategy, if it keeps notes.
+func (l *Locker) noter(verb, name string) (strategies.Noter, error) {
+	noter, ok := l.strategy.(strategies.Noter)
+	if !ok {
+		return nil, fmt.Errorf("%s %q: %w by strategy %s on %s", verb, name, ErrUnsupported, l.features.Strategy, l.features.Database)
+	}
+
+	return noter, nil
+}
+
+// checkTick says why the settings do not go together with a tick; nil if they do.
+func (s settings) checkTick() error {
+	switch {
+	case s.tick == 0:
+		return nil
+	case s.many():
+		return badOption("WithTick", "", "does not go together with WithPermits")
+	case s.shared:
+		return badOption("WithTick", "", "does not go together with WithShared")
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,54 @@
+package sqllocktest_test
+
+import (
+	"context"
+	"sync"
+
+	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// anybodys notes a tick whoever asks for it.
+type anybodys struct{ *sqllocktest.Memory }
+
+func (s anybodys) NoteTick(ctx context.Context, name, _ string, tick int64) (bool, error) {
+	notes, err := s.Notes(ctx, name)
+	if err != nil {
+		return false, err
+	}
+
+	return s.Memory.NoteTick(ctx, name, notes.Owner, tick)
+}
+
+// tickless forgets ticks.
+type tickless struct{ *sqllocktest.Memory }
+
+func (s tickless) Notes(ctx context.Context, name string) (strategies.Notes, error) {
+	notes, err := s.Memory.Notes(ctx, name)
+	notes.Tick = 0
+
+	return notes, err
+}
+
+// clinging tells each holder of the requests to those before.
+type clinging struct {
+	*sqllocktest.Memory
+}
+
+// asked are the last requests, by name.
+var asked sync.Map
+
+func (s clinging) Ask(ctx context.Context, name, reason string) (bool, error) {
+	asked.Store(name, reason)
+
+	return s.Memory.Ask(ctx, name, reason)
+}
+
+func (s clinging) Status(ctx context.Context, name string) (strategies.Status, bool, error) {
+	status, found, err := s.Memory.Status(ctx, name)
+	if reason, ok := asked.Load(name); ok && status.Owner != "" {
+		status.Asked, _ = reason.(string)
+	}
+
+	return status, found, err
+}

@@ -1,0 +1,105 @@
+package grants
+
+import (
+	"context"
+	"strings"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// tickKept is for how long the row of a name is kept after its tick, in microseconds: 366 days. A job that is later than
+// that would be done again.
+const tickKept = `31622400000000`
+
+// Notes reads what is kept of a name beside its grants. Of a request it says so only as long as its owner has the name.
+func (q Queue) Notes(ctx context.Context, name string) (notes strategies.Notes, err error) {
+	s := q.store
+
+	conn, err := s.Conn(ctx)
+	if err != nil {
+		return notes, err
+	}
+
+	defer s.Return(conn, &err)
+
+	return s.notes(ctx, conn, name)
+}
+
+func (s *Store) notes(ctx context.Context, on databases.Session, name string) (notes strategies.Notes, err error) {
+	var (
+		left  int64
+		asked string
+	)
+
+	err = on.Query(ctx, s.sql.Notes, databases.Values{"name": name}, func(row databases.Row) error {
+		return row(&notes.Owner, &left, &notes.Tick, &asked)
+	})
+
+	if left <= 0 {
+		notes.Owner = ""
+	}
+
+	notes.Left = max(0, micros(left))
+
+	if owner, reason, ok := strings.Cut(asked, " "); ok && owner == notes.Owner {
+		notes.Asked = reason
+	}
+
+	return notes, err
+}
+
+// NoteTick notes that the job of a tick was done, while the owner has the name.
+func (q Queue) NoteTick(ctx context.Context, name, owner string, tick int64) (noted bool, err error) {
+	return q.note(ctx, q.store.sql.NoteTick, databases.Values{"name": name, "owner": owner, "tick": tick}, func(n strategies.Notes) bool {
+		return n.Owner == owner && n.Tick >= tick
+	})
+}
+
+// Ask asks whoever has the name to release it.
+func (q Queue) Ask(ctx context.Context, name, reason string) (asked bool, err error) {
+	return q.note(ctx, q.store.sql.Ask, databases.Values{"name": name, "reason": reason}, func(n strategies.Notes) bool {
+		return n.Owner != "" && n.Asked == reason
+	})
+}
+
+// note sends a statement, which may change nothing because all was so before. MySQL does not count that.
+func (q Queue) note(
+	ctx context.Context, statement databases.Statement, values databases.Values, is func(strategies.Notes) bool,
+) (noted bool, err error) {
+	s := q.store
+
+	conn, err := s.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+
+	defer s.Return(conn, &err)
+
+	result, err := s.insist(ctx, conn, statement, values)
+	if err != nil || result.RowsAffected > 0 {
+		return err == nil, err
+	}
+
+	name, _ := values["name"].(string)
+	notes, err := s.notes(ctx, conn, name)
+
+	return err == nil && is(notes), err
+}
+
+// Announce tells all who listen that something has changed about the name, where that can be.
+func (q Queue) Announce(ctx context.Context, name string) (err error) {
+	announce := q.store.sql.Announce
+	if announce.SQL == "" {
+		return nil
+	}
+
+	conn, err := q.store.Conn(ctx)
+	if err != nil {
+		return err
+	}
+
+	defer q.store.Return(conn, &err)
+
+	return conn.Query(ctx, announce, databases.Values{"name": name}, func(databases.Row) error { return nil })
+}
