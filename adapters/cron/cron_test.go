@@ -1,0 +1,264 @@
+// Package cron_test lets crons share an SQLite file as processes do, each with a locker of its own.
+package cron_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	locks "github.com/sqllock/sqllock/adapters/cron"
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+// book is what was told to a logger, and what ran.
+type book struct {
+	mu   sync.Mutex
+	runs map[time.Time]int // by tick
+	said map[string]int    // by message
+	err  error             // the last one
+}
+
+func newBook() *book { return &book{runs: map[time.Time]int{}, said: map[string]int{}} }
+
+func (b *book) Info(msg string, _ ...any) { b.Error(nil, msg) }
+
+func (b *book) Error(err error, msg string, _ ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.said[msg]++
+	b.err = err
+}
+
+func (b *book) told(msg string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.said[msg]
+}
+
+func (b *book) lastError() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.err
+}
+
+func (b *book) ran(tick time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.runs[tick]++
+}
+
+func (b *book) all() map[time.Time]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return maps.Clone(b.runs)
+}
+
+func (b *book) once(t *testing.T) {
+	t.Helper()
+
+	for tick, n := range b.all() {
+		if n != 1 {
+			t.Errorf("tick %s ran %d times, want once", tick, n)
+		}
+	}
+}
+
+// machine has a cron, and a locker.
+type machine struct {
+	*book
+
+	cron *cron.Cron
+	jobs *locks.Jobs
+}
+
+func newMachine(t *testing.T, file string, options ...cron.Option) *machine {
+	t.Helper()
+
+	m := &machine{book: newBook(), cron: cron.New(append(options, cron.WithLogger(cron.DiscardLogger))...)}
+	m.jobs = locks.New(m.cron, newLocker(t, file), m.book)
+
+	t.Cleanup(func() { <-m.cron.Stop().Done() })
+
+	return m
+}
+
+// late is a schedule that fires later than the one for whose times it is, as the clock of a machine that is behind.
+type late struct {
+	cron.Schedule
+
+	by time.Duration
+}
+
+func (l late) Next(t time.Time) time.Time { return l.Schedule.Next(t.Add(-l.by)).Add(l.by) }
+
+func parse(t *testing.T, spec string) cron.Schedule {
+	t.Helper()
+
+	schedule, err := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor).Parse(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return schedule
+}
+
+func nothing(context.Context, *sqllock.Lock) error { return nil }
+
+func TestEachTickRunsOnceAndTheLateCronSkips(t *testing.T) {
+	t.Parallel()
+
+	file, ran, schedule := newFile(t), newBook(), parse(t, "* * * * * *")
+	machines := map[string]*machine{}
+
+	for name, by := range map[string]time.Duration{"on time": 0, "as well": 0, "late": 400 * time.Millisecond} {
+		m := newMachine(t, file)
+		wrapper := m.jobs.Once(t.Context(), "report", schedule)
+		m.cron.Schedule(late{schedule, by}, cron.NewChain(wrapper).Then(cron.FuncJob(func() {
+			ran.ran(time.Now().Truncate(time.Second))
+		})))
+		m.cron.Start()
+
+		machines[name] = m
+	}
+
+	eventually(t, func() error {
+		if n, skips := len(ran.all()), machines["late"].told("skip: done"); n < 5 || skips < 3 {
+			return fmt.Errorf("%d ticks ran and the late one skipped %d, want 5 and 3", n, skips)
+		}
+
+		return nil
+	})
+	ran.once(t)
+}
+
+func TestWhatPanickedIsRunByTheNext(t *testing.T) {
+	t.Parallel()
+
+	file, ran, schedule := newFile(t), newBook(), parse(t, "* * * * * *")
+	failing, next := newMachine(t, file), newMachine(t, file)
+
+	failing.cron.Schedule(schedule, cron.NewChain(cron.Recover(failing.book), failing.jobs.Once(t.Context(), "report", schedule)).Then(
+		cron.FuncJob(func() { panic("no paper") })))
+	next.cron.Schedule(late{schedule, 400 * time.Millisecond}, next.jobs.Job(t.Context(), "report", schedule,
+		func(context.Context, *sqllock.Lock) error {
+			ran.ran(time.Now().Truncate(time.Second))
+
+			return nil
+		}))
+	failing.cron.Start()
+	next.cron.Start()
+
+	eventually(t, func() error {
+		if n, panics := len(ran.all()), failing.told("panic"); n < 3 || panics < 3 {
+			return fmt.Errorf("%d panicked and the next machine ran %d, want 3 and 3", panics, n)
+		}
+
+		return nil
+	})
+	ran.once(t)
+}
+
+func TestWhatFailedIsNotDone(t *testing.T) {
+	t.Parallel()
+
+	const hour = "@every 1h"
+
+	file, noPaper := newFile(t), errors.New("no paper")
+	a, b := newMachine(t, file), newMachine(t, file)
+
+	// An error that looks like one of the lock is still one of the job.
+	for n, failure := range []error{noPaper, sqllock.ErrTickDone, sqllock.ErrNotAcquired} {
+		a.jobs.Job(t.Context(), "report", parse(t, hour), func(context.Context, *sqllock.Lock) error { return failure }).Run()
+
+		if got := a.told("job failed"); got != n+1 || !errors.Is(a.lastError(), failure) {
+			t.Errorf("the logger was told of %d failures, the last is %v, want %d and %v", got, a.lastError(), n+1, failure)
+		}
+	}
+
+	for n, m := range []*machine{b, a} {
+		m.jobs.Job(t.Context(), "report", parse(t, hour), nothing).Run()
+
+		if got := m.told("skip: done"); got != n {
+			t.Errorf("machine %d skipped %d, want %d", n, got, n)
+		}
+	}
+}
+
+func TestWhatStillRunsIsSkipped(t *testing.T) {
+	t.Parallel()
+
+	file, schedule := newFile(t), parse(t, "@every 1h")
+	a, b := newMachine(t, file), newMachine(t, file)
+
+	a.jobs.Job(t.Context(), "report", schedule, func(ctx context.Context, lock *sqllock.Lock) error {
+		for _, m := range []*machine{a, b} {
+			m.jobs.Job(context.WithoutCancel(ctx), "report", schedule, nothing).Run()
+		}
+
+		return lock.Err()
+	}).Run()
+
+	if here, there := a.told("skip: running"), b.told("skip: running"); here != 1 || there != 1 {
+		t.Errorf("skipped %d here and %d there, want 1 and 1: %v", here, there, b.lastError())
+	}
+}
+
+func TestTicksAreTheLatestTimesOfTheSchedule(t *testing.T) {
+	t.Parallel()
+
+	tokyo, err := time.LoadLocation("Asia/Tokyo")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	now := time.Now().In(tokyo)
+	today := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, tokyo)
+	yesterday := today.AddDate(0, 0, -1)
+	seconds := fmt.Sprintf("* * * %d %d *", yesterday.Day(), yesterday.Month()) // all of that day
+
+	for spec, want := range map[string]time.Time{
+		"0 0 0 * * *":         today,
+		"@daily":              today,
+		"@monthly":            time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, tokyo),
+		seconds:               today.Add(-time.Second),
+		"@every 24h":          now.Truncate(24 * time.Hour),
+		"TZ=UTC 30 0 0 1 1 *": time.Date(now.UTC().Year(), 1, 1, 0, 0, 30, 0, time.UTC),
+	} {
+		t.Run(spec, func(t *testing.T) {
+			t.Parallel()
+
+			file := newFile(t)
+			m := newMachine(t, file, cron.WithLocation(tokyo))
+			m.jobs.Job(t.Context(), "report", parse(t, spec), nothing).Run()
+
+			_, err := newLocker(t, file).TryAcquire(t.Context(), "report", sqllock.WithTick(want))
+
+			done := new(sqllock.TickError)
+			if !errors.As(err, &done) || !done.Done.Equal(want) {
+				t.Errorf("the tick %s was not noted, but: %v (%v)", want, err, m.lastError())
+			}
+		})
+	}
+}
+
+func TestScheduleWithoutTimesIsAnError(t *testing.T) {
+	t.Parallel()
+
+	m := newMachine(t, newFile(t))
+	m.jobs.Job(t.Context(), "report", parse(t, "0 0 0 30 2 *"), nothing).Run()
+
+	if m.told("job not run") != 1 || m.lastError() == nil {
+		t.Errorf("the logger was not told that the schedule has no time: %v", m.said)
+	}
+}
