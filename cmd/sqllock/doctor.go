@@ -30,6 +30,9 @@ type doctorFlags struct {
 	json     bool
 }
 
+// defaultHolders is how many processes are taken to hold locks at a time.
+const defaultHolders = 10
+
 func newDoctor() *cobra.Command {
 	f := &doctorFlags{lease: duration(sqllock.DefaultLease)}
 
@@ -79,7 +82,7 @@ looking.`,
 	flags := cmd.Flags()
 	strategyFlag(cmd, &f.strategy, "the strategy that will be used: cas, insert, forupdate or advisory")
 	flags.Var(&f.lease, "lease", "the lease that will be used")
-	flags.IntVar(&f.holders, "holders", 10, "how many processes will hold locks at a time")
+	flags.IntVar(&f.holders, "holders", defaultHolders, "how many processes will hold locks at a time")
 	flags.StringVar(&f.failOn, "fail-on", string(doctor.Error), "exit with 1 from this `level` on: error, warning or note")
 	flags.BoolVar(&f.json, "json", false, "print a JSON array")
 	offer(cmd, "fail-on", string(doctor.Error), string(doctor.Warning), string(doctor.Note))

@@ -117,7 +117,7 @@ func TestDoctorLimits(t *testing.T) {
 			{"max_execution_time", "500", "cas", 0, "warning timeouts max_execution_time is 500ms"},
 			{"interpolateParams", "false", "cas", 0, "note driver interpolateParams is off"},
 			{"transaction_read_only", "1", "cas", 1, "error writable transactions are read-only"},
-			{"binlog_format", "'STATEMENT'", "cas", 0, "warning binary log binlog_format is STATEMENT effect: replicas run"},
+			{"binlog_format", "'STATEMENT'", "cas", 1, "error binary log binlog_format is STATEMENT effect: sqllock refuses it: replicas run"},
 		},
 		"mariadb": {
 			{"idle_transaction_timeout", "5", "cas", 0, "note timeouts idle_transaction_timeout is 5s effect: it ends guarded"},
@@ -138,6 +138,56 @@ func TestDoctorLimits(t *testing.T) {
 
 			for _, c := range cases[name] {
 				diagnosed(t, run(t, withParameter(t, url, c.key, c.value), "doctor", "--strategy", c.strategy), c.code, c.said)
+			}
+		})
+	}
+}
+
+// TestDoctorBesideOthersCharacters looks at a server while a session runs a statement with a character of four bytes.
+func TestDoctorBesideOthersCharacters(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range testdatabases.Servers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			url := migratedOn(t, name)
+			db := testdatabases.Open(t, t.Context(), url)
+
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+
+			sleep := "DO SLEEP(60) /* 🔒 */"
+			if name == "postgres" {
+				sleep = "SELECT pg_sleep(60) /* 🔒 */"
+			}
+
+			go func() {
+				_, err := db.SQL.ExecContext(ctx, sleep)
+				ended <- err
+			}()
+
+			asleep := "SELECT count(*) FROM " + map[string]string{
+				"postgres": "pg_stat_activity WHERE state = 'active' AND datname = current_database() AND query LIKE 'SELECT pg_sleep%'",
+				"mysql":    "performance_schema.processlist WHERE db = DATABASE() AND state = 'User sleep'",
+				"mariadb":  "information_schema.processlist WHERE db = DATABASE() AND state = 'User sleep'",
+			}[name]
+
+			eventually(t, "the session sleeps", func() (is bool) {
+				var count int
+				if err := db.SQL.QueryRowContext(t.Context(), asleep).Scan(&count); err != nil {
+					t.Fatal(err)
+				}
+
+				return count > 0
+			})
+
+			diagnosed(t, run(t, url, "doctor"), 0, "ok replication")
+
+			cancel()
+
+			if err := <-ended; err == nil {
+				t.Error("the session slept no longer while the doctor looked")
 			}
 		})
 	}

@@ -20,6 +20,8 @@ const (
 	tokenVariable = "SQLLOCK_TOKEN"
 	ownerVariable = "SQLLOCK_OWNER"
 	slotVariable  = "SQLLOCK_SLOT"
+	// holderVariable is which of the readers of a shared lock it is, who all have the same owner.
+	holderVariable = "SQLLOCK_HOLDER"
 	// groupVariable is the process group that ends with the lock.
 	groupVariable = "SQLLOCK_GROUP"
 	// newGroup stands for that of the command, until there is one.
@@ -28,10 +30,22 @@ const (
 
 // ours are these variables in an environment, and none of the user's that begin
 // alike.
-var ours = regexp.MustCompile(`^(` + nameVariable + `|` + tokenVariable + `|` + ownerVariable + `|` + slotVariable + `|` + groupVariable + `)(_\d+)?=`)
+var ours = regexp.MustCompile(`^(` + nameVariable + `|` + tokenVariable + `|` + ownerVariable + `|` + slotVariable + `|` + holderVariable + `|` + groupVariable + `)(_\d+)?=`)
 
 // passed is a lock as the environment tells of it.
-type passed struct{ name, token, owner, group string }
+type passed struct{ name, token, owner, group, holder string }
+
+// is says whether it is the lock of a status.
+func (p passed) is(status sqllock.Status) bool {
+	if status.Shared {
+		return strconv.FormatInt(status.Token, 10) == p.token && processOf(status.Holder) == p.holder
+	}
+
+	return status.Owner == p.owner
+}
+
+// processOf tells the process of a holder from those of others.
+func processOf(holder sqllock.Holder) string { return fmt.Sprintf("%d@%s", holder.PID, holder.Host) }
 
 // passedIn are the locks of the runs around this one, the innermost first.
 func passedIn(getenv func(string) string) []passed {
@@ -40,7 +54,7 @@ func passedIn(getenv func(string) string) []passed {
 	for i := 1; ; i++ {
 		lock := passed{
 			getenv(numbered(nameVariable, i)), getenv(numbered(tokenVariable, i)), getenv(numbered(ownerVariable, i)),
-			getenv(numbered(groupVariable, i)),
+			getenv(numbered(groupVariable, i)), getenv(numbered(holderVariable, i)),
 		}
 		if lock.name == "" {
 			return locks
@@ -105,7 +119,7 @@ func (f *runFlags) environment(h *held) []string {
 
 	for _, name := range f.names {
 		lock := h.lock(name)
-		locks = append(locks, passed{name, strconv.FormatInt(lock.Token(), 10), lock.Owner(), newGroup})
+		locks = append(locks, passed{name, strconv.FormatInt(lock.Token(), 10), lock.Owner(), newGroup, f.holder()})
 
 		if f.slots {
 			slots = append(slots, strconv.Itoa(lock.Slot()))
@@ -127,6 +141,10 @@ func (f *runFlags) environment(h *held) []string {
 	for i, lock := range locks {
 		env = append(env, numbered(nameVariable, i+1)+"="+lock.name, numbered(tokenVariable, i+1)+"="+lock.token,
 			numbered(ownerVariable, i+1)+"="+lock.owner, numbered(groupVariable, i+1)+"="+lock.group)
+
+		if lock.holder != "" {
+			env = append(env, numbered(holderVariable, i+1)+"="+lock.holder)
+		}
 	}
 
 	for i, slot := range append(slots, slotsIn(os.Getenv)...) {
@@ -134,6 +152,15 @@ func (f *runFlags) environment(h *held) []string {
 	}
 
 	return env
+}
+
+// holder is which of the readers this process is; empty if it is none.
+func (f *runFlags) holder() string {
+	if !f.shared {
+		return ""
+	}
+
+	return processOf(thisProcess())
 }
 
 // nameGroup puts the group of this process, which will be the command, where it was

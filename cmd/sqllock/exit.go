@@ -34,11 +34,11 @@ const (
 
 const exitCodes = `sqllock run exits as the command did. Else, and in other subcommands:
 
-    1   run, wait: the lock was still held when the wait ended; the command did
-        not run. It is flock's code, which a command may exit with too:
-        --conflict-exit-code gives another.
-        show, free: nobody holds the lock; doctor: it found an error, or what
-        --fail-on says; demo: a check failed
+    1   run, wait: the lock was still held when the wait ended, or the job of
+        --tick was done; the command did not run. It is flock's code, which a
+        command may exit with too: --conflict-exit-code gives another.
+        show, free, resign: nobody holds the lock; doctor: it found an error, or
+        what --fail-on says; demo: a check failed
    64   wrong usage: a flag, the lock's name, the database URL; or the strategy
         does not work on that database; free: the name has permits, and --slot
         does not say which
@@ -166,7 +166,7 @@ func refused(err error, target dsn.Target, notAcquired int) error {
 		// Also when a wait ended: whether the lock is held was not learned, so no
 		// --conflict-exit-code may say that another has it.
 		return exitError{exitUnavailable, fmt.Errorf("%s: %w", target, err)}
-	case errors.Is(err, sqllock.ErrNotAcquired):
+	case errors.Is(err, sqllock.ErrNotAcquired), errors.Is(err, sqllock.ErrTickDone):
 		return exitError{notAcquired, err}
 	case errors.Is(err, sqllock.ErrInvalidName), errors.Is(err, sqllock.ErrInvalidOption),
 		errors.Is(err, sqllock.ErrUnsupported), errors.Is(err, databases.ErrWrongServer):

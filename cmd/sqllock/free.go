@@ -54,7 +54,7 @@ SQLite's one writer. free waits for them for some seconds, then exits with 75.
 
 If a slot of the name above 0 is taken, it has permits, and --slot says which of
 them to take away. Without it free takes none, lists who holds them, and exits
-with 64.
+with 64. A shared lock is taken away from all of its readers.
 
 With strategy forupdate or advisory the session that holds the lock is ended,
 and all other locks in it with it; this may need a privilege of the database
@@ -95,8 +95,14 @@ that.`,
 
 func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name string) error {
 	status, err := l.InspectSlot(ctx, name, f.slot)
+
+	var holders []sqllock.Status
 	if err == nil {
-		err = f.chosen(ctx, l, name)
+		holders, err = l.Holders(ctx, sqllock.Filter{Name: name})
+	}
+
+	if err == nil {
+		err = f.chosen(name, holders)
 	}
 
 	// A renewal or an attempt has the row for a moment, too.
@@ -106,6 +112,8 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 		}
 	}
 
+	readers := seen{status: status, listed: holders}.readers()
+
 	switch {
 	case err != nil:
 		return err
@@ -113,7 +121,7 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 		return f.notHeld(name)
 	case status.Guarded && !f.force:
 		return exitError{exitNotAcquired, fmt.Errorf("%s is guarded, or somebody else has its row locked: if the open transaction "+
-			"is one of the holder, %s, it may still commit; wait for it or end it, or use --force", f.title(name), status.Holder)}
+			"is one of %s, it may still commit; wait for it or end it, or use --force", f.title(name), whose(status, readers))}
 	}
 
 	db := *l.db
@@ -134,9 +142,11 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 		return err
 	}
 
-	holder, what := plain.Text(status.Holder.String()), f.permit(name)
+	holder, what := label(status), f.permit(name)
 
 	switch {
+	case len(readers) > 1:
+		_, err = fmt.Fprintf(out, "freed %s, held by %d readers with token %d: %s\n", what, len(readers), status.Token, listed(readers, label))
 	case status.Held():
 		_, err = fmt.Fprintf(out, "freed %s, held by %s for %s with token %d\n", what, holder, text.Duration(status.HeldFor), status.Token)
 	case status.Owner == "":
@@ -149,36 +159,50 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 }
 
 // chosen refuses to choose one of several permits.
-func (f *freeFlags) chosen(ctx context.Context, l looker, name string) error {
-	if f.slots {
+func (f *freeFlags) chosen(name string, holders []sqllock.Status) error {
+	if f.slots || !slices.ContainsFunc(holders, func(s sqllock.Status) bool { return s.Slot > 0 }) {
 		return nil
 	}
 
-	holders, err := l.Holders(ctx, sqllock.Filter{Name: name})
-	if err != nil || !slices.ContainsFunc(holders, func(s sqllock.Status) bool { return s.Slot > 0 }) {
-		return err
+	return exitError{exitUsage, fmt.Errorf("lock %q has permits, say with --slot N which one to free: %s",
+		name, listed(holders, func(s sqllock.Status) string {
+			how := "held by"
+			if !s.Held() {
+				how = "taken after" // a minimum hold or a lock delay
+			}
+
+			return fmt.Sprintf("slot %d is %s %s", s.Slot, how, label(s))
+		}))}
+}
+
+// whose says who has the lock that is to be freed: its one holder, or one of its readers.
+func whose(status sqllock.Status, readers []sqllock.Status) string {
+	if len(readers) > 1 {
+		return fmt.Sprintf("the %d readers (%s)", len(readers), listed(readers, label))
 	}
 
-	listed := make([]string, min(len(holders), mostListed), mostListed+1)
-	for i := range listed {
-		how := "held by"
-		if !holders[i].Held() {
-			how = "taken after" // a minimum hold or a lock delay
-		}
+	return "the holder, " + label(status)
+}
 
-		listed[i] = fmt.Sprintf("slot %d is %s %s", holders[i].Slot, how, plain.Text(holders[i].Holder.String()))
+// label is the holder for messages.
+func label(status sqllock.Status) string { return plain.Text(status.Holder.String()) }
+
+// mostListed bounds how many holders a message lists.
+const mostListed = 10
+
+// listed is what is said of each holder, one behind the other.
+func listed(holders []sqllock.Status, say func(sqllock.Status) string) string {
+	said := make([]string, min(len(holders), mostListed), mostListed+1)
+	for i := range said {
+		said[i] = say(holders[i])
 	}
 
 	if more := len(holders) - mostListed; more > 0 {
-		listed = append(listed, fmt.Sprintf("and %d more", more))
+		said = append(said, fmt.Sprintf("and %d more", more))
 	}
 
-	return exitError{exitUsage, fmt.Errorf("lock %q has permits, say with --slot N which one to free: %s",
-		name, strings.Join(listed, ", "))}
+	return strings.Join(said, ", ")
 }
-
-// mostListed bounds how many holders an error lists.
-const mostListed = 10
 
 // permit is what is freed: the name, with the slot if it was given.
 func (f *freeFlags) permit(name string) string {

@@ -78,6 +78,17 @@ func (h *held) shared(ctx context.Context) error {
 	return nil
 }
 
+// complete notes that the job of the tick was done.
+func (h *held) complete(ctx context.Context) error {
+	for _, lock := range h.locks {
+		if err := lock.Complete(ctx); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
 // release releases the locks, together or the last one first, and joins what went wrong.
 func (h *held) release(ctx context.Context) error {
 	for _, stop := range h.stops {

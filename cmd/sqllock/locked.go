@@ -59,14 +59,16 @@ func (f *runFlags) run(ctx context.Context, command process.Command) error {
 		return refused(err, target, f.conflict)
 	}
 
+	if err := f.shareable(around); err != nil {
+		return err
+	}
+
 	inside := !slices.ContainsFunc(around, func(s *share) bool { return !s.inside() })
 	if f.sharedEnv && len(around) == len(f.names) && inside {
 		return f.become(ctx, command, db, locker)
 	}
 
-	if err := f.shareable(around); err != nil {
-		return err
-	}
+	f.share(around)
 
 	for _, s := range f.shares {
 		f.shorten(s.Remaining())
@@ -118,15 +120,26 @@ func (f *runFlags) around(ctx context.Context, locker *sqllock.Locker) ([]*share
 	return shares, nil
 }
 
-// shareable takes the names off the list that the run around this one holds, if
-// they may be shared. Else this run would never get them, and to wait for them would
-// be to wait for its own end.
+// shareable refuses the names that the run around this one holds, unless they may be
+// shared. This run would never get them, and to wait for them would be to wait for its own
+// end. Nor would it, beside other readers, get a name alone that the other holds as one.
 func (f *runFlags) shareable(around []*share) error {
-	if len(around) > 0 && !f.sharedEnv {
-		return exitError{exitUsage, fmt.Errorf("lock %q is held by the run around this one, which waits for this one to end; "+
-			"use another name, or --shared-env to share the lock", around[0].name)}
+	for _, s := range around {
+		switch {
+		case s.reads && !f.shared:
+			return exitError{exitUsage, fmt.Errorf("lock %q is held by the run around this one as a reader, and a shared lock cannot become exclusive; "+
+				"use another name, or --shared --shared-env to read under that lock", s.name)}
+		case !f.sharedEnv:
+			return exitError{exitUsage, fmt.Errorf("lock %q is held by the run around this one, which waits for this one to end; "+
+				"use another name, or --shared-env to share the lock", s.name)}
+		}
 	}
 
+	return nil
+}
+
+// share takes the names off the list that the run around this one holds.
+func (f *runFlags) share(around []*share) {
 	for _, s := range around {
 		f.names = slices.DeleteFunc(f.names, func(name string) bool { return name == s.name })
 
@@ -135,8 +148,6 @@ func (f *runFlags) shareable(around []*share) error {
 			f.shares = append(f.shares, s)
 		}
 	}
-
-	return nil
 }
 
 // watches says whether this run ends its command with a lock of a run around it.
@@ -193,8 +204,19 @@ func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
 		}
 	}
 
-	locker, err := lockerOf(f.strategy, db, sqllock.WithLease(time.Duration(f.lease)), sqllock.WithLabel(f.label),
-		sqllock.WithMinHold(time.Duration(f.minHold)), sqllock.WithPermits(f.permits), sqllock.WithLogger(logger))
+	options := []sqllock.Option{
+		sqllock.WithLease(time.Duration(f.lease)), sqllock.WithLabel(f.label), sqllock.WithMinHold(time.Duration(f.minHold)),
+		sqllock.WithPermits(f.permits), sqllock.WithLogger(logger),
+	}
+	if f.shared {
+		options = append(options, sqllock.WithShared())
+	}
+
+	if !f.tick.IsZero() {
+		options = append(options, sqllock.WithTick(f.tick.Time))
+	}
+
+	locker, err := lockerOf(f.strategy, db, options...)
 
 	return locker, refused(err, db.Target, f.conflict)
 }
@@ -297,10 +319,17 @@ func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
 
-	err := errors.Join(h.shared(ctx), h.release(ctx))
+	var completed error
+	if !f.tick.IsZero() && ended == nil {
+		completed = h.complete(ctx)
+	}
+
+	err := errors.Join(h.shared(ctx), h.release(ctx), completed)
 
 	switch {
 	case err == nil:
+	case completed != nil && !errors.Is(err, sqllock.ErrLost):
+		return exitError{exitUnavailable, fmt.Errorf("the command has succeeded, and that could not be noted, so it may run again: %w", completed)}
 	case errors.Is(err, sqllock.ErrLost):
 		return exitError{exitLost, err}
 	case errors.Is(err, sqllock.ErrNoSchema):

@@ -81,23 +81,44 @@ func (l looker) Waiters(ctx context.Context, filter sqllock.WaiterFilter) ([]sql
 
 // glance is Inspect for those who look again and again: it does not ask whether the
 // name is guarded, for which the row is locked for a moment. Hundreds of processes that
-// wait would keep it from those who acquire and renew. Of several permits it is one that is held.
-func glance(ctx context.Context, locker *sqllock.Locker, name string) (sqllock.Status, error) {
+// wait would keep it from those who acquire and renew. Of several permits it is one that is held,
+// and of several readers one.
+func glance(ctx context.Context, locker *sqllock.Locker, name string) (glimpse, error) {
 	listed, err := locker.Holders(ctx, sqllock.Filter{Name: name})
 	if err != nil || len(listed) == 0 {
-		return sqllock.Status{Name: name}, err
+		return glimpse{Status: sqllock.Status{Name: name}}, err
 	}
 
 	// One that is held, rather than one that is only taken.
-	if i := slices.IndexFunc(listed, sqllock.Status.Held); i >= 0 {
-		return listed[i], nil
-	}
+	return glimpseOf(listed, max(0, slices.IndexFunc(listed, sqllock.Status.Held))), nil
+}
 
-	return listed[0], nil
+// glimpse is what is seen of a name at a glance.
+type glimpse struct {
+	sqllock.Status
+
+	others int // who read beside the holder
+}
+
+// glimpseOf is one of those listed.
+func glimpseOf(listed []sqllock.Status, i int) glimpse {
+	return glimpse{listed[i], len(seen{status: listed[i], listed: listed}.readers()) - 1}
+}
+
+// by says who holds it.
+func (g glimpse) by() string {
+	switch who := label(g.Status); {
+	case g.others > 1:
+		return fmt.Sprintf("%s and %d other readers", who, g.others)
+	case g.others == 1:
+		return who + " and another reader"
+	default:
+		return who
+	}
 }
 
 // glance is the function, bounded.
-func (l looker) glance(ctx context.Context, name string) (sqllock.Status, error) {
+func (l looker) glance(ctx context.Context, name string) (glimpse, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 
@@ -166,9 +187,10 @@ func (d *database) completeName(cmd *cobra.Command, args []string, begun string)
 
 	_ = d.look(ctx, func(l looker) error {
 		held, err := l.Holders(ctx, sqllock.Filter{Prefix: begun, Limit: 100})
-		for _, lock := range held {
-			// Others would move the cursor, or be several lines to the shell.
-			if plain.Text(lock.Name) == lock.Name {
+		for i, lock := range held {
+			// Once each, though it may have several holders. Others would move the cursor, or be several lines to
+			// the shell.
+			if plain.Text(lock.Name) == lock.Name && (i == 0 || held[i-1].Name != lock.Name) {
 				names = append(names, lock.Name+"\t"+plain.Text(lock.Holder.String()))
 			}
 		}

@@ -43,10 +43,12 @@ renews at a third of its lease. Names that nobody holds any more and that a
 minimum hold or a lock delay keeps taken are listed too, with the time left.
 Names and the labels of holders are cut to the width of a terminal, and nowhere
 else. If a name with permits is among them, SLOT is which of its permits it is.
+If a shared lock is, SHARED says which are: each of its readers is listed.
 
 With --waiting, list who waits for locks, by name and then in the order of
 arrival: a process once for each lock that it asks for, and once for each
-goroutine of it that waits while it holds another lock; HOLDS is "others" then.`,
+goroutine of it that waits while it holds another lock; HOLDS is "others" then.
+If one waits for a shared lock, SHARED says who does.`,
 		Example: `  sqllock ls
   sqllock ls --waiting
   sqllock ls customer/ --watch
@@ -144,6 +146,11 @@ func (*lsFlags) waiters(ctx context.Context, l looker, filter sqllock.Filter) (l
 	shown := make([]waiterJSON, len(waiters))
 	table := text.Table{Header: []string{"NAME", "PLACE", "WAITER", "WAITED", "HOLDS"}, Shrink: []int{0, 2}, Holders: []int{2}}
 
+	shared := slices.ContainsFunc(waiters, func(w sqllock.Waiter) bool { return w.Shared })
+	if shared {
+		table.Header = append(table.Header, sharedColumn)
+	}
+
 	for i, w := range waiters {
 		shown[i] = waiterOf(w)
 
@@ -152,10 +159,27 @@ func (*lsFlags) waiters(ctx context.Context, l looker, filter sqllock.Filter) (l
 			holds = "others"
 		}
 
-		table.Rows = append(table.Rows, []string{plain.Text(w.Name), strconv.Itoa(w.Place), plain.Text(w.Holder.String()), text.Duration(w.Waited), holds})
+		row := []string{plain.Text(w.Name), strconv.Itoa(w.Place), plain.Text(w.Holder.String()), text.Duration(w.Waited), holds}
+		if shared {
+			row = append(row, yes(w.Shared))
+		}
+
+		table.Rows = append(table.Rows, row)
 	}
 
 	return listing{shown, table, none("nobody waits for locks", filter)}, nil
+}
+
+// sharedColumn is only there if a lock is shared.
+const sharedColumn = "SHARED"
+
+// yes is what a column says of what is so or not.
+func yes(so bool) string {
+	if so {
+		return "yes"
+	}
+
+	return "-"
 }
 
 // none says that there is nothing to list.
@@ -205,6 +229,11 @@ func tableOf(locks []sqllock.Status) text.Table {
 		table.Header = append(table.Header, "SLOT")
 	}
 
+	shared := slices.ContainsFunc(locks, func(lock sqllock.Status) bool { return lock.Shared })
+	if shared {
+		table.Header = append(table.Header, sharedColumn)
+	}
+
 	for _, lock := range locks {
 		held, left := "-", "expired, taken for "+text.Duration(lock.Taken)
 
@@ -218,6 +247,10 @@ func tableOf(locks []sqllock.Status) text.Table {
 		row := []string{plain.Text(lock.Name), plain.Text(lock.Holder.String()), held, left, plain.Text(lock.Strategy)}
 		if permits {
 			row = append(row, strconv.Itoa(lock.Slot))
+		}
+
+		if shared {
+			row = append(row, yes(lock.Shared))
 		}
 
 		table.Rows = append(table.Rows, row)
@@ -255,6 +288,7 @@ type lockJSON struct {
 	HeldSeconds      float64         `json:"held_seconds"`
 	RemainingSeconds float64         `json:"remaining_seconds"`
 	TakenSeconds     float64         `json:"taken_seconds,omitempty"`
+	Shared           bool            `json:"shared"`
 }
 
 // waiterJSON is one who waits as --json shows it.
@@ -267,12 +301,13 @@ type waiterJSON struct {
 	Metadata      json.RawMessage `json:"metadata,omitempty"`
 	WaitedSeconds float64         `json:"waited_seconds"`
 	HoldsOthers   bool            `json:"holds_others"`
+	Shared        bool            `json:"shared"`
 }
 
 func waiterOf(w sqllock.Waiter) waiterJSON {
 	shown := waiterJSON{
 		Name: w.Name, Place: w.Place, Host: w.Holder.Host, PID: w.Holder.PID, Label: w.Holder.Label, WaitedSeconds: seconds(w.Waited),
-		HoldsOthers: w.HoldsOthers,
+		HoldsOthers: w.HoldsOthers, Shared: w.Shared,
 	}
 
 	if metadata := []byte(w.Holder.Metadata); json.Valid(metadata) {
@@ -290,7 +325,7 @@ func jsonOf(lock sqllock.Status) lockJSON {
 	shown := lockJSON{
 		Name: lock.Name, Slot: lock.Slot, Strategy: lock.Strategy, Token: lock.Token, Host: lock.Holder.Host, PID: lock.Holder.PID,
 		Label: lock.Holder.Label, HeldSeconds: seconds(lock.HeldFor), RemainingSeconds: seconds(lock.Remaining),
-		TakenSeconds: seconds(lock.Taken),
+		TakenSeconds: seconds(lock.Taken), Shared: lock.Shared,
 	}
 
 	if metadata := []byte(lock.Holder.Metadata); json.Valid(metadata) {

@@ -139,11 +139,11 @@ func waitingFor(ctx context.Context, locker *sqllock.Locker, names []string, ful
 	case err != nil:
 		w.why = "; who holds it is not known: " + oneLine(err.Error())
 	case status.Held():
-		w.why = fmt.Sprintf(", held by %s for %s, lease %s%s", plain.Text(status.Holder.String()), text.Duration(status.HeldFor),
+		w.why = fmt.Sprintf(", held by %s for %s, lease %s%s", status.by(), text.Duration(status.HeldFor),
 			text.Duration(status.Remaining), inLine(place(looking, locker, status.Name)))
 	default:
 		at := place(looking, locker, status.Name)
-		w.why = whyTaken(status, full(), at) + inLine(at)
+		w.why = whyTaken(status.Status, full(), at) + inLine(at)
 	}
 
 	return w
@@ -152,25 +152,25 @@ func waitingFor(ctx context.Context, locker *sqllock.Locker, names []string, ful
 // notFree is a glance at the one of some names that is waited for: that is held, else that is
 // taken, else in whose line others come before this process. However many names there are, it takes two
 // statements.
-func notFree(ctx context.Context, locker *sqllock.Locker, names []string) (sqllock.Status, error) {
+func notFree(ctx context.Context, locker *sqllock.Locker, names []string) (glimpse, error) {
 	if len(names) == 1 {
 		return glance(ctx, locker, names[0])
 	}
 
-	found := sqllock.Status{Name: names[0]}
+	found := glimpse{Status: sqllock.Status{Name: names[0]}}
 
 	listed, err := locker.Holders(ctx, sqllock.Filter{})
 	if err != nil {
 		return found, err
 	}
 
-	for _, status := range listed {
+	for i, status := range listed {
 		switch {
 		case !slices.Contains(names, status.Name):
 		case status.Held():
-			return status, nil
+			return glimpseOf(listed, i), nil
 		case status.Taken > found.Taken:
-			found = status
+			found.Status = status
 		}
 	}
 
@@ -182,7 +182,7 @@ func notFree(ctx context.Context, locker *sqllock.Locker, names []string) (sqllo
 
 	for _, waiter := range waiters {
 		if slices.Contains(names, waiter.Name) && waiter.Place > 1 && isOurs(waiter) {
-			return sqllock.Status{Name: waiter.Name}, nil
+			return glimpse{Status: sqllock.Status{Name: waiter.Name}}, nil
 		}
 	}
 
@@ -190,10 +190,16 @@ func notFree(ctx context.Context, locker *sqllock.Locker, names []string) (sqllo
 }
 
 // isOurs says whether it is this process that waits.
-func isOurs(waiter sqllock.Waiter) bool {
-	host, _ := os.Hostname()
+func isOurs(waiter sqllock.Waiter) bool { return processOf(waiter.Holder) == processOf(thisProcess()) }
 
-	return waiter.Holder.PID == os.Getpid() && waiter.Holder.Host == host
+// thisProcess is who holds the locks of this process, and waits for them.
+func thisProcess() sqllock.Holder {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host" // as the library says
+	}
+
+	return sqllock.Holder{Host: host, PID: os.Getpid()}
 }
 
 // inLine says how many others come before a place; nothing if that is not known.

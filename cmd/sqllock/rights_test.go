@@ -86,6 +86,10 @@ func TestDoctorPrintsGrants(t *testing.T) {
 			for _, strategy := range []string{"cas", "insert", "forupdate", "advisory"} {
 				run(t, app, "run", "--name", "n", "--strategy", strategy, "--", "true").want(0)
 			}
+
+			for _, strategy := range []string{"cas", "insert", "forupdate"} {
+				run(t, app, "run", "--shared", "--name", "n", "--strategy", strategy, "--", "true").want(0)
+			}
 		})
 	}
 }

@@ -29,8 +29,10 @@ type runFlags struct {
 	waits     bool // --wait was given
 	noWait    bool
 	minHold   duration
+	tick      tick
 	permits   int
 	slots     bool // --permits was given
+	shared    bool
 	strategy  string
 	label     string
 	onLoss    string
@@ -67,6 +69,25 @@ slot: who refuses late writers keeps the largest of each slot. Without --permits
 SQLLOCK_SLOT is that of a run around this one, if that has permits, and else not
 set.
 
+With --shared the command is a reader: any number of readers hold the name at a
+time, and no writer, which is who runs without --shared. They wait in one line:
+a reader that comes after a writer waits for that. The readers who hold the name
+together have the same SQLLOCK_TOKEN, which is larger than that of every writer
+before them, and the same SQLLOCK_OWNER. SQLLOCK_HOLDER tells them apart: it is
+the PID of sqllock, an @ and the host. All readers of a name need the same
+--strategy: those of different strategies exclude each other. --shared does not
+go together with several names, --permits or --min-hold, nor with --strategy
+advisory on MySQL and MariaDB.
+
+With --tick the command is a job that belongs to a point in time, and it
+succeeds once for it, however late a machine starts: if a command with that
+tick, or a later one, has ended with 0 under the same name, this one is not run,
+and the exit code is 1 (or what -E says). If it failed or died, the next one
+runs. The tick is a time (2026-11-23T02:15, local without a zone; 2026-11-23),
+or how often the job runs: 1h is the current hour and 24h the current day, in
+UTC. Best is the time of the schedule; a day is best given by a date, in local
+time: --tick "$(date +%F)", in which crontab wants \%F.
+
 The command has a process group of its own. Signals are passed on to it; Ctrl-C
 ends the command, and then the lock is released. When the lock cannot be
 renewed, the group is asked to end and later killed, as --on-loss says, before
@@ -82,7 +103,9 @@ environment and the database agree that the run around it holds the lock, that
 is an error (64). With --shared-env the command is under the lock of the run
 around it; other names are acquired. In the process group of that run it ends
 with the lock. Outside it (setsid) sqllock asks every second whether the lock is
-still held, and acts on its loss as --on-loss says.
+still held, and acts on its loss as --on-loss says. If the run around it is a
+reader, a run without --shared is an error all the same: a shared lock cannot
+become exclusive.
 
 Runs inside each other are not searched for deadlocks. The inner one also waits
 behind those that came before it and want both its name and the outer one's:
@@ -96,12 +119,15 @@ use --require-dsn, so that a missing variable is an error.
 Times are seconds (5, 0.5) or have units (90s, 1m30s). From flock:
 
   flock -n /tmp/a cmd            sqllock run --name a -n cmd
+  flock -s /tmp/a cmd            sqllock run --name a -s cmd
   flock -w 10 -E 3 /tmp/a cmd    sqllock run --name a -w 10 -E 3 cmd`
 
 const runExample = `  sqllock run --name nightly --no-wait -- ./report.sh
   sqllock run --name deploy --wait 5m --label "$USER" -- make deploy
   sqllock run --name db --name files --on-loss term,kill=10s -- ./backup.sh
   sqllock run --name hourly --no-wait -E 0 --min-hold 10m -- ./job
+  sqllock run --name report --no-wait -E 0 --tick "$(date +%F)" -- ./report.sh
+  sqllock run --name catalog --shared -- ./report.sh
   sqllock run --name export --permits 4 -- \
     sh -c './export --port $((9000 + SQLLOCK_SLOT))'`
 
@@ -156,7 +182,9 @@ func newRun() *cobra.Command {
 	flags.VarP(&f.wait, "wait", "w", "wait for the lock at most so long")
 	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "try once, do not wait")
 	flags.Var(&f.minHold, "min-hold", "keep the name taken for so long, also if the command ends sooner")
+	flags.Var(&f.tick, "tick", "run the command once for this point in time, or once an hour with 1h")
 	flags.IntVar(&f.permits, "permits", 1, "how many may hold each name at a time")
+	flags.BoolVarP(&f.shared, "shared", "s", false, "hold the name as a reader, beside other readers")
 	strategyFlag(cmd, &f.strategy, strategyUsage)
 	flags.StringVar(&f.label, "label", "", "what others see as the holder (default the command's name)")
 	flags.StringVar(&f.onLoss, "on-loss", "",
@@ -191,8 +219,46 @@ func (f *runFlags) check() (err error) {
 		return fmt.Errorf("--permits %d is not between 1 and %d", f.permits, sqllock.MaxPermits)
 	case f.conflict < 0 || f.conflict > 255:
 		return fmt.Errorf("--conflict-exit-code %d is not between 0 and 255", f.conflict)
+	case f.shared && f.checkShared() != nil:
+		return f.checkShared()
+	case !f.tick.IsZero() && f.checkTick() != nil:
+		return f.checkTick()
 	default:
 		return err
+	}
+}
+
+// checkShared says which of the flags does not go with --shared.
+func (f *runFlags) checkShared() error {
+	const said = "--shared does not go together with "
+
+	switch {
+	case len(f.names) > 1:
+		return errors.New(said + "several names")
+	case f.permits > 1:
+		return errors.New(said + "--permits")
+	case f.minHold > 0:
+		return errors.New(said + "--min-hold")
+	default:
+		return nil
+	}
+}
+
+// checkTick says which of the flags does not go with --tick.
+func (f *runFlags) checkTick() error {
+	const said = "--tick does not go together with "
+
+	switch {
+	case len(f.names) > 1:
+		return errors.New(said + "several names")
+	case f.permits > 1:
+		return errors.New(said + "--permits")
+	case f.shared:
+		return errors.New(said + "--shared")
+	case f.sharedEnv:
+		return errors.New(said + "--shared-env")
+	default:
+		return nil
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os/exec"
 	"path/filepath"
@@ -50,6 +51,7 @@ func TestScripts(t *testing.T) {
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"code":       codeCmd,
 					"eventually": eventuallyCmd,
+					"page":       pageCmd,
 					"sql":        sqlCmd,
 					"terminal":   terminalCmd,
 				},
@@ -153,6 +155,55 @@ func eventuallyCmd(ts *testscript.TestScript, negated bool, args []string) {
 
 		<-tick.C
 	}
+}
+
+// pageCmd asks for a page of "sqllock serve", whose URL is in the file "url", until it has the
+// status. The page is the standard output.
+func pageCmd(ts *testscript.TestScript, negated bool, args []string) {
+	if negated || len(args) < 2 {
+		ts.Fatalf("usage: page status path [host]")
+	}
+
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+
+	defer tick.Stop()
+
+	for {
+		status, body := pageOf(ts, args[1:])
+		if strconv.Itoa(status) == args[0] {
+			_, err := ts.Stdout().Write(body)
+			ts.Check(err)
+
+			return
+		}
+
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s has status %d, want %s:\n%s", args[1], status, args[0], body)
+		}
+
+		<-tick.C
+	}
+}
+
+// pageOf asks for a path, of a host if that is given.
+func pageOf(ts *testscript.TestScript, args []string) (status int, body []byte) {
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, strings.TrimSuffix(ts.ReadFile("url"), "/\n")+args[0], nil)
+	ts.Check(err)
+
+	if len(args) > 1 {
+		r.Host = args[1]
+	}
+
+	answer, err := http.DefaultClient.Do(r)
+	ts.Check(err)
+
+	defer answer.Body.Close()
+
+	body, err = io.ReadAll(answer.Body)
+	ts.Check(err)
+
+	return answer.StatusCode, body
 }
 
 // sqlCmd runs a statement in the script's database.

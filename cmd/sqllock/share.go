@@ -24,6 +24,7 @@ type share struct {
 	mu    sync.Mutex
 	asked time.Time     // before the database said
 	left  time.Duration // that so much of the lease was left
+	reads bool          // and that it is a shared lock
 }
 
 // shareLostError says that the lock of the run around this one has ended.
@@ -51,7 +52,7 @@ func (s *share) look(ctx context.Context) error {
 		return err
 	}
 
-	i := slices.IndexFunc(holders, func(status sqllock.Status) bool { return status.Held() && status.Owner == s.owner })
+	i := slices.IndexFunc(holders, func(status sqllock.Status) bool { return status.Held() && s.is(status) })
 	if i < 0 {
 		return shareLostError{s.name}
 	}
@@ -62,7 +63,7 @@ func (s *share) look(ctx context.Context) error {
 	defer s.mu.Unlock()
 
 	// As much less as a holder trusts less.
-	s.asked, s.left = asked, status.Remaining-status.Remaining/100-10*time.Millisecond
+	s.asked, s.left, s.reads = asked, status.Remaining-status.Remaining/100-10*time.Millisecond, status.Shared
 
 	return nil
 }

@@ -13,17 +13,18 @@ import (
 )
 
 // sharing is a run of "a" whose command starts another that shares the lock, out of
-// its process group. The inner command prints its number.
-func sharing(t *testing.T, url, then string) (outer *invocation, folder string) {
+// its process group. Both have the flags. The inner command prints its number.
+func sharing(t *testing.T, url, then string, flags ...string) (outer *invocation, folder string) {
 	t.Helper()
 
 	folder = t.TempDir()
 	script := fmt.Sprintf(`cd %s
-setsid sh -c '"$0" run --name a --shared-env -- sh -c "echo \$\$ >pid; exec sleep 60" 2>err; echo $? >code' "$0" &
+setsid sh -c '"$0" run --name a --shared-env %s -- sh -c "echo \$\$ >pid; exec sleep 60" 2>err; echo $? >code' "$0" &
 while ! [ -s pid ]; do sleep 0.02; done
-%s`, folder, then)
+%s`, folder, strings.Join(flags, " "), then)
 
-	outer = start(t, url, "run", "--name", "a", "--lease", "3s", "--", "sh", "-c", script, os.Args[0])
+	args := append([]string{"run", "--name", "a", "--lease", "3s"}, flags...)
+	outer = start(t, url, append(args, "--", "sh", "-c", script, os.Args[0])...)
 
 	return outer, folder
 }
@@ -87,6 +88,32 @@ func TestRunSharesUntilTheOuterRunEnds(t *testing.T) {
 	}
 }
 
+// TestRunSharesUntilTheOuterReaderEnds leaves an inner run behind, while another process reads
+// that has the same owner and token.
+func TestRunSharesUntilTheOuterReaderEnds(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range testdatabases.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			url := migratedOn(t, name)
+
+			other := start(t, url, "run", "--shared", "--name", "a", "--", "sleep", "60")
+			eventually(t, "the other reads", func() bool { return run(t, url, "show", "a").code() == 0 })
+
+			outer, folder := sharing(t, url, "exit 0", "--shared")
+			outer.wait()
+			outer.want(0)
+			endedWithTheLock(t, folder)
+			run(t, url, "show", "a").want(0)
+
+			_ = other.cmd.Process.Kill()
+			other.wait()
+		})
+	}
+}
+
 // TestRunSharesUntilTheLockIsTaken takes the lock away, and gives it to another.
 func TestRunSharesUntilTheLockIsTaken(t *testing.T) {
 	t.Parallel()
@@ -110,13 +137,19 @@ func TestRunSharesUntilTheLockIsTaken(t *testing.T) {
 func TestRunSharesForLong(t *testing.T) {
 	t.Parallel()
 
-	outer, folder := sharing(t, migrated(t), "sleep 5; kill $(cat pid); while ! [ -s code ]; do sleep 0.02; done; cat code")
-	outer.wait()
-	outer.want(0)
+	for _, flags := range [][]string{nil, {"--shared"}} {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			t.Parallel()
 
-	// It was not asked to end before.
-	if code := strings.TrimSpace(outer.stdout.String()); code != "143" {
-		t.Errorf("the inner run exited with %q, want 143; it said %s", code, inFile(t, folder, "err"))
+			outer, folder := sharing(t, migrated(t), "sleep 5; kill $(cat pid); while ! [ -s code ]; do sleep 0.02; done; cat code", flags...)
+			outer.wait()
+			outer.want(0)
+
+			// It was not asked to end before.
+			if code := strings.TrimSpace(outer.stdout.String()); code != "143" {
+				t.Errorf("the inner run exited with %q, want 143; it said %s", code, inFile(t, folder, "err"))
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -35,14 +36,20 @@ nobody holds it. "waiting" are those who wait, in the order of arrival, as
 "sqllock ls --waiting" lists them. "taken" is for how long --min-hold keeps the
 name taken though nobody holds it any more; "guarded" is whether a transaction
 keeps the next holder out at this moment (Lock.Guard); SQLite does not tell, and
---json leaves it out there.
+--json leaves it out there. "tick" is the latest point in time whose job was
+done ("sqllock run --tick"), and "asked" why the holder was asked to release the
+lock ("sqllock resign"); in --json that is "release_requested".
 
 If a slot of the name above 0 is taken, it has permits: how many are held is
 shown, and of each slot who holds it, for how long, what is left of the lease,
 and the token. --slot N shows one of them as the lock of a name without permits:
 also whether it is guarded, and who had it last and why that ended. In --json
 "lock", "last" and "guarded" are about slot 0, or that of --slot, "others" about
-the other slots, and "permits_held" counts all that are held.`,
+the other slots, and "permits_held" counts all that are held.
+
+Of a shared lock ("sqllock run --shared") all readers are shown: of each for how
+long it reads, and what is left of its lease. They have one token. In --json
+"readers" counts them; "lock" is one of them, and the rest is in "others".`,
 		Example: `  sqllock show nightly
   sqllock show nightly --json
   sqllock show export --slot 2`,
@@ -81,10 +88,12 @@ func (f *showFlags) show(ctx context.Context, out io.Writer, l looker, name stri
 		return err
 	}
 
-	if !f.slots {
-		if s.listed, err = l.Holders(ctx, sqllock.Filter{Name: name}); err != nil {
-			return err
-		}
+	if s.listed, err = l.Holders(ctx, sqllock.Filter{Name: name}); err != nil {
+		return err
+	}
+
+	if f.slots {
+		s.listed = slices.DeleteFunc(s.listed, func(status sqllock.Status) bool { return status.Slot != f.slot })
 	}
 
 	if s.waiters, err = l.Waiters(ctx, sqllock.WaiterFilter{Name: name}); err != nil {
@@ -109,26 +118,39 @@ func (f *showFlags) show(ctx context.Context, out io.Writer, l looker, name stri
 type seen struct {
 	status  sqllock.Status   // of one slot
 	slot    bool             // that was asked for
-	listed  []sqllock.Status // all slots that are taken, if none was asked for
+	listed  []sqllock.Status // who has it, or keeps it taken: of all slots, if none was asked for
 	waiters []sqllock.Waiter
 }
 
-// others are the taken slots beside the one that was looked at.
+// others are the taken slots beside the one that was looked at, and the readers beside that one.
 func (s seen) others() []sqllock.Status {
-	return slices.DeleteFunc(slices.Clone(s.listed), func(other sqllock.Status) bool { return other.Slot == s.status.Slot })
+	return slices.DeleteFunc(slices.Clone(s.listed), func(other sqllock.Status) bool {
+		reads := other.Shared && s.status.Shared && other.Token == s.status.Token
+
+		return other.Slot == s.status.Slot && (!reads || other.Owner == s.status.Owner)
+	})
 }
 
-// held is how many hold the name.
+// held is how many slots are held.
 func (s seen) held() int {
-	held := 0
+	held := map[int]bool{}
 
 	for _, status := range append(s.others(), s.status) {
 		if status.Held() {
-			held++
+			held[status.Slot] = true
 		}
 	}
 
-	return held
+	return len(held)
+}
+
+// readers are those who share the slot that was looked at.
+func (s seen) readers() []sqllock.Status {
+	if !s.status.Held() || !s.status.Shared {
+		return nil
+	}
+
+	return append([]sqllock.Status{s.status}, slices.DeleteFunc(s.others(), func(other sqllock.Status) bool { return other.Slot != s.status.Slot })...)
 }
 
 // taken says for how long a name that nobody holds is kept taken; empty if it is
@@ -150,9 +172,14 @@ func (s seen) print(out io.Writer) error {
 		lines = append(lines, [2]string{"slot", strconv.Itoa(s.status.Slot)})
 	}
 
-	if len(s.others()) > 0 {
+	slots := slices.ContainsFunc(s.others(), func(other sqllock.Status) bool { return other.Slot != s.status.Slot })
+
+	switch {
+	case slots:
 		lines = append(lines, s.permits()...)
-	} else {
+	case len(s.readers()) > 1:
+		lines = append(lines, s.shared()...)
+	default:
 		lines = append(lines, lockLines(s.status)...)
 	}
 
@@ -186,13 +213,37 @@ func (s seen) permits() [][2]string {
 		said := fmt.Sprintf("nobody, taken %s, last %s, token %d", taken(status), who, status.Token)
 
 		if status.Held() {
-			said = fmt.Sprintf("%s, for %s, lease %s, token %d", who, text.Duration(status.HeldFor), text.Duration(status.Remaining), status.Token)
+			said = fmt.Sprintf("%s, token %d", holding(status), status.Token)
+		}
+
+		if status.Shared {
+			said += ", shared"
 		}
 
 		lines = append(lines, [2]string{fmt.Sprintf("slot %d", status.Slot), said})
 	}
 
 	return lines
+}
+
+// holding says who holds a lock, and since when.
+func holding(status sqllock.Status) string {
+	return fmt.Sprintf("%s, for %s, lease %s", plain.Text(status.Holder.String()), text.Duration(status.HeldFor), text.Duration(status.Remaining))
+}
+
+// shared are the lines about a lock of several readers.
+func (s seen) shared() [][2]string {
+	lines := [][2]string{{"held by", fmt.Sprintf("%d readers", len(s.readers()))}}
+	key := "readers"
+
+	for _, status := range s.readers() {
+		lines = append(lines, [2]string{key, holding(status)})
+		key = ""
+	}
+
+	lines = append(lines, [2]string{"strategy", plain.Text(s.status.Strategy)}, [2]string{"token", strconv.FormatInt(s.status.Token, 10)})
+
+	return append(lines, guardedLines(s.status)...)
 }
 
 // lockLines are the lines about one lock.
@@ -202,10 +253,19 @@ func lockLines(status sqllock.Status) (lines [][2]string) {
 	switch {
 	case status.Held():
 		add("held by", plain.Text(status.Holder.String()))
+
+		if status.Shared {
+			add("shared", "yes: it is a reader, beside whom others may read")
+		}
+
 		add("for", text.Duration(status.HeldFor))
 		add("lease", text.Duration(status.Remaining)+" unless renewed")
 		add("strategy", plain.Text(status.Strategy))
 		add("token", strconv.FormatInt(status.Token, 10))
+
+		if status.ReleaseRequested != "" {
+			add("asked", "to release it: "+plain.Text(status.ReleaseRequested))
+		}
 
 		if status.Holder.Metadata != "" {
 			add("metadata", plain.Text(status.Holder.Metadata))
@@ -227,11 +287,20 @@ func lockLines(status sqllock.Status) (lines [][2]string) {
 		}
 	}
 
-	if status.Guarded {
-		add("guarded", "a transaction keeps the next holder out")
+	if !status.Tick.IsZero() {
+		add("tick", status.Tick.Format(time.RFC3339)+", whose job was done")
 	}
 
-	return lines
+	return append(lines, guardedLines(status)...)
+}
+
+// guardedLines say whether a lock is guarded.
+func guardedLines(status sqllock.Status) [][2]string {
+	if !status.Guarded {
+		return nil
+	}
+
+	return [][2]string{{"guarded", "a transaction keeps the next holder out"}}
 }
 
 // waitingLines are the lines about those who wait.
@@ -243,7 +312,12 @@ func waitingLines(waiters []sqllock.Waiter) (lines [][2]string) {
 			return append(lines, [2]string{"", fmt.Sprintf("and %d more", len(waiters)-i)})
 		}
 
-		lines = append(lines, [2]string{key, fmt.Sprintf("%d. %s, for %s", i+1, plain.Text(w.Holder.String()), text.Duration(w.Waited))})
+		said := fmt.Sprintf("%d. %s, for %s", i+1, plain.Text(w.Holder.String()), text.Duration(w.Waited))
+		if w.Shared {
+			said += ", as a reader"
+		}
+
+		lines = append(lines, [2]string{key, said})
 		key = ""
 	}
 
@@ -265,10 +339,13 @@ type seenJSON struct {
 	Slot    int          `json:"slot"`
 	Held    bool         `json:"held"`
 	Permits *int         `json:"permits_held,omitempty"` // nil if only one slot was asked for
-	Guarded *bool        `json:"guarded,omitempty"`      // nil if that is not known
+	Readers int          `json:"readers,omitempty"`
+	Guarded *bool        `json:"guarded,omitempty"` // nil if that is not known
 	Taken   float64      `json:"taken_seconds,omitempty"`
+	Asked   string       `json:"release_requested,omitempty"`
+	Tick    *time.Time   `json:"tick,omitempty"` // nil if there is none
 	Lock    *lockJSON    `json:"lock,omitempty"`
-	Others  []lockJSON   `json:"others,omitempty"` // of the permits beside that slot
+	Others  []lockJSON   `json:"others,omitempty"` // of the permits beside that slot, and the other readers
 	Last    *lastJSON    `json:"last,omitempty"`
 	Waiting []waiterJSON `json:"waiting,omitempty"`
 }
@@ -284,10 +361,15 @@ type lastJSON struct {
 // json is what --json shows; tells: the database says whether a transaction is guarded.
 func (s seen) json(tells bool) seenJSON {
 	held := s.held()
-	shown := seenJSON{Name: s.status.Name, Slot: s.status.Slot, Held: held > 0, Taken: seconds(s.status.Taken)}
+	shown := seenJSON{Name: s.status.Name, Slot: s.status.Slot, Held: held > 0, Readers: len(s.readers()), Taken: seconds(s.status.Taken)}
 
 	if !s.slot {
 		shown.Permits = &held
+	}
+
+	shown.Asked = s.status.ReleaseRequested
+	if !s.status.Tick.IsZero() {
+		shown.Tick = &s.status.Tick
 	}
 
 	if s.status.Held() {

@@ -35,10 +35,10 @@ func newWait() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait NAME",
 		Short: "Wait until nobody holds a lock, without taking it",
-		Long: `Wait until nobody holds a lock, nor one of its permits, without taking it. By
-the time the command ends somebody may hold it again: to do something under the
-lock, use run. A name that only --min-hold keeps taken is held by nobody: the
-command says so, and does not wait for that.`,
+		Long: `Wait until nobody holds a lock, nor one of its permits, as a reader or as a
+writer, without taking it. By the time the command ends somebody may hold it
+again: to do something under the lock, use run. A name that only --min-hold
+keeps taken is held by nobody: the command says so, and does not wait for that.`,
 		Example: `  sqllock wait deploy --wait 5m && echo "the deployment is over"`,
 		Args:    oneName, ValidArgsFunction: f.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -101,9 +101,9 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 
 	// The first look says, too, whether that is a name, and is a glance as the others are: another permit
 	// may be held than the first.
-	look := func(ctx context.Context, name string) (sqllock.Status, error) {
-		if status, err := l.Inspect(ctx, name); err != nil || status.Held() {
-			return status, err
+	look := func(ctx context.Context, name string) (glimpse, error) {
+		if status, err := l.Inspect(ctx, name); err != nil || status.Held() && !status.Shared {
+			return glimpse{Status: status}, err
 		}
 
 		return l.glance(ctx, name)
@@ -116,7 +116,7 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 		}
 
 		if !status.Held() {
-			sayTaken(status)
+			sayTaken(status.Status)
 
 			return nil
 		}
@@ -126,7 +126,7 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 		if f.bounded {
 			left := time.Duration(f.wait) - time.Since(begun)
 			if left <= 0 {
-				return exitError{f.code, fmt.Errorf("lock %q is still held by %s", name, status.Holder)}
+				return exitError{f.code, fmt.Errorf("lock %q is still held by %s", name, status.by())}
 			}
 
 			pause = min(pause, left)
@@ -144,8 +144,8 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 // bound looks once, for no longer than the wait may still last, nor so short that
 // no answer could come.
 func (f *waitFlags) bound(
-	ctx context.Context, begun time.Time, name string, look func(context.Context, string) (sqllock.Status, error),
-) (sqllock.Status, error) {
+	ctx context.Context, begun time.Time, name string, look func(context.Context, string) (glimpse, error),
+) (glimpse, error) {
 	const least = time.Second
 
 	if f.bounded {

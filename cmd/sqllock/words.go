@@ -84,8 +84,13 @@ func (e shellError) flagged(option sqllock.OptionError) string {
 		}
 	case "WithMinHold":
 		option.Option = "--min-hold "
+	case "WithTick":
+		option.Option = "--tick "
 	case "WithLabel":
 		option.Option = "--label "
+	case "WithShared":
+		option.Option = "--shared"
+		option.Reason = strings.Replace(option.Reason, "use strategy ", "use --strategy ", 1)
 	default:
 		return ""
 	}

@@ -50,8 +50,8 @@ func (e *exam) manyPrimaries(cluster string) []Finding {
 			"use strategy cas or insert, and send its statements to one node")
 	}
 
-	return found(Warning, cluster, "a guard's row lock holds on one node only, and attempts on two nodes meet at their commit",
-		"send sqllock's statements, and what is guarded, to one node")
+	return found(Note, cluster, "attempts on two nodes meet at their commit, where one of them fails and begins again; a node that lags "+
+		"shows locks as they were", "send sqllock's statements to one node, for speed")
 }
 
 // galera looks whether the node is in the part of the cluster that has a quorum

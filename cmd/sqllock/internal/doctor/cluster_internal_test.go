@@ -39,7 +39,7 @@ func TestCluster(t *testing.T) {
 			"Galera",
 			map[string]string{"wsrep_on": "ON", "wsrep_cluster_status": "Primary", "wsrep_ready": "ON"},
 			nil, "cas",
-			[]string{"warning Galera, where each node"},
+			[]string{"note Galera, where each node"},
 		},
 		{
 			"Galera",
@@ -51,7 +51,7 @@ func TestCluster(t *testing.T) {
 			"Galera without quorum",
 			map[string]string{"wsrep_on": "ON", "wsrep_cluster_status": "non-Primary", "wsrep_ready": "OFF"},
 			nil, "insert",
-			[]string{"warning Galera", "error the node is cut off"},
+			[]string{"note Galera", "error the node is cut off"},
 		},
 		{
 			"primary",
@@ -87,7 +87,7 @@ func TestCluster(t *testing.T) {
 			"no privilege",
 			map[string]string{"group_replication_single_primary_mode": "OFF", "group_replication_group_name": "g"},
 			nil, "cas",
-			[]string{"warning a replication group with several", "note could not be looked at: Error 1142"},
+			[]string{"note a replication group with several", "note could not be looked at: Error 1142"},
 		},
 	} {
 		t.Run(c.name+"/"+c.strategy, func(t *testing.T) {

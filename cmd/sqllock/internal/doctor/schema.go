@@ -282,7 +282,7 @@ func alterations(dialect databases.Dialect) []alteration {
 		return []alteration{
 			{
 				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
- WHERE c.relname IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes', 'sqllock_queue') AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)
+ WHERE c.relname IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes', 'sqllock_shares', 'sqllock_queue') AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)
    AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid)`,
 				Finding{Level: Error, Found: "the tables were altered: %d primary keys are missing", Effect: noExclusion, Fix: primaryKey},
 			},
@@ -346,7 +346,7 @@ func alterations(dialect databases.Dialect) []alteration {
 			},
 			{
 				`SELECT COUNT(*) FROM information_schema.columns
- WHERE table_schema = DATABASE() AND table_name IN ('sqllock_locks', 'sqllock_leases', 'sqllock_inserts', 'sqllock_mutexes')
+ WHERE table_schema = DATABASE() AND table_name IN ('sqllock_locks', 'sqllock_leases', 'sqllock_inserts', 'sqllock_mutexes', 'sqllock_shares')
    AND column_name = 'name' AND (data_type <> 'varbinary' OR column_key <> 'PRI')`,
 				Finding{
 					Level: Error, Found: "the tables were altered: %d columns with names are not VARBINARY, or not the primary key",

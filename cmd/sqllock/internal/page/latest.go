@@ -1,0 +1,67 @@
+package page
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// latest is the last look at something. It is made again if somebody asks when it is older than that one
+// wants. So the database is looked at no more often, however many ask, and not at all while nobody does.
+type latest[T any] struct {
+	mu    sync.Mutex // held while it is looked: who asks meanwhile gets that answer
+	known outcome[T]
+	tried time.Time
+}
+
+// outcome is what was seen, when, and why there was nothing newer; at is zero if nothing was seen yet.
+type outcome[T any] struct {
+	value T
+	at    time.Time
+	err   error
+}
+
+// failedAge is how long a look that failed stands for those that others ask for.
+const failedAge = 2 * time.Second
+
+// get is what was seen at most age ago. A look that failed is made again sooner, if age is long.
+func (l *latest[T]) get(ctx context.Context, age time.Duration, look func(context.Context) (T, error)) outcome[T] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.known.err != nil {
+		age = min(age, failedAge)
+	}
+
+	if !l.tried.IsZero() && time.Since(l.tried) < age {
+		return l.known
+	}
+
+	// It is for the others as well, so it does not end with the one who asked.
+	value, err := look(context.WithoutCancel(ctx))
+	l.known.err, l.tried = err, time.Now()
+
+	if err == nil {
+		l.known.value, l.known.at = value, l.tried
+	}
+
+	return l.known
+}
+
+// last is what was seen last. It does not wait for a look: nothing is known while there is one.
+func (l *latest[T]) last() outcome[T] {
+	if !l.mu.TryLock() {
+		return outcome[T]{}
+	}
+	defer l.mu.Unlock()
+
+	return l.known
+}
+
+// forget makes the next one who asks look.
+func (l *latest[T]) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.tried = time.Time{}
+}

@@ -1,0 +1,97 @@
+package page
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// metrics writes Prometheus' text format:
+// https://prometheus.io/docs/instrumenting/exposition_formats/#text-format-details
+func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
+	var b strings.Builder
+
+	seen := s.look(r.Context())
+
+	up := 1
+	if seen.err != nil {
+		up = 0
+	}
+
+	// Named and described as those of adapters/prometheus, so that one dashboard does for both.
+	gauge(&b, "sqllock_database_up",
+		"1 if the database said in time who holds and waits for locks, else 0, and the other metrics of it are missing.")
+	fmt.Fprintf(&b, "sqllock_database_up %d\n", up)
+
+	// What was so some time ago is no measurement.
+	if seen.err == nil {
+		all := viewOf(seen.value, func(string) bool { return true })
+
+		gauge(&b, "sqllock_database_holders", "Grants of locks in the database, by whatever process.")
+		fmt.Fprintf(&b, "sqllock_database_holders %d\n", all.Holders)
+		gauge(&b, "sqllock_database_waiters", "Processes that wait for a lock, once for each name.")
+		fmt.Fprintf(&b, "sqllock_database_waiters %d\n", all.Waiters)
+		gauge(&b, "sqllock_database_oldest_wait_seconds", "How long the one waits who has waited longest.")
+		fmt.Fprintf(&b, "sqllock_database_oldest_wait_seconds %g\n", all.Oldest.Seconds())
+
+		if s.MetricNames {
+			writeNames(&b, seen.value)
+		}
+	}
+
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_, _ = w.Write([]byte(b.String()))
+}
+
+// writeNames writes the same for each name that is held or waited for.
+func writeNames(b *strings.Builder, seen Locks) {
+	holders, waiters, oldest := map[string]int{}, map[string]int{}, map[string]time.Duration{}
+
+	var names []string
+
+	for _, lock := range seen.Locks {
+		names = append(names, lock.Name)
+
+		if lock.Held() {
+			holders[lock.Name]++
+		}
+	}
+
+	for _, w := range seen.Waiters {
+		names = append(names, w.Name)
+		waiters[w.Name]++
+		oldest[w.Name] = max(oldest[w.Name], w.Waited)
+	}
+
+	slices.Sort(names)
+	names = slices.Compact(names)
+
+	for _, metric := range []struct {
+		name, help string
+		value      func(string) float64
+	}{
+		{"sqllock_database_name_holders", "Grants of the name that are held.", func(n string) float64 { return float64(holders[n]) }},
+		{"sqllock_database_name_waiters", "Those who wait for the name.", func(n string) float64 { return float64(waiters[n]) }},
+		{
+			"sqllock_database_name_oldest_wait_seconds", "How long the one who waits longest for the name has waited.",
+			func(n string) float64 { return oldest[n].Seconds() },
+		},
+	} {
+		gauge(b, metric.name, metric.help)
+
+		for _, name := range names {
+			fmt.Fprintf(b, "%s{name=\"%s\"} %g\n", metric.name, labelValue(name), metric.value(name))
+		}
+	}
+}
+
+func gauge(b *strings.Builder, name, help string) {
+	fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name)
+}
+
+// labelValue is a text between the quotes of a label.
+func labelValue(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(s, "\ufffd"))
+}

@@ -1,0 +1,371 @@
+// Package page shows the locks of a database to a browser.
+package page
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/doctor"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/text"
+	"github.com/sqllock/sqllock/internal/plain"
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+// Source is the database that is shown. Its errors are shown as they are.
+type Source interface {
+	// Look is a look at all locks and at all who wait.
+	Look(ctx context.Context) (Locks, error)
+	// Inspect is a closer look at one slot of a name; slot 0 if it has no permits.
+	Inspect(ctx context.Context, name string, slot int) (sqllock.Status, error)
+	// Examine asks the doctor.
+	Examine(ctx context.Context) ([]doctor.Finding, error)
+	// Free takes a lock away, and says which. A negative slot is none: the name has no permits.
+	Free(ctx context.Context, name string, slot int, reason string) (string, error)
+}
+
+// Config says what is shown, and to whom.
+type Config struct {
+	Source Source
+	// Database names the database, without a password. Plan says what the doctor is asked about.
+	Database string
+	Plan     string
+	// Host is the one that is listened on, which requests may name beside those of this machine.
+	Host string
+	// Every is how often browsers ask, and the most often that the database is looked at for them.
+	Every time.Duration
+	// TellsGuarded: the database says whether a lock is guarded.
+	TellsGuarded bool
+	// AllowFree: locks may be taken away.
+	AllowFree bool
+	// MetricNames: the names of locks are among the metrics.
+	MetricNames bool
+}
+
+// How often the doctor is asked at most, how long that and a look for a probe may last, and how long it is
+// remembered what was seen of a name.
+const (
+	doctorAge   = time.Minute
+	doctorTime  = 30 * time.Second
+	freeTime    = 30 * time.Second
+	healthTime  = 2 * time.Second
+	rememberFor = time.Minute
+)
+
+//go:embed page.html style.css script.js
+var files embed.FS
+
+// server has one look at the database for all browsers.
+type server struct {
+	Config
+
+	templates *template.Template
+	locks     latest[Locks]
+	findings  latest[[]doctor.Finding]
+
+	mu    sync.Mutex
+	names map[slot]*inspection
+}
+
+type slot struct {
+	name string
+	slot int
+}
+
+type inspection struct {
+	latest[sqllock.Status]
+
+	asked time.Time
+}
+
+// New is the handler of all pages. It refuses requests of other sites.
+func New(config Config) (http.Handler, error) {
+	templates, err := template.New("").Funcs(template.FuncMap{
+		"plain": plain.Text, "duration": text.Duration,
+	}).ParseFS(files, "page.html")
+	if err != nil {
+		return nil, err
+	}
+
+	s := &server{Config: config, templates: templates, names: map[slot]*inspection{}}
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.overview)
+	mux.HandleFunc("GET /name", s.name)
+	mux.HandleFunc("GET /doctor", s.doctor)
+	mux.HandleFunc("GET /healthz", s.health)
+	mux.HandleFunc("GET /metrics", s.metrics)
+	mux.Handle("GET /style.css", http.FileServerFS(files))
+	mux.Handle("GET /script.js", http.FileServerFS(files))
+
+	if config.AllowFree {
+		mux.HandleFunc("GET /free", s.confirm)
+		mux.HandleFunc("POST /free", s.free)
+	}
+
+	return guarded(config.Host, mux), nil
+}
+
+// shown is what a page is made of.
+type shown struct {
+	*server
+	view
+
+	Title  string
+	Live   bool   // it is looked at again and again
+	Error  string // of the last look
+	At     string // when the last look was that had an answer; empty if none had
+	Age    string // how long ago that was
+	Prefix string // of the names
+
+	Name         string
+	Slot         string // as it was asked for; empty if it was not
+	Status       sqllock.Status
+	StatusKnown  bool
+	Findings     []doctor.Finding
+	Said, Reason string
+}
+
+// Seconds are between two looks of a browser without scripts.
+func (s shown) Seconds() int { return int(max(1, s.Every.Round(time.Second)/time.Second)) }
+
+// Milliseconds are between two looks of one with scripts.
+func (s shown) Milliseconds() int64 { return s.Every.Milliseconds() }
+
+// Troubles counts the findings of the last time that the doctor was asked; empty if it was not.
+func (s shown) Troubles() string {
+	known := s.findings.last()
+	if known.at.IsZero() {
+		return ""
+	}
+
+	count := map[doctor.Level]int{}
+	for _, finding := range known.value {
+		count[finding.Level]++
+	}
+
+	return "errors " + strconv.Itoa(count[doctor.Error]) + ", warnings " + strconv.Itoa(count[doctor.Warning]) +
+		", " + text.Duration(time.Since(known.at)) + " ago"
+}
+
+// looked tells of a look.
+func (s *shown) looked(at time.Time, err error) {
+	if err != nil && s.Error == "" {
+		s.Error = err.Error()
+	}
+
+	if !at.IsZero() {
+		s.At, s.Age = at.UTC().Format("2006-01-02 15:04:05 UTC"), text.Duration(time.Since(at))
+	}
+}
+
+func (s *server) look(ctx context.Context) outcome[Locks] {
+	return s.locks.get(ctx, s.Every, s.Source.Look)
+}
+
+func (s *server) overview(w http.ResponseWriter, r *http.Request) {
+	seen := s.look(r.Context())
+	page := shown{server: s, Title: "Locks", Live: true, Prefix: r.FormValue("prefix")}
+	page.view = viewOf(seen.value, func(name string) bool { return strings.HasPrefix(name, page.Prefix) })
+	page.looked(seen.at, seen.err)
+
+	s.write(w, "overview", page.status(), page)
+}
+
+// status is that of a page of what was seen.
+func (s shown) status() int {
+	if s.Error != "" {
+		return http.StatusServiceUnavailable
+	}
+
+	return http.StatusOK
+}
+
+func (s *server) name(w http.ResponseWriter, r *http.Request) {
+	page, number, ok := s.asked(w, r)
+	if !ok {
+		return
+	}
+
+	page.Live = true
+	status := s.inspected(page.Name, max(0, number)).get(r.Context(), s.Every, func(ctx context.Context) (sqllock.Status, error) {
+		return s.Source.Inspect(ctx, page.Name, max(0, number))
+	})
+
+	if errors.Is(status.err, sqllock.ErrInvalidName) {
+		http.Error(w, status.err.Error(), http.StatusBadRequest)
+
+		return
+	}
+
+	seen := s.look(r.Context())
+	page.view = viewOf(seen.value, func(name string) bool { return name == page.Name })
+	page.Status, page.StatusKnown = status.value, !status.at.IsZero()
+	page.looked(seen.at, seen.err)
+	page.looked(status.at, status.err)
+
+	s.write(w, "name", page.status(), page)
+}
+
+// asked is a page about the name that a request asks for, with the slot; a negative one if it is not given.
+func (s *server) asked(w http.ResponseWriter, r *http.Request) (page shown, number int, ok bool) {
+	query := r.URL.Query()
+	page = shown{server: s, Name: query.Get("name"), Slot: query.Get("slot")}
+	page.Title = plain.Text(page.Name)
+
+	number = -1
+
+	if page.Slot != "" {
+		parsed, err := strconv.ParseUint(page.Slot, 10, 16)
+		if err != nil || parsed >= sqllock.MaxPermits {
+			http.Error(w, "there is no such slot", http.StatusBadRequest)
+
+			return page, 0, false
+		}
+
+		number = int(parsed)
+	}
+
+	return page, number, true
+}
+
+// inspected is what is remembered of a name.
+func (s *server) inspected(name string, number int) *latest[sqllock.Status] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for key, old := range s.names {
+		if time.Since(old.asked) > rememberFor {
+			delete(s.names, key)
+		}
+	}
+
+	key := slot{name, number}
+	if s.names[key] == nil {
+		s.names[key] = &inspection{}
+	}
+
+	s.names[key].asked = time.Now()
+
+	return &s.names[key].latest
+}
+
+func (s *server) doctor(w http.ResponseWriter, r *http.Request) {
+	examined := s.findings.get(r.Context(), doctorAge, func(ctx context.Context) ([]doctor.Finding, error) {
+		ctx, cancel := context.WithTimeout(ctx, doctorTime)
+		defer cancel()
+
+		return s.Source.Examine(ctx)
+	})
+
+	page := shown{server: s, Title: "Doctor", Findings: examined.value}
+	page.looked(examined.at, examined.err)
+
+	s.write(w, "doctor", page.status(), page)
+}
+
+func (s *server) health(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), healthTime)
+	defer cancel()
+
+	if _, err := s.Source.Look(ctx); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+
+		return
+	}
+
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+func (s *server) confirm(w http.ResponseWriter, r *http.Request) {
+	page, _, ok := s.asked(w, r)
+	if !ok {
+		return
+	}
+
+	s.writeFree(w, r, http.StatusOK, page)
+}
+
+// writeFree asks whether a lock is to be taken away, or says why it was not.
+func (s *server) writeFree(w http.ResponseWriter, r *http.Request, status int, page shown) {
+	seen := s.look(r.Context())
+	page.view = viewOf(seen.value, func(name string) bool { return name == page.Name })
+	page.looked(seen.at, seen.err)
+
+	s.write(w, "free", status, page)
+}
+
+// mostForm bounds a form, in bytes.
+const mostForm = 16 << 10
+
+func (s *server) free(w http.ResponseWriter, r *http.Request) {
+	page, number, ok := s.asked(w, r)
+	if !ok {
+		return
+	}
+
+	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	page.Reason = strings.TrimSpace(r.PostFormValue("reason"))
+
+	if page.Reason == "" {
+		page.Said = "Say why."
+		s.writeFree(w, r, http.StatusBadRequest, page)
+
+		return
+	}
+
+	// Whoever closes the window does not leave it half done.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), freeTime)
+	defer cancel()
+
+	said, err := s.Source.Free(ctx, page.Name, number, page.Reason)
+	s.locks.forget()
+	s.inspected(page.Name, max(0, number)).forget()
+
+	if err != nil {
+		page.Said = err.Error()
+		s.writeFree(w, r, http.StatusConflict, page)
+
+		return
+	}
+
+	page.Said = said
+	s.write(w, "freed", http.StatusOK, page)
+}
+
+// NameURL is the page of a name, in which any character may be.
+func (s shown) NameURL() string { return "/name?" + s.query() }
+
+// FreeURL is where a form goes: in one of its fields a line break would become another.
+func (s shown) FreeURL() string { return "/free?" + s.query() }
+
+func (s shown) query() string {
+	query := url.Values{"name": {s.Name}}
+	if s.Slot != "" {
+		query.Set("slot", s.Slot)
+	}
+
+	return query.Encode()
+}
+
+func (s *server) write(w http.ResponseWriter, name string, status int, page shown) {
+	var b bytes.Buffer
+
+	if err := s.templates.ExecuteTemplate(&b, name, page); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+
+		return
+	}
+
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes())
+}
