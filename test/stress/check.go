@@ -158,7 +158,10 @@ func (g *grant) String() string {
 	return fmt.Sprintf("token %d (worker %d.%d, granted between %d and %d)", g.token, g.process, g.life, g.call, g.ret)
 }
 
-// checkTokens: no two grants have one token, and one that was asked for after another was there has a larger
+// beside says whether two grants are of readers who may have the name at the same time.
+func (g *grant) beside(other *grant) bool { return g.shared && other.shared && g.token == other.token }
+
+// checkTokens: no two grants but those of readers have one token, and one that was asked for after another was there has a larger
 // one.
 func (h *history) checkTokens(name string, grants []*grant) (found []violation) {
 	for i, g := range grants {
@@ -166,7 +169,7 @@ func (h *history) checkTokens(name string, grants []*grant) (found []violation) 
 			continue
 		}
 
-		if before := grants[i-1]; before.token == g.token {
+		if before := grants[i-1]; before.token == g.token && !g.beside(before) {
 			found = append(found, violation{checkTokens, name, fmt.Sprintf("two grants with one token: %s and %s", before, g)})
 		}
 	}
@@ -199,7 +202,7 @@ func (h *history) checkWindows(name string, grants []*grant) (found []violation)
 		end := h.end(g)
 
 		for _, next := range grants[i+1:] {
-			if next.ret < end {
+			if next.ret < end && !next.beside(g) {
 				found = append(found, violation{checkWindows, name, fmt.Sprintf(
 					"%s was granted %s before the trust window of %s ended", next, time.Duration(end-next.ret), g)})
 
@@ -215,6 +218,10 @@ func (h *history) checkWindows(name string, grants []*grant) (found []violation)
 func (h *history) checkTold(name string, grants []*grant) (found []violation) {
 	for i, g := range grants {
 		for _, next := range grants[i+1:] {
+			if next.beside(g) {
+				continue
+			}
+
 			known := max(next.ret, h.mustKnow(g, next.ret))
 
 			at := slices.IndexFunc(g.told, func(t instant) bool { return t > known && (g.freeing == 0 || t < g.freeing) })
@@ -251,6 +258,8 @@ func (h *history) checkGuard(name string, grants []*grant) (found []violation) {
 		last = w
 	}
 
+	found = append(found, h.checkReadings(name)...)
+
 	for _, w := range h.guards {
 		if w.name != name {
 			continue
@@ -267,6 +276,30 @@ func (h *history) checkGuard(name string, grants []*grant) (found []violation) {
 
 				break
 			}
+		}
+	}
+
+	return found
+}
+
+// checkReadings: under its guard a reader saw what all writers before it had written, and nothing else.
+func (h *history) checkReadings(name string) (found []violation) {
+	for _, r := range h.readings {
+		if r.name != name {
+			continue
+		}
+
+		before := 0
+
+		for _, w := range h.writes[name] {
+			if w.token < r.token {
+				before++
+			}
+		}
+
+		if r.value != int64(before) {
+			found = append(found, violation{checkGuard, name, fmt.Sprintf(
+				"worker %d.%d read %d with token %d, and %d writes have smaller tokens", r.process, r.life, r.value, r.token, before)})
 		}
 	}
 
@@ -326,6 +359,10 @@ func (h *history) checkClosed() (found []violation) {
 func (h *history) measure(counted *tally, grants []*grant) {
 	for i, g := range grants[:max(0, len(grants)-1)] {
 		next := grants[i+1]
+
+		if g.beside(next) {
+			continue
+		}
 
 		if g.released == 0 {
 			counted.Takeovers++

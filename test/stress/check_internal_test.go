@@ -53,6 +53,25 @@ func TestCheckAcceptsAnOrderlyHistory(t *testing.T) {
 	}
 }
 
+// Readers have one token, at the same time; one that died is there until its lease ends.
+func TestCheckAcceptsReaders(t *testing.T) {
+	t.Parallel()
+
+	h := orderly()
+	h.grants[1].freeing, h.grants[1].released = ms(1040), ms(1045)
+	h.grants[2] = &grant{name: "a", owner: "C/1", token: 30, shared: true, call: ms(1041), ret: ms(1046), until: ms(2000), process: 2}
+	h.grants = append(h.grants,
+		&grant{name: "a", owner: "C/2", token: 30, shared: true, call: ms(1047), ret: ms(1050), until: ms(2010), process: 2, freeing: ms(1200), released: ms(1210)},
+		&grant{name: "a", owner: "C/3", token: 30, shared: true, call: ms(1150), ret: ms(1160), until: ms(2100), process: 3, freeing: ms(1220), released: ms(1230)},
+		&grant{name: "a", owner: "D", token: 40, call: ms(1170), ret: ms(2001), until: ms(3000), process: 0, life: 1},
+	)
+	h.readings = []reading{{"a", 30, 2, 3, 0}}
+
+	if found, _ := check(h, t.TempDir()); len(found) > 0 {
+		t.Errorf("check() = %v, want nothing", found)
+	}
+}
+
 func TestCheckFinds(t *testing.T) {
 	t.Parallel()
 
@@ -95,6 +114,15 @@ func TestCheckFinds(t *testing.T) {
 		},
 		"the rightful holder refused": {
 			func(h *history) { h.refusals = []refusal{{name: "a", token: 20, held: ms(1030), process: 1}} }, []string{checkOutside},
+		},
+		"a writer beside a reader": {
+			func(h *history) { h.grants[1].shared, h.grants[1].ret = true, ms(980) }, []string{checkWindows, checkLinear},
+		},
+		"a reader with the token of a writer": {
+			func(h *history) { h.grants[1].shared, h.grants[1].token = true, h.grants[0].token }, []string{checkTokens},
+		},
+		"a reader who saw what came later": {
+			func(h *history) { h.readings = []reading{{"a", h.grants[0].token, 2, 0, 0}} }, []string{checkGuard},
 		},
 		"something left behind": {
 			func(h *history) { h.note(checkLeft, "a goroutine") }, []string{checkLeft},

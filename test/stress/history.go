@@ -22,6 +22,7 @@ type grant struct {
 	name, owner   string
 	token         int64
 	process, life int
+	shared        bool // it is a reader's
 	call, ret     instant
 	// until is the latest time for which the lock said that it can be trusted.
 	until instant
@@ -43,6 +44,13 @@ type guarded struct {
 	ret           instant // never, if the worker did not learn the outcome
 	acknowledged  bool
 	committed     bool // it is in the database
+	process, life int
+}
+
+// reading is what a reader saw in the database, in a guarded transaction that was committed.
+type reading struct {
+	name          string
+	token, value  int64
 	process, life int
 }
 
@@ -75,6 +83,7 @@ type history struct {
 
 	grants       []*grant
 	guards       []*guarded
+	readings     []reading
 	waits        []*wait
 	served       []served
 	dead         []dead
@@ -264,7 +273,8 @@ func (h *history) addReturn(
 	switch {
 	case r.Op == opAcquire && r.Outcome == outcomeOK:
 		g = &grant{
-			name: r.Name, owner: r.Owner, token: r.Token, process: process, life: life, call: call.Time, ret: r.Time, until: r.Until,
+			name: r.Name, owner: r.Owner, token: r.Token, process: process, life: life, shared: r.Shared,
+			call: call.Time, ret: r.Time, until: r.Until,
 		}
 		grants[grantKey{r.Owner, r.Token}] = g
 		h.grants = append(h.grants, g)
@@ -276,6 +286,11 @@ func (h *history) addReturn(
 		g.released = r.Time
 	case r.Op == opWrite && guards[r.ID] != nil && r.Outcome == outcomeOK:
 		guards[r.ID].ret, guards[r.ID].acknowledged = r.Time, true
+	case r.Op == opRead && r.Outcome == outcomeOK:
+		h.readings = append(h.readings, reading{r.Name, r.Token, r.Value, process, life})
+	case r.Op == opOutside && r.Differs:
+		h.notes = append(h.notes, violation{checkOutside, r.Name, fmt.Sprintf(
+			"worker %d.%d read two values with token %d, and both were accepted", process, life, r.Token)})
 	case r.Op == opLeft:
 		h.leftovers = append(h.leftovers, leftover{r.Name, process, life})
 	case r.Op == opOutside && r.Outcome == outcomeNo && r.Held:

@@ -17,6 +17,9 @@ import (
 // token.
 //
 //	acquire   the lock is free, and the token is the next
+//	read      the same, or readers have the lock, whose token it is
+//	leave     ends that of one reader
+//	fade      the same, at some time from the end of the trust window on
 //	release   frees it, if the owner has it
 //	expire    the same, at some time from the end of the trust window on
 //	write     the owner's token is the largest: nobody was granted the lock since
@@ -27,8 +30,9 @@ import (
 // The next token: tokens grow in the order of grants, so the known ones must be granted in the order of their
 // tokens. The model says which is next, and the checker need not try the others.
 type lockState struct {
-	owner string // empty: free
-	rank  int    // of the largest token among the known ones; 0: none
+	owner   string // empty: nobody, or readers
+	readers int
+	rank    int // of the largest token among the known ones; 0: none
 }
 
 type lockInput struct {
@@ -45,9 +49,24 @@ var lockModel = porcupine.Model{
 
 		switch in.verb {
 		case "acquire":
-			return s.owner == "" && in.rank == s.rank+1, lockState{in.owner, in.rank}
+			return s.owner == "" && s.readers == 0 && in.rank == s.rank+1, lockState{owner: in.owner, rank: in.rank}
 		case "release":
-			return s.owner == in.owner, lockState{"", s.rank}
+			return s.owner == in.owner, lockState{rank: s.rank}
+		case "read":
+			// A token that was read with before is of the same readers, some of whom may not be known.
+			if s.owner == "" && in.rank == s.rank {
+				return true, lockState{readers: s.readers + 1, rank: s.rank}
+			}
+
+			return s.owner == "" && s.readers == 0 && in.rank == s.rank+1, lockState{readers: 1, rank: in.rank}
+		case "leave":
+			return s.readers > 0 && in.rank == s.rank, lockState{readers: s.readers - 1, rank: s.rank}
+		case "fade":
+			if s.readers > 0 && in.rank == s.rank {
+				s.readers--
+			}
+
+			return true, s
 		case "expire":
 			if s.owner == in.owner {
 				s.owner = ""
@@ -66,7 +85,7 @@ var lockModel = porcupine.Model{
 	DescribeState: func(state any) string {
 		s := state.(lockState) //nolint:forcetypeassert // we made it
 		if s.owner == "" {
-			return fmt.Sprintf("free, #%d", s.rank)
+			return fmt.Sprintf("%d readers, #%d", s.readers, s.rank)
 		}
 
 		return fmt.Sprintf("held, #%d", s.rank)
@@ -118,17 +137,29 @@ func (h *history) operations(name string, grants []*grant) []porcupine.Operation
 
 	ranks := make(map[int64]int, len(grants))
 
+	for _, g := range grants {
+		if ranks[g.token] == 0 {
+			ranks[g.token] = len(ranks) + 1
+		}
+	}
+
 	for i, g := range grants {
-		rank := i + 1
-		ranks[g.token] = rank
-		add(g.process, lockInput{"acquire", g.key(), rank, g.token}, g.call, g.ret)
+		acquire, release, expire := "acquire", "release", "expire"
+		if g.shared {
+			acquire, release, expire = "read", "leave", "fade"
+		}
+
+		rank := ranks[g.token]
+		add(g.process, lockInput{acquire, g.key(), rank, g.token}, g.call, g.ret)
+
+		later := slices.IndexFunc(grants[i:], func(next *grant) bool { return next.token > g.token })
 
 		switch end := h.end(g); {
 		case g.released > 0 && end == g.freeing:
-			add(g.process, lockInput{"release", g.key(), rank, g.token}, g.freeing, g.released)
-		case i+1 < len(grants):
+			add(g.process, lockInput{release, g.key(), rank, g.token}, g.freeing, g.released)
+		case later > 0:
 			// It has expired by the time that the next one was granted. The checker says if it cannot have.
-			add(g.process, lockInput{"expire", g.key(), rank, g.token}, end, grants[i+1].ret)
+			add(g.process, lockInput{expire, g.key(), rank, g.token}, end, grants[i+later].ret)
 		}
 	}
 

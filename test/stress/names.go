@@ -10,7 +10,7 @@ import (
 // Names of the locks: two that differ by case alone, and some that are hard to spell.
 var names = []string{
 	"invoice-1", "Invoice-1", "nightly", "kund:in-ü", "customer 7 ", "customer 7", "a/b/c", "%_'\"\\", "report", "import", "export", "mail",
-	pool, strategies.SlotName(pool, 1),
+	pool, strategies.SlotName(pool, 1), book,
 }
 
 // pool is a name with two permits. Each of its slots is a name of its own in histories, but in the line.
@@ -18,6 +18,9 @@ const (
 	pool    = "pool"
 	permits = 2
 )
+
+// book is a name that has readers, too.
+const book = "book"
 
 // askFor returns what is asked for to have one of the names; if that has permits it may be another slot.
 func askFor(name string) (asked string, options []sqllock.Option) {

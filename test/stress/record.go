@@ -37,6 +37,8 @@ const (
 	opRelease  operation = "release"
 	// opWrite is the guarded read-modify-write in the database.
 	opWrite operation = "write"
+	// opRead is a reader's guarded transaction.
+	opRead operation = "read"
 	// opOutside is a read or a write of the register outside.
 	opOutside operation = "outside"
 	// opAsk is Check or Extend.
@@ -91,6 +93,10 @@ type record struct {
 	Until instant `json:"until,omitempty"`
 	// Held says that the lock, asked after a refusal, said that it was held.
 	Held bool `json:"held,omitempty"`
+	// Shared says that the lock is a reader's, Value what was read under it, and Differs that it changed meanwhile.
+	Shared  bool  `json:"shared,omitempty"`
+	Value   int64 `json:"value,omitempty"`
+	Differs bool  `json:"differs,omitempty"`
 	// Together says that the acquisition is for other names, too.
 	Together bool `json:"together,omitempty"`
 	// Frees says that the COMMIT is that of a release in a transaction.

@@ -45,6 +45,23 @@ type Variant struct {
 // idle are holds that last, and only ask the lock itself meanwhile.
 var idle = profile{LongHold: 0.1, Idle: 1, Cancel: 0.05}
 
+// browsing is the use of one name by readers and writers who come and go. Nobody waits: a line would keep newcomers from
+// what they are to meet.
+var browsing = profile{Reading: 0.8, Brief: true, Tries: true}
+
+// oneBook has them at one name, in many processes, whose readers share less.
+func oneBook(s *Settings) { s.Names, s.Processes, s.Goroutines = []string{book}, 6, 2 }
+
+// slow lets time pass between the beginning of an acquisition and its row lock.
+func slow(s databases.Statement) databases.Statement {
+	return both(
+		instead(`WITH free AS (
+    SELECT name FROM sqllock_locks`, `WITH slow AS MATERIALIZED (SELECT pg_sleep(random() * 0.03)), free AS (
+    SELECT name FROM slow, sqllock_locks`),
+		instead(`FOR UPDATE SKIP LOCKED`, `FOR UPDATE OF sqllock_locks SKIP LOCKED`),
+	)(s)
+}
+
 // queueing are short holds, and long waits.
 var queueing = profile{Patient: 0.7, Cancel: 0.05}
 
@@ -236,6 +253,47 @@ func Variants() []*Variant {
 		{
 			Name: "handed on beyond the reserve", By: []string{checkTokens, checkLinear},
 			Pair: Pair{"postgres", "cas"}, together: true, tune: fewNames, replace: newUnreserved,
+		},
+		{
+			// What a statement looks for elsewhere it sees as it was when the statement began, and the row that it locks as
+			// it is. Such a writer begins while nobody reads and the phase has not ended yet, which lasts longer here.
+			Name: "writer looks for readers itself", By: []string{checkWindows, checkLinear, checkGuard},
+			Pair: Pair{"postgres", "cas"}, Profile: browsing, tune: oneBook,
+			edit: edits{
+				"share.longest": instead(`SELECT coalesce(`, `SELECT (SELECT 0 FROM pg_sleep(random() * 0.03)) + coalesce(`),
+				"cas.acquire": both(
+					slow,
+					instead(`OR owner = $2
+`, `OR owner = $2
+            OR pg_catalog.starts_with(owner, 'shared-') AND NOT EXISTS (
+                   SELECT 1 FROM sqllock_shares s WHERE s.name = sqllock_locks.name AND s.expires_at > pg_catalog.clock_timestamp())
+`),
+				),
+			},
+		},
+		{
+			Name: "last reader looks and frees in one", By: []string{checkWindows, checkLinear, checkGuard},
+			Pair: Pair{"postgres", "cas"}, Profile: browsing, tune: oneBook,
+			edit: edits{
+				"share.longest": instead(`SELECT coalesce(`, `SELECT 0 * coalesce(`),
+				"share.end": both(
+					instead(`UPDATE sqllock_locks l SET`, `WITH slow AS MATERIALIZED (SELECT pg_sleep(random() * 0.03))
+UPDATE sqllock_locks l SET`),
+					both(
+						instead(` WHERE name = $1`, ` FROM slow WHERE name = $1`),
+						instead(`joins = $3`, `$3::bigint IS NOT NULL AND NOT EXISTS (
+     SELECT 1 FROM sqllock_shares s WHERE s.name = $1 AND s.phase = $2 AND s.expires_at > pg_catalog.clock_timestamp())`),
+					),
+				),
+			},
+		},
+		{
+			Name: "last reader looks, then frees", By: []string{checkWindows, checkLinear, checkGuard},
+			Pair: Pair{"mysql", "cas"}, Profile: browsing, tune: oneBook,
+			edit: edits{
+				"share.longest": instead(`SELECT COALESCE(`, `SELECT 0 * SLEEP(0.03 * RAND()) + COALESCE(`),
+				"share.end":     instead(`joins = ?`, `? IS NOT NULL`),
+			},
 		},
 		{
 			Name: "newcomer overtakes the line", By: []string{checkOrder},

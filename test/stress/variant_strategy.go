@@ -66,6 +66,16 @@ func newUnsettled(_ *worker, inner strategies.Strategy) (strategies.Strategy, er
 
 type unsettled struct{ strategies.Strategy }
 
+// TryAcquire answers a call that has been cancelled later than the core waits for it, as a slow server does.
+func (u unsettled) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	g, err := u.Strategy.TryAcquire(ctx, r)
+	if ctx.Err() != nil {
+		sleep(context.WithoutCancel(ctx), 100*time.Millisecond)
+	}
+
+	return g, err
+}
+
 func (unsettled) Settle(context.Context, strategies.Request) error { return nil }
 
 // newSameToken hands locks on as if they were the same.

@@ -55,8 +55,14 @@ type profile struct {
 	SlowGuard float64 `json:"slow_guard"`
 	// Cancel is the share of acquisitions whose context the caller cancels at a random moment.
 	Cancel float64 `json:"cancel"`
+	// Tries lets no acquisition wait.
+	Tries bool `json:"tries"`
 	// Patient is the share of acquisitions that wait for several leases.
 	Patient float64 `json:"patient"`
+	// Reading is the share of acquisitions of a name with readers that are theirs.
+	Reading float64 `json:"reading"`
+	// Brief lets most holds be short.
+	Brief bool `json:"brief"`
 	// Both is the share of acquisitions that are for two names, with strategy cas.
 	Both float64 `json:"both"`
 	// NoRenewal leaves leases to run out.
@@ -65,7 +71,7 @@ type profile struct {
 	ReleaseTx float64 `json:"release_tx"`
 }
 
-var usual = profile{LongHold: 0.005, Idle: 0.5, SlowGuard: 0.02, Cancel: 0.03, Patient: 0.1, ReleaseTx: 0.1, Both: 0.1}
+var usual = profile{LongHold: 0.005, Idle: 0.5, SlowGuard: 0.02, Cancel: 0.03, Patient: 0.1, ReleaseTx: 0.1, Both: 0.1, Reading: 0.6}
 
 // commands that a worker reads from its standard input; its end means stop.
 const (
@@ -286,6 +292,7 @@ type user struct {
 	options []sqllock.Option
 	lock    handle
 	doubt   bool // a COMMIT had no answer
+	reads   bool // it asks for, or has, the lock of a reader
 	others  bool // it asks for another name with the lock's
 }
 
@@ -313,7 +320,7 @@ func (u *user) between(lowest, highest time.Duration) time.Duration {
 
 // call writes down that an operation begins, and returns its record to complete.
 func (u *user) call(op operation) record {
-	r := record{Op: op, ID: u.ids.Add(1), Name: u.name, Together: u.others && op == opAcquire}
+	r := record{Op: op, ID: u.ids.Add(1), Name: u.name, Together: u.others && op == opAcquire, Shared: u.reads}
 	if u.lock != nil {
 		r.Token, r.Owner = u.lock.Token(), u.lock.Owner()
 	}
@@ -454,6 +461,10 @@ func (u *user) transferIn(ctx context.Context, tx *sql.Tx, other *user) error {
 func (u *user) acquire(ctx context.Context, name string) outcome {
 	u.name, u.options = askFor(name)
 
+	if u.reads = name == book && u.locker.Features().Shared && u.chance(u.Profile.Reading); u.reads {
+		u.options = append(u.options, sqllock.WithShared())
+	}
+
 	ctx, longest, cancel := u.bound(ctx)
 	defer cancel()
 
@@ -469,6 +480,10 @@ func (u *user) acquire(ctx context.Context, name string) outcome {
 // granted writes down a lock.
 func (u *user) granted(r record, lock *sqllock.Lock) outcome {
 	u.lock = u.variant.handle(lock, u.Lease)
+	if u.reads {
+		u.lock = reader{u.lock, fmt.Sprintf("%s/%d", lock.Owner(), r.ID)}
+	}
+
 	u.name = strategies.SlotName(u.name, lock.Slot())
 	r.Name, r.Token, r.Owner = u.name, u.lock.Token(), u.lock.Owner()
 	r.Until = u.until()
@@ -476,6 +491,15 @@ func (u *user) granted(r record, lock *sqllock.Lock) outcome {
 
 	return outcomeOK
 }
+
+// reader is a handle with an owner of its own: that of its lock is all readers'.
+type reader struct {
+	handle
+
+	owner string
+}
+
+func (r reader) Owner() string { return r.owner }
 
 // refused writes down why there is none.
 func (u *user) refused(ctx context.Context, r record, err error) outcome {
@@ -494,6 +518,7 @@ func (u *user) refused(ctx context.Context, r record, err error) outcome {
 // bound draws how long an acquisition waits, and the context that ends it.
 func (u *user) bound(ctx context.Context) (bounded context.Context, longest time.Duration, cancel func()) {
 	switch {
+	case u.Profile.Tries:
 	case u.chance(u.Profile.Patient):
 		longest = u.between(4*u.Lease, 8*u.Lease)
 	case u.chance(0.5):
@@ -550,6 +575,10 @@ func (u *user) guards() bool { return u.locker != u.outsider }
 // use works under the lock.
 func (u *user) use(ctx context.Context) {
 	steps := u.random.IntN(80)
+	if u.Profile.Brief {
+		steps = u.random.IntN(5)
+	}
+
 	end, idle := time.Now(), false
 
 	if u.chance(u.Profile.LongHold) {
@@ -566,9 +595,17 @@ func (u *user) use(ctx context.Context) {
 		case idle, step > 8 && u.chance(0.9):
 			sleep(u.lock.Context(), 4*time.Millisecond)
 		case u.chance(0.2) && u.guards():
-			u.write(ctx, false)
+			if u.reads {
+				u.readIn(ctx)
+			} else {
+				u.write(ctx, false)
+			}
 		case u.chance(0.7):
-			u.writeOutside()
+			if u.reads {
+				u.readOutside()
+			} else {
+				u.writeOutside()
+			}
 		case u.chance(0.2):
 			u.ask(ctx)
 		default:
@@ -637,6 +674,64 @@ func (u *user) write(ctx context.Context, free bool) {
 	u.done(r, outcomeOK, nil)
 }
 
+// readIn reads the register in a guarded transaction, some of the time slowly.
+func (u *user) readIn(ctx context.Context) {
+	r := u.call(opRead)
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*u.Lease)
+	defer cancel()
+
+	tx, err := u.data.BeginTx(ctx, nil)
+	if err != nil {
+		u.done(r, outcomeNo, err)
+
+		return
+	}
+
+	err = u.lock.Guard(ctx, u.variant.tx(u.Place.tx(tx)))
+
+	if err == nil && u.chance(u.Profile.SlowGuard) {
+		sleep(ctx, u.between(10*time.Millisecond, u.Lease/2))
+	}
+
+	if err == nil {
+		err = tx.QueryRowContext(ctx, u.Place.bind("SELECT value FROM stress_register WHERE name = ?"), u.name).Scan(&r.Value)
+	}
+
+	if err != nil {
+		_ = tx.Rollback()
+
+		u.done(r, outcomeNo, err)
+
+		return
+	}
+
+	if err := tx.Commit(); err != nil {
+		u.done(r, outcomeUnknown, err)
+
+		return
+	}
+
+	u.done(r, outcomeOK, nil)
+}
+
+// readOutside reads the register outside twice.
+func (u *user) readOutside() {
+	r := u.call(opOutside)
+
+	first, ok, err := u.outside.ask("read", u.name, u.lock.Token(), 0)
+	if err == nil && ok {
+		sleep(u.lock.Context(), time.Millisecond)
+
+		var again int64
+
+		again, ok, err = u.outside.ask("read", u.name, u.lock.Token(), 0)
+		r.Differs = ok && again != first
+	}
+
+	u.outsideDone(r, ok, err)
+}
+
 // inTx guards, reads, and writes one more than was read.
 func (u *user) inTx(ctx context.Context, tx *sql.Tx, r record) error {
 	if err := u.lock.Guard(ctx, u.variant.tx(u.Place.tx(tx))); err != nil {
@@ -673,6 +768,11 @@ func (u *user) writeOutside() {
 		_, ok, err = u.outside.ask("write", u.name, u.lock.Token(), value+1)
 	}
 
+	u.outsideDone(r, ok, err)
+}
+
+// outsideDone writes down how an access to the register outside ended.
+func (u *user) outsideDone(r record, ok bool, err error) {
 	switch {
 	case err != nil:
 		r.Failed = "the register does not answer: " + err.Error()
@@ -716,7 +816,7 @@ func (u *user) ask(ctx context.Context) {
 // release frees the lock, some of the time in a transaction first.
 func (u *user) release(ctx context.Context) {
 	// A lock of a session cannot end with a transaction.
-	if u.guards() && !u.locker.Features().ConnectionHeld && !u.doubt && u.chance(u.Profile.ReleaseTx) && u.told() {
+	if u.guards() && !u.reads && !u.locker.Features().ConnectionHeld && !u.doubt && u.chance(u.Profile.ReleaseTx) && u.told() {
 		u.write(ctx, true)
 	}
 
