@@ -9,6 +9,11 @@ GOVULNCHECK_VERSION   := v1.1.4
 MODULES := $(dir $(wildcard ./go.mod ./cmd/sqllock/go.mod ./test/go.mod ./bench/go.mod))
 TESTED  := $(filter-out ./bench/,$(MODULES))
 
+# The adapters are modules, too, which go.work leaves out: what they need would raise the versions that all others are
+# tested with. Their tests run without the race detector, with which the libraries that they are for take minutes to compile;
+# whoever changes one uses it: cd adapters/NAME && GOWORK=off go test -race ./...
+ADAPTERS := $(dir $(wildcard ./adapters/*/go.mod))
+
 # The packages of all modules, for one go command.
 EVERYWHERE := $(addsuffix ...,$(MODULES))
 
@@ -47,7 +52,8 @@ export GOLANGCI_LINT_CACHE := $(BIN)/golangci-lint-cache
 # $(call each,MODULES,COMMAND) runs the command in every module and fails if it failed in any.
 define each
 @status=0; for module in $(1); do \
-	echo "== $$module: $(strip $(2))"; (cd $$module && $(2)) || status=1; \
+	echo "== $$module: $(strip $(2))"; \
+	(race=$(RACE); case $$module in ./adapters/*) race=; export GOWORK=off;; esac; cd $$module && $(2)) || status=1; \
 done; exit $$status
 endef
 
@@ -89,12 +95,17 @@ slice: ## What of it stress runs
 .PHONY: test-with-servers
 test-with-servers:
 	$(call each,$(MODULES),go vet ./...)
-	$(call each,$(TESTED),go test $(RACE) -timeout $(TIMEOUT) -parallel $(PARALLEL) $(TESTFLAGS) ./...)
+	$(call each,$(TESTED) $(ADAPTERS),go test $$race -timeout $(TIMEOUT) -parallel $(PARALLEL) $(TESTFLAGS) ./...)
 
 .PHONY: stress
 stress: ## Check the promises while faults strike, on servers of its own
 	@cd test && go build -o $(BIN)/stress ./cmd/stress
 	$(BIN)/stress -duration $(DURATION) $(STRESSFLAGS)
+
+# On clusters that somebody brought up: test/reach says how they are named. What is not named is said to be not run.
+.PHONY: reach
+reach: ## Test clusters that you brought up, named in SQLLOCK_REACH_...
+	cd test && go test -count=1 -v -timeout $(TIMEOUT) ./reach
 
 # One by one: go test fuzzes one target of one package at a time. What it finds is a new file in testdata/fuzz
 # beside the target, and a test from then on.
@@ -138,7 +149,7 @@ cli-docs: ## Write docs/cli.md from the command
 
 .PHONY: lint
 lint: $(LINT) work-sum ## Run the linters and check the formatting
-	$(call each,$(MODULES),$(LINT) run ./...)
+	$(call each,$(MODULES) $(ADAPTERS),$(LINT) run ./...)
 	$(LINT) fmt --diff
 
 .PHONY: fmt
@@ -147,7 +158,7 @@ fmt: $(LINT) ## Format the code
 
 .PHONY: tidy
 tidy: ## Tidy every go.mod, and write go.work.sum
-	$(call each,$(MODULES),GOWORK=off go mod tidy)
+	$(call each,$(MODULES) $(ADAPTERS),GOWORK=off go mod tidy)
 	: >go.work.sum && go list -m all >/dev/null
 
 # go writes what is missing into go.work.sum when it looks at all modules, as "go doc" does, and leaves most of what is
@@ -160,11 +171,11 @@ work-sum: ## Fail if go.work.sum is not what go writes
 
 .PHONY: tidy-check
 tidy-check: ## Fail if a go.mod is not tidy
-	$(call each,$(MODULES),GOWORK=off go mod tidy -diff)
+	$(call each,$(MODULES) $(ADAPTERS),GOWORK=off go mod tidy -diff)
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities; needs https://vuln.go.dev
-	$(call each,$(MODULES),go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...)
+	$(call each,$(MODULES) $(ADAPTERS),GOWORK=off go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...)
 
 .PHONY: clean
 clean: ## Remove the tools
