@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
+	_ "modernc.org/sqlite"
 
 	locks "github.com/sqllock/sqllock/adapters/cron"
+	"github.com/sqllock/sqllock/internal/filelock"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -86,7 +88,7 @@ func newMachine(t *testing.T, file string, options ...cron.Option) *machine {
 	t.Helper()
 
 	m := &machine{book: newBook(), cron: cron.New(append(options, cron.WithLogger(cron.DiscardLogger))...)}
-	m.jobs = locks.New(m.cron, newLocker(t, file), m.book)
+	m.jobs = locks.New(m.cron, filelock.NewLocker(t, file), m.book)
 
 	t.Cleanup(func() { <-m.cron.Stop().Done() })
 
@@ -118,7 +120,7 @@ func nothing(context.Context, *sqllock.Lock) error { return nil }
 func TestEachTickRunsOnceAndTheLateCronSkips(t *testing.T) {
 	t.Parallel()
 
-	file, ran, schedule := newFile(t), newBook(), parse(t, "* * * * * *")
+	file, ran, schedule := filelock.NewFile(t), newBook(), parse(t, "* * * * * *")
 	machines := map[string]*machine{}
 
 	for name, by := range map[string]time.Duration{"on time": 0, "as well": 0, "late": 400 * time.Millisecond} {
@@ -132,7 +134,7 @@ func TestEachTickRunsOnceAndTheLateCronSkips(t *testing.T) {
 		machines[name] = m
 	}
 
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		if n, skips := len(ran.all()), machines["late"].told("skip: done"); n < 5 || skips < 3 {
 			return fmt.Errorf("%d ticks ran and the late one skipped %d, want 5 and 3", n, skips)
 		}
@@ -145,7 +147,7 @@ func TestEachTickRunsOnceAndTheLateCronSkips(t *testing.T) {
 func TestWhatPanickedIsRunByTheNext(t *testing.T) {
 	t.Parallel()
 
-	file, ran, schedule := newFile(t), newBook(), parse(t, "* * * * * *")
+	file, ran, schedule := filelock.NewFile(t), newBook(), parse(t, "* * * * * *")
 	failing, next := newMachine(t, file), newMachine(t, file)
 
 	failing.cron.Schedule(schedule, cron.NewChain(cron.Recover(failing.book), failing.jobs.Once(t.Context(), "report", schedule)).Then(
@@ -159,7 +161,7 @@ func TestWhatPanickedIsRunByTheNext(t *testing.T) {
 	failing.cron.Start()
 	next.cron.Start()
 
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		if n, panics := len(ran.all()), failing.told("panic"); n < 3 || panics < 3 {
 			return fmt.Errorf("%d panicked and the next machine ran %d, want 3 and 3", panics, n)
 		}
@@ -174,7 +176,7 @@ func TestWhatFailedIsNotDone(t *testing.T) {
 
 	const hour = "@every 1h"
 
-	file, noPaper := newFile(t), errors.New("no paper")
+	file, noPaper := filelock.NewFile(t), errors.New("no paper")
 	a, b := newMachine(t, file), newMachine(t, file)
 
 	// An error that looks like one of the lock is still one of the job.
@@ -198,7 +200,7 @@ func TestWhatFailedIsNotDone(t *testing.T) {
 func TestWhatStillRunsIsSkipped(t *testing.T) {
 	t.Parallel()
 
-	file, schedule := newFile(t), parse(t, "@every 1h")
+	file, schedule := filelock.NewFile(t), parse(t, "@every 1h")
 	a, b := newMachine(t, file), newMachine(t, file)
 
 	a.jobs.Job(t.Context(), "report", schedule, func(ctx context.Context, lock *sqllock.Lock) error {
@@ -238,11 +240,11 @@ func TestTicksAreTheLatestTimesOfTheSchedule(t *testing.T) {
 		t.Run(spec, func(t *testing.T) {
 			t.Parallel()
 
-			file := newFile(t)
+			file := filelock.NewFile(t)
 			m := newMachine(t, file, cron.WithLocation(tokyo))
 			m.jobs.Job(t.Context(), "report", parse(t, spec), nothing).Run()
 
-			_, err := newLocker(t, file).TryAcquire(t.Context(), "report", sqllock.WithTick(want))
+			_, err := filelock.NewLocker(t, file).TryAcquire(t.Context(), "report", sqllock.WithTick(want))
 
 			done := new(sqllock.TickError)
 			if !errors.As(err, &done) || !done.Done.Equal(want) {
@@ -255,7 +257,7 @@ func TestTicksAreTheLatestTimesOfTheSchedule(t *testing.T) {
 func TestScheduleWithoutTimesIsAnError(t *testing.T) {
 	t.Parallel()
 
-	m := newMachine(t, newFile(t))
+	m := newMachine(t, filelock.NewFile(t))
 	m.jobs.Job(t.Context(), "report", parse(t, "0 0 0 30 2 *"), nothing).Run()
 
 	if m.told("job not run") != 1 || m.lastError() == nil {

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
+	_ "modernc.org/sqlite"
 
 	locks "github.com/sqllock/sqllock/adapters/gocron"
 	"github.com/sqllock/sqllock/election"
+	"github.com/sqllock/sqllock/internal/filelock"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -25,7 +27,7 @@ type member struct {
 func newMember(t *testing.T, file string) *member {
 	t.Helper()
 
-	leader, err := election.New(newLocker(t, file), "scheduler")
+	leader, err := election.New(filelock.NewLocker(t, file), "scheduler")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +61,7 @@ func newMember(t *testing.T, file string) *member {
 func (m *member) untilRun(t *testing.T) {
 	t.Helper()
 
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		if n := m.runs.Load(); n < 3 {
 			return fmt.Errorf("%d runs, want 3", n)
 		}
@@ -71,7 +73,7 @@ func (m *member) untilRun(t *testing.T) {
 func TestTheLeaderRunsJobsAndAnotherWhenItResigns(t *testing.T) {
 	t.Parallel()
 
-	file := newFile(t)
+	file := filelock.NewFile(t)
 	first := newMember(t, file)
 
 	first.untilRun(t)
@@ -79,7 +81,7 @@ func TestTheLeaderRunsJobsAndAnotherWhenItResigns(t *testing.T) {
 	second := newMember(t, file)
 	before := first.runs.Load()
 
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		if first.runs.Load() < before+10 {
 			return errors.New("the leader ran too few jobs")
 		}
@@ -111,7 +113,7 @@ func TestTheLeaderRunsJobsAndAnotherWhenItResigns(t *testing.T) {
 func TestElectorSaysWhyTheCampaignEnded(t *testing.T) {
 	t.Parallel()
 
-	locker := newLocker(t, newFile(t))
+	locker := filelock.NewLocker(t, filelock.NewFile(t))
 	if err := locker.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

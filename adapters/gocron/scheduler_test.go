@@ -15,6 +15,7 @@ import (
 	"github.com/jonboulle/clockwork"
 
 	locks "github.com/sqllock/sqllock/adapters/gocron"
+	"github.com/sqllock/sqllock/internal/filelock"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -78,7 +79,7 @@ func (c clock) Now() time.Time { return c.Clock.Now().Add(-c.behind) }
 func newScheduler(t *testing.T, file string, behind time.Duration) gocron.Scheduler {
 	t.Helper()
 
-	scheduler, err := locks.NewScheduler(newLocker(t, file), gocron.WithClock(clock{clockwork.NewRealClock(), behind}))
+	scheduler, err := locks.NewScheduler(filelock.NewLocker(t, file), gocron.WithClock(clock{clockwork.NewRealClock(), behind}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestEachTickRunsOnceAndTheLateSchedulerSkips(t *testing.T) {
 
 	const behind = 600 * time.Millisecond
 
-	file, b := newFile(t), newBook()
+	file, b := filelock.NewFile(t), newBook()
 
 	for name, behind := range map[string]time.Duration{"on time": 0, "late": behind} {
 		scheduler := newScheduler(t, file, behind)
@@ -131,7 +132,7 @@ func TestEachTickRunsOnceAndTheLateSchedulerSkips(t *testing.T) {
 		scheduler.Start()
 	}
 
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		if n, skips := len(b.all()), b.skips("late", sqllock.ErrTickDone); n < 5 || skips < 3 {
 			return fmt.Errorf("%d ticks ran and the late one skipped %d, want 5 and 3", n, skips)
 		}
@@ -144,7 +145,7 @@ func TestEachTickRunsOnceAndTheLateSchedulerSkips(t *testing.T) {
 func TestSchedulersThatRunAtTheSameMomentRunOnce(t *testing.T) {
 	t.Parallel()
 
-	file, b := newFile(t), newBook()
+	file, b := filelock.NewFile(t), newBook()
 
 	for _, name := range []string{"a", "b", "c"} {
 		scheduler := newScheduler(t, file, 0)
@@ -153,7 +154,7 @@ func TestSchedulersThatRunAtTheSameMomentRunOnce(t *testing.T) {
 		scheduler.Start()
 	}
 
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		if n := len(b.all()); n < 4 {
 			return fmt.Errorf("%d ticks ran, want 4", n)
 		}
@@ -168,7 +169,7 @@ func TestDurationJobsOfDifferentPhasesRunOncePerInterval(t *testing.T) {
 
 	const every = 2 * time.Second
 
-	file, b := newFile(t), newBook()
+	file, b := filelock.NewFile(t), newBook()
 	start := time.Now().Truncate(every).Add(every + every/4)
 
 	for name, after := range map[string]time.Duration{"early": 0, "late": every / 2} {
@@ -178,7 +179,7 @@ func TestDurationJobsOfDifferentPhasesRunOncePerInterval(t *testing.T) {
 		scheduler.Start()
 	}
 
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		if n, skips := len(b.all()), b.skips("late", sqllock.ErrTickDone); n < 3 || skips < 2 {
 			return fmt.Errorf("%d intervals ran and the late one skipped %d, want 3 and 2", n, skips)
 		}
@@ -200,7 +201,7 @@ func TestWhatFailedIsRunByTheNext(t *testing.T) {
 
 			const behind = 500 * time.Millisecond
 
-			file, b := newFile(t), newBook()
+			file, b := filelock.NewFile(t), newBook()
 
 			failing, next := newScheduler(t, file, 0), newScheduler(t, file, behind)
 			newJob(t, failing, everySecond(), fail, gocron.WithName("report"), b.listen("failing"))
@@ -209,7 +210,7 @@ func TestWhatFailedIsRunByTheNext(t *testing.T) {
 			failing.Start()
 			next.Start()
 
-			eventually(t, func() error {
+			filelock.Eventually(t, func() error {
 				if n := len(b.all()); n < 2 {
 					return fmt.Errorf("the next scheduler ran %d ticks that had failed, want 2", n)
 				}
@@ -224,7 +225,7 @@ func TestWhatFailedIsRunByTheNext(t *testing.T) {
 func TestRunNowTakesNoTick(t *testing.T) {
 	t.Parallel()
 
-	file, ran := newFile(t), make(chan struct{}, 2)
+	file, ran := filelock.NewFile(t), make(chan struct{}, 2)
 	scheduler := newScheduler(t, file, 0)
 	job := newJob(t, scheduler, gocron.DurationJob(time.Hour), func() { ran <- struct{}{} }, gocron.WithName("report"))
 	scheduler.Start()
@@ -234,7 +235,7 @@ func TestRunNowTakesNoTick(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		ctx, cancel := context.WithTimeout(t.Context(), deadline)
+		ctx, cancel := context.WithTimeout(t.Context(), filelock.Deadline)
 		defer cancel()
 
 		select {
@@ -244,8 +245,8 @@ func TestRunNowTakesNoTick(t *testing.T) {
 		}
 
 		// The lock is free a moment after the job.
-		eventually(t, func() error {
-			lock, err := newLocker(t, file).TryAcquire(ctx, "report", sqllock.WithTick(time.Now().Add(-time.Minute)))
+		filelock.Eventually(t, func() error {
+			lock, err := filelock.NewLocker(t, file).TryAcquire(ctx, "report", sqllock.WithTick(time.Now().Add(-time.Minute)))
 			if err != nil {
 				return err
 			}
@@ -259,14 +260,14 @@ func TestTwoJobsOfOneNameAreRefused(t *testing.T) {
 	t.Parallel()
 
 	b := newBook()
-	scheduler := newScheduler(t, newFile(t), 0)
+	scheduler := newScheduler(t, filelock.NewFile(t), 0)
 
 	for range 2 {
 		newJob(t, scheduler, everySecond(), func() { b.ran("twin", time.Now()) }, gocron.WithName("twin"), b.listen("twin"))
 	}
 
 	scheduler.Start()
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		if b.skips("twin", locks.ErrNoJob) < 2 {
 			return errors.New("no run was refused")
 		}

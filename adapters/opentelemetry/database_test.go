@@ -6,8 +6,10 @@ import (
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	_ "modernc.org/sqlite"
 
 	locks "github.com/sqllock/sqllock/adapters/opentelemetry"
+	"github.com/sqllock/sqllock/internal/filelock"
 )
 
 // gauges are the values of the database's gauges at a collection.
@@ -42,12 +44,12 @@ func gauges(t *testing.T, reader *sdkmetric.ManualReader) map[string]float64 {
 func TestObserveDatabase(t *testing.T) {
 	t.Parallel()
 
-	file := newFile(t)
-	db := open(t, file)
-	holder, waiter := newLocker(t, file), newLocker(t, file)
+	file := filelock.NewFile(t)
+	db := filelock.Open(t, file)
+	holder, waiter := filelock.NewLocker(t, file), filelock.NewLocker(t, file)
 	reader := sdkmetric.NewManualReader()
 
-	registration, err := locks.ObserveDatabase(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), newLocker(t, file))
+	registration, err := locks.ObserveDatabase(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), filelock.NewLocker(t, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,8 +66,8 @@ func TestObserveDatabase(t *testing.T) {
 
 	want("at the beginning", 1, 0, 0)
 
-	lock := acquire(t, holder, "a")
-	other := acquire(t, holder, "b")
+	lock := filelock.Acquire(t, holder, "a")
+	other := filelock.Acquire(t, holder, "b")
 	waited := make(chan error, 1)
 
 	go func() {
@@ -77,15 +79,15 @@ func TestObserveDatabase(t *testing.T) {
 		waited <- err
 	}()
 
-	untilWaiting(t, holder, "a", 1)
+	filelock.UntilWaiting(t, holder, "a", 1)
 	want("while one waits", 1, 2, 1)
-	release(t, lock)
+	filelock.Release(t, lock)
 
 	if err := <-waited; err != nil {
 		t.Fatal(err)
 	}
 
-	release(t, other)
+	filelock.Release(t, other)
 
 	if _, err := db.ExecContext(t.Context(), "ALTER TABLE sqllock_queue RENAME TO away"); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	locks "github.com/sqllock/sqllock/adapters/opentelemetry"
+	"github.com/sqllock/sqllock/internal/filelock"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 )
@@ -85,7 +86,7 @@ func series(t *testing.T, m metricdata.Metrics, set attribute.Set) string {
 func expect(t *testing.T, reader *sdkmetric.ManualReader, want map[string]int64) {
 	t.Helper()
 
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		got, _ := collect(t, reader)
 		if !maps.Equal(got, want) {
 			return fmt.Errorf("metrics = %v\nwant %v", got, want)
@@ -98,10 +99,10 @@ func expect(t *testing.T, reader *sdkmetric.ManualReader, want map[string]int64)
 func TestAcquireWaitRelease(t *testing.T) {
 	t.Parallel()
 
-	file := newFile(t)
+	file := filelock.NewFile(t)
 	metrics, reader := newMetrics(t)
-	locker, other := newLocker(t, file, sqllock.WithHooks(metrics.Hooks())), newLocker(t, file)
-	theirs := acquire(t, other, "name")
+	locker, other := filelock.NewLocker(t, file, sqllock.WithHooks(metrics.Hooks())), filelock.NewLocker(t, file)
+	theirs := filelock.Acquire(t, other, "name")
 
 	if _, err := locker.TryAcquire(t.Context(), "name"); !errors.Is(err, sqllock.ErrNotAcquired) {
 		t.Fatalf("TryAcquire = %v, want ErrNotAcquired", err)
@@ -118,8 +119,8 @@ func TestAcquireWaitRelease(t *testing.T) {
 		ours <- lock
 	}()
 
-	untilWaiting(t, other, "name", 1)
-	release(t, theirs)
+	filelock.UntilWaiting(t, other, "name", 1)
+	filelock.Release(t, theirs)
 
 	lock := <-ours
 	want := map[string]int64{
@@ -130,7 +131,7 @@ func TestAcquireWaitRelease(t *testing.T) {
 		"sqllock.held{}": 1,
 	}
 	expect(t, reader, want)
-	release(t, lock)
+	filelock.Release(t, lock)
 
 	want["sqllock.held{}"], want["sqllock.hold.duration{}"] = 0, 1
 	expect(t, reader, want)
@@ -139,7 +140,7 @@ func TestAcquireWaitRelease(t *testing.T) {
 func TestForced(t *testing.T) {
 	t.Parallel()
 
-	file := newFile(t)
+	file := filelock.NewFile(t)
 	metrics, reader := newMetrics(t, locks.WithNames(func(name string) string {
 		kind, _, _ := strings.Cut(name, "/")
 
@@ -162,8 +163,8 @@ func TestForced(t *testing.T) {
 		close(lost)
 	}
 
-	locker, other := newLocker(t, file, sqllock.WithHooks(hooks), sqllock.WithLease(2*time.Second)), newLocker(t, file)
-	lock := acquire(t, locker, "customer/4711")
+	locker, other := filelock.NewLocker(t, file, sqllock.WithHooks(hooks), sqllock.WithLease(2*time.Second)), filelock.NewLocker(t, file)
+	lock := filelock.Acquire(t, locker, "customer/4711")
 
 	<-renewed
 
@@ -196,8 +197,8 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 
 	metrics, reader := newMetrics(t)
-	locker, faulty := newFaultyLocker(t, newFile(t), sqllock.WithHooks(metrics.Hooks()), sqllock.WithoutHandOff())
-	lock := acquire(t, locker, "name")
+	locker, faulty := filelock.NewFaultyLocker(t, filelock.NewFile(t), sqllock.WithHooks(metrics.Hooks()), sqllock.WithoutHandOff())
+	lock := filelock.Acquire(t, locker, "name")
 
 	faulty.Fail("release", 10, sqllocktest.Before, nil)
 

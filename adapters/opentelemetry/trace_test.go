@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	locks "github.com/sqllock/sqllock/adapters/opentelemetry"
+	"github.com/sqllock/sqllock/internal/filelock"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -24,7 +25,7 @@ func newTracer(t *testing.T) (*locks.Tracer, *tracetest.SpanRecorder, context.Co
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
 
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), filelock.Deadline)
 	t.Cleanup(cancel)
 
 	ctx, parent := provider.Tracer("test").Start(ctx, "parent")
@@ -65,11 +66,11 @@ func expectSpan(t *testing.T, span sdktrace.ReadOnlySpan, name string, status co
 func TestDo(t *testing.T) {
 	t.Parallel()
 
-	file := newFile(t)
-	locker, other := newLocker(t, file), newLocker(t, file)
+	file := filelock.NewFile(t)
+	locker, other := filelock.NewLocker(t, file), filelock.NewLocker(t, file)
 	tracer, recorder, ctx := newTracer(t)
 
-	theirs := acquire(t, other, "name")
+	theirs := filelock.Acquire(t, other, "name")
 	done := make(chan error, 1)
 
 	var (
@@ -85,8 +86,8 @@ func TestDo(t *testing.T) {
 		})
 	}()
 
-	untilWaiting(t, other, "name", 1)
-	release(t, theirs)
+	filelock.UntilWaiting(t, other, "name", 1)
+	filelock.Release(t, theirs)
 
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -114,7 +115,7 @@ func TestDo(t *testing.T) {
 func TestDoOfError(t *testing.T) {
 	t.Parallel()
 
-	locker := newLocker(t, newFile(t))
+	locker := filelock.NewLocker(t, filelock.NewFile(t))
 	tracer, recorder, ctx := newTracer(t)
 
 	err := tracer.TryDo(ctx, locker, "name", func(context.Context, *sqllock.Lock) error { return errWork })
@@ -131,12 +132,12 @@ func TestDoOfError(t *testing.T) {
 func TestNotAcquired(t *testing.T) {
 	t.Parallel()
 
-	file := newFile(t)
-	locker, other := newLocker(t, file), newLocker(t, file)
+	file := filelock.NewFile(t)
+	locker, other := filelock.NewLocker(t, file), filelock.NewLocker(t, file)
 	tracer, recorder, ctx := newTracer(t)
 	f := func(context.Context, *sqllock.Lock) error { return errWork }
 
-	defer release(t, acquire(t, other, "name"))
+	defer filelock.Release(t, filelock.Acquire(t, other, "name"))
 
 	if err := tracer.TryDo(ctx, locker, "name", f); !errors.Is(err, sqllock.ErrNotAcquired) {
 		t.Errorf("TryDo = %v, want ErrNotAcquired", err)
@@ -167,8 +168,8 @@ func TestLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			file := newFile(t)
-			locker, other := newLocker(t, file, sqllock.WithoutHandOff()), newLocker(t, file)
+			file := filelock.NewFile(t)
+			locker, other := filelock.NewLocker(t, file, sqllock.WithoutHandOff()), filelock.NewLocker(t, file)
 			tracer, recorder, ctx := newTracer(t)
 
 			err := tracer.Do(ctx, locker, "name", func(held context.Context, lock *sqllock.Lock) error {
@@ -213,7 +214,7 @@ func TestLoss(t *testing.T) {
 func TestPanic(t *testing.T) {
 	t.Parallel()
 
-	locker := newLocker(t, newFile(t))
+	locker := filelock.NewLocker(t, filelock.NewFile(t))
 	tracer, recorder, ctx := newTracer(t)
 
 	func() {

@@ -12,6 +12,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/sqllock/sqllock/internal/filelock"
 )
 
 // programs is where unpacked packages are kept: the folder .bin of the repository, which git ignores.
@@ -129,7 +133,7 @@ func server(t *testing.T, config string) string {
 		"--storage.tsdb.path="+filepath.Join(folder, "data"), "--web.listen-address="+address)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = deadline
+	cmd.WaitDelay = filelock.Deadline
 
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	locks "github.com/sqllock/sqllock/adapters/prometheus"
+	"github.com/sqllock/sqllock/internal/filelock"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 )
@@ -61,7 +62,7 @@ func expect(t *testing.T, c prometheus.Collector, want ...string) {
 
 	slices.Sort(want)
 
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		got := slices.DeleteFunc(samples(t, c), func(s string) bool {
 			name, _, _ := strings.Cut(s, "{")
 			name, _, _ = strings.Cut(name, " ")
@@ -99,12 +100,12 @@ func sample(t *testing.T, c prometheus.Collector, name string) (value float64, o
 func TestAcquireWaitRelease(t *testing.T) {
 	t.Parallel()
 
-	file, metrics := newFile(t), locks.New()
-	locker, other := newLocker(t, file, sqllock.WithHooks(metrics.Hooks())), newLocker(t, file)
+	file, metrics := filelock.NewFile(t), locks.New()
+	locker, other := filelock.NewLocker(t, file, sqllock.WithHooks(metrics.Hooks())), filelock.NewLocker(t, file)
 
 	expect(t, metrics)
 
-	theirs := acquire(t, other, "name")
+	theirs := filelock.Acquire(t, other, "name")
 
 	if _, err := locker.TryAcquire(t.Context(), "name"); !errors.Is(err, sqllock.ErrNotAcquired) {
 		t.Fatalf("TryAcquire = %v, want ErrNotAcquired", err)
@@ -121,8 +122,8 @@ func TestAcquireWaitRelease(t *testing.T) {
 		ours <- lock
 	}()
 
-	untilWaiting(t, other, "name", 1)
-	release(t, theirs)
+	filelock.UntilWaiting(t, other, "name", 1)
+	filelock.Release(t, theirs)
 
 	lock := <-ours
 
@@ -134,7 +135,7 @@ func TestAcquireWaitRelease(t *testing.T) {
 		`sqllock_wait_seconds_count{result="not_acquired"} 1`,
 	)
 
-	release(t, lock)
+	filelock.Release(t, lock)
 
 	expect(t, metrics,
 		`sqllock_acquisitions_total{result="acquired"} 1`,
@@ -145,7 +146,7 @@ func TestAcquireWaitRelease(t *testing.T) {
 	)
 
 	for _, name := range []string{`sqllock_wait_seconds_sum{result="acquired"}`, `sqllock_hold_seconds_sum`} {
-		if v, ok := sample(t, metrics, name); !ok || v <= 0 || v > deadline.Seconds() {
+		if v, ok := sample(t, metrics, name); !ok || v <= 0 || v > filelock.Deadline.Seconds() {
 			t.Errorf("%s = %v, %v, want some time", name, v, ok)
 		}
 	}
@@ -154,7 +155,7 @@ func TestAcquireWaitRelease(t *testing.T) {
 func TestForced(t *testing.T) {
 	t.Parallel()
 
-	file, metrics := newFile(t), locks.New()
+	file, metrics := filelock.NewFile(t), locks.New()
 	hooks := metrics.Hooks()
 
 	var renewals atomic.Int64
@@ -169,8 +170,8 @@ func TestForced(t *testing.T) {
 		}
 	}
 
-	locker, other := newLocker(t, file, sqllock.WithHooks(hooks), sqllock.WithLease(2*time.Second)), newLocker(t, file)
-	lock := acquire(t, locker, "name")
+	locker, other := filelock.NewLocker(t, file, sqllock.WithHooks(hooks), sqllock.WithLease(2*time.Second)), filelock.NewLocker(t, file)
+	lock := filelock.Acquire(t, locker, "name")
 
 	<-renewed
 
@@ -181,7 +182,7 @@ func TestForced(t *testing.T) {
 	<-lock.Done()
 
 	// Renewals are told of before the loss.
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		if n, _ := sample(t, metrics, `sqllock_losses_total{reason="forced"}`); n != 1 {
 			return errNotYet
 		}
@@ -214,9 +215,9 @@ func TestForced(t *testing.T) {
 func TestLossFoundByRelease(t *testing.T) {
 	t.Parallel()
 
-	file, metrics := newFile(t), locks.New()
-	locker, other := newLocker(t, file, sqllock.WithHooks(metrics.Hooks()), sqllock.WithoutHandOff()), newLocker(t, file)
-	lock := acquire(t, locker, "name")
+	file, metrics := filelock.NewFile(t), locks.New()
+	locker, other := filelock.NewLocker(t, file, sqllock.WithHooks(metrics.Hooks()), sqllock.WithoutHandOff()), filelock.NewLocker(t, file)
+	lock := filelock.Acquire(t, locker, "name")
 
 	if err := other.ForceRelease(t.Context(), "name", "for a test"); err != nil {
 		t.Fatal(err)
@@ -238,20 +239,20 @@ func TestRenewalsFail(t *testing.T) {
 	t.Parallel()
 
 	metrics := locks.New()
-	locker, faulty := newFaultyLocker(t, newFile(t), sqllock.WithHooks(metrics.Hooks()), sqllock.WithLease(time.Second))
+	locker, faulty := filelock.NewFaultyLocker(t, filelock.NewFile(t), sqllock.WithHooks(metrics.Hooks()), sqllock.WithLease(time.Second))
 
 	faulty.Fail("renew", 1, sqllocktest.Before, nil)
 
-	lock := acquire(t, locker, "again")
+	lock := filelock.Acquire(t, locker, "again")
 
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		if n, _ := sample(t, metrics, `sqllock_renewals_total`); n == 0 {
 			return errNotYet
 		}
 
 		return nil
 	})
-	release(t, lock)
+	filelock.Release(t, lock)
 
 	if n, _ := sample(t, metrics, `sqllock_renewal_failures_total`); n != 1 {
 		t.Errorf("sqllock_renewal_failures_total = %v, want 1", n)
@@ -259,11 +260,11 @@ func TestRenewalsFail(t *testing.T) {
 
 	faulty.Fail("renew", 1000, sqllocktest.Before, nil)
 
-	lock = acquire(t, locker, "never")
+	lock = filelock.Acquire(t, locker, "never")
 
 	<-lock.Done()
 
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		if n, _ := sample(t, metrics, `sqllock_losses_total{reason="expired"}`); n != 1 {
 			return errNotYet
 		}
@@ -284,8 +285,8 @@ func TestReleaseFails(t *testing.T) {
 	t.Parallel()
 
 	metrics := locks.New()
-	locker, faulty := newFaultyLocker(t, newFile(t), sqllock.WithHooks(metrics.Hooks()), sqllock.WithoutHandOff())
-	lock := acquire(t, locker, "name")
+	locker, faulty := filelock.NewFaultyLocker(t, filelock.NewFile(t), sqllock.WithHooks(metrics.Hooks()), sqllock.WithoutHandOff())
+	lock := filelock.Acquire(t, locker, "name")
 
 	faulty.Fail("release", 10, sqllocktest.Before, nil)
 
@@ -306,12 +307,12 @@ func TestReleaseFails(t *testing.T) {
 func TestReaders(t *testing.T) {
 	t.Parallel()
 
-	file, metrics := newFile(t), locks.New()
-	locker := newLocker(t, file, sqllock.WithHooks(metrics.Hooks()), sqllock.WithLease(time.Second))
-	other := newLocker(t, file)
+	file, metrics := filelock.NewFile(t), locks.New()
+	locker := filelock.NewLocker(t, file, sqllock.WithHooks(metrics.Hooks()), sqllock.WithLease(time.Second))
+	other := filelock.NewLocker(t, file)
 
-	first := acquire(t, locker, "name", sqllock.WithShared())
-	second := acquire(t, locker, "name", sqllock.WithShared())
+	first := filelock.Acquire(t, locker, "name", sqllock.WithShared())
+	second := filelock.Acquire(t, locker, "name", sqllock.WithShared())
 
 	if v, _ := sample(t, metrics, "sqllock_held"); v != 2 {
 		t.Errorf("sqllock_held = %v, want 2", v)
@@ -330,7 +331,7 @@ func TestReaders(t *testing.T) {
 		}
 	}
 
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		if v, _ := sample(t, metrics, "sqllock_held"); v != 0 {
 			return fmt.Errorf("sqllock_held = %v, want 0", v)
 		}
@@ -344,8 +345,8 @@ func TestReentrant(t *testing.T) {
 	t.Parallel()
 
 	metrics := locks.New()
-	locker := newLocker(t, newFile(t), sqllock.WithHooks(metrics.Hooks()), sqllock.WithReentrant())
-	outer := acquire(t, locker, "name")
+	locker := filelock.NewLocker(t, filelock.NewFile(t), sqllock.WithHooks(metrics.Hooks()), sqllock.WithReentrant())
+	outer := filelock.Acquire(t, locker, "name")
 
 	inner, err := locker.Acquire(outer.Context(), "name")
 	if err != nil {
@@ -356,8 +357,8 @@ func TestReentrant(t *testing.T) {
 		t.Errorf("sqllock_held = %v, want 1", v)
 	}
 
-	release(t, inner)
-	release(t, outer)
+	filelock.Release(t, inner)
+	filelock.Release(t, outer)
 
 	expect(t, metrics,
 		`sqllock_acquisitions_total{result="acquired"} 1`,
@@ -374,12 +375,12 @@ func TestNames(t *testing.T) {
 
 		return kind
 	}))
-	locker := newLocker(t, newFile(t), sqllock.WithHooks(metrics.Hooks()))
+	locker := filelock.NewLocker(t, filelock.NewFile(t), sqllock.WithHooks(metrics.Hooks()))
 
 	expect(t, metrics)
 
 	for _, name := range []string{"customer/4711", "customer/4712", "nightly"} {
-		release(t, acquire(t, locker, name))
+		filelock.Release(t, filelock.Acquire(t, locker, name))
 	}
 
 	expect(t, metrics,
@@ -478,16 +479,16 @@ func TestClosestCall(t *testing.T) {
 func TestDatabase(t *testing.T) {
 	t.Parallel()
 
-	file := newFile(t)
-	locker, other := newLocker(t, file), newLocker(t, file)
-	database := locks.NewDatabase(newLocker(t, file), 0)
-	named := locks.NewDatabase(newLocker(t, file), 0, locks.WithNames(strings.ToUpper))
+	file := filelock.NewFile(t)
+	locker, other := filelock.NewLocker(t, file), filelock.NewLocker(t, file)
+	database := locks.NewDatabase(filelock.NewLocker(t, file), 0)
+	named := locks.NewDatabase(filelock.NewLocker(t, file), 0, locks.WithNames(strings.ToUpper))
 
 	expect(t, database, `sqllock_database_up 1`)
 	expect(t, named, `sqllock_database_up 1`)
 
-	lock := acquire(t, other, "a")
-	defer release(t, acquire(t, other, "b"))
+	lock := filelock.Acquire(t, other, "a")
+	defer filelock.Release(t, filelock.Acquire(t, other, "b"))
 
 	ended := make(chan struct{})
 
@@ -501,13 +502,13 @@ func TestDatabase(t *testing.T) {
 		}
 	}()
 
-	untilWaiting(t, other, "a", 1)
+	filelock.UntilWaiting(t, other, "a", 1)
 
 	for name, c := range map[string]prometheus.Collector{
 		`sqllock_database_oldest_wait_seconds`:           database,
 		`sqllock_database_oldest_wait_seconds{lock="A"}`: named,
 	} {
-		eventually(t, func() error {
+		filelock.Eventually(t, func() error {
 			if v, ok := sample(t, c, name); !ok || v <= 0 {
 				return fmt.Errorf("%s = %v, %v, want some time", name, v, ok)
 			}
@@ -531,7 +532,7 @@ func TestDatabase(t *testing.T) {
 		t.Errorf("samples = %s\nwant %s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 
-	release(t, lock)
+	filelock.Release(t, lock)
 	<-ended
 
 	expect(t, database, `sqllock_database_holders 1`, `sqllock_database_up 1`)
@@ -542,10 +543,10 @@ func TestDatabase(t *testing.T) {
 func TestUnheld(t *testing.T) {
 	t.Parallel()
 
-	file := newFile(t)
-	locker := newLocker(t, file)
-	database := locks.NewDatabase(newLocker(t, file), 0)
-	db := open(t, file)
+	file := filelock.NewFile(t)
+	locker := filelock.NewLocker(t, file)
+	database := locks.NewDatabase(filelock.NewLocker(t, file), 0)
+	db := filelock.Open(t, file)
 
 	wait := func(name string) {
 		t.Helper()
@@ -559,7 +560,7 @@ VALUES ('process', ?1, ?1, unixepoch() * 1000000 - 1000000, unixepoch() * 100000
 	const unheld = "sqllock_database_unheld_wait_seconds"
 
 	// This one is held, though others wait for it.
-	defer release(t, acquire(t, locker, "held"))
+	defer filelock.Release(t, filelock.Acquire(t, locker, "held"))
 
 	wait("held")
 	wait("free")
@@ -576,7 +577,7 @@ VALUES ('process', ?1, ?1, unixepoch() * 1000000 - 1000000, unixepoch() * 100000
 	grows := func(than float64) (now float64) {
 		t.Helper()
 
-		eventually(t, func() error {
+		filelock.Eventually(t, func() error {
 			if now, _ = sample(t, database, unheld); now <= than {
 				return fmt.Errorf("%s = %v, want more than %v", unheld, now, than)
 			}
@@ -606,7 +607,7 @@ VALUES ('process', ?1, ?1, unixepoch() * 1000000 - 1000000, unixepoch() * 100000
 func TestDatabaseDown(t *testing.T) {
 	t.Parallel()
 
-	locker, faulty := newFaultyLocker(t, newFile(t))
+	locker, faulty := filelock.NewFaultyLocker(t, filelock.NewFile(t))
 	database := locks.NewDatabase(locker, 100*time.Millisecond)
 
 	expect(t, database, `sqllock_database_up 1`)
@@ -620,7 +621,7 @@ func TestDatabaseDown(t *testing.T) {
 		t.Errorf("samples = %q, want the database down, and nothing else", got)
 	}
 
-	if took := time.Since(began); took > deadline/2 {
+	if took := time.Since(began); took > filelock.Deadline/2 {
 		t.Errorf("the scrape took %s, the timeout is 100ms", took)
 	}
 
@@ -632,7 +633,7 @@ func TestLint(t *testing.T) {
 	t.Parallel()
 
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(locks.New(), locks.NewDatabase(newLocker(t, newFile(t)), 0))
+	registry.MustRegister(locks.New(), locks.NewDatabase(filelock.NewLocker(t, filelock.NewFile(t)), 0))
 
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil || len(problems) > 0 {

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	locks "github.com/sqllock/sqllock/adapters/prometheus"
+	"github.com/sqllock/sqllock/internal/filelock"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -33,10 +34,10 @@ type query struct{ of, expr string }
 func TestServer(t *testing.T) {
 	t.Parallel()
 
-	file := newFile(t)
+	file := filelock.NewFile(t)
 	metrics := locks.New()
-	locker := newLocker(t, file, sqllock.WithHooks(metrics.Hooks()), sqllock.WithLease(2*time.Second), sqllock.WithoutHandOff())
-	other := newLocker(t, file)
+	locker := filelock.NewLocker(t, file, sqllock.WithHooks(metrics.Hooks()), sqllock.WithLease(2*time.Second), sqllock.WithoutHandOff())
+	other := filelock.NewLocker(t, file)
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics, locks.NewDatabase(other, 0))
@@ -57,12 +58,12 @@ scrape_configs:
     static_configs: [{targets: [%q]}]
 `, rules, strings.TrimPrefix(exporter.URL, "http://")))
 
-	eventually(t, func() error { return oneUp(t.Context(), api) })
-	eventually(t, func() error { return answers(t.Context(), api, `sqllock_losses_total{reason="forced"} == 0`) })
+	filelock.Eventually(t, func() error { return oneUp(t.Context(), api) })
+	filelock.Eventually(t, func() error { return answers(t.Context(), api, `sqllock_losses_total{reason="forced"} == 0`) })
 
 	// What the queries are to see.
-	held := acquire(t, locker, "held")
-	release(t, acquire(t, locker, "released"))
+	held := filelock.Acquire(t, locker, "held")
+	filelock.Release(t, filelock.Acquire(t, locker, "released"))
 
 	if err := other.ForceRelease(t.Context(), "held", "for a test"); err != nil {
 		t.Fatal(err)
@@ -70,13 +71,13 @@ scrape_configs:
 
 	<-held.Done()
 
-	held = acquire(t, locker, "held")
-	defer release(t, held)
+	held = filelock.Acquire(t, locker, "held")
+	defer filelock.Release(t, held)
 
 	queries := append(panels(t), query{"this test", "up"})
 
 	for _, q := range queries {
-		eventually(t, func() error {
+		filelock.Eventually(t, func() error {
 			if err := answers(t.Context(), api, q.expr); err != nil {
 				return fmt.Errorf("%s: %s: %w", q.of, q.expr, err)
 			}
@@ -107,7 +108,7 @@ scrape_configs:
 		t.Errorf("only %d selectors were found in the queries", len(seen))
 	}
 
-	eventually(t, func() error { return fire(t.Context(), api, "SqllockLockLost", "SqllockCloseCall") })
+	filelock.Eventually(t, func() error { return fire(t.Context(), api, "SqllockLockLost", "SqllockCloseCall") })
 }
 
 func TestPromtool(t *testing.T) {
@@ -122,7 +123,7 @@ func TestPromtool(t *testing.T) {
 	}
 
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(locks.New(), locks.NewDatabase(newLocker(t, newFile(t)), 0))
+	registry.MustRegister(locks.New(), locks.NewDatabase(filelock.NewLocker(t, filelock.NewFile(t)), 0))
 
 	exporter := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	t.Cleanup(exporter.Close)
@@ -236,7 +237,7 @@ func loaded(t *testing.T, api string) []query {
 
 	var alerts []query
 
-	eventually(t, func() error {
+	filelock.Eventually(t, func() error {
 		var data struct {
 			Groups []struct {
 				Rules []struct {

@@ -1,15 +1,16 @@
-package opentelemetry_test
+// Package filelock is for tests of modules that have SQLite's driver: lockers on a file, each with a pool of its own, as
+// processes have it. The test imports the driver, which must be called "sqlite".
+package filelock
 
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	_ "modernc.org/sqlite"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/sqlite"
@@ -19,15 +20,15 @@ import (
 	"github.com/sqllock/sqllock/strategies/cas"
 )
 
-// deadline bounds every wait of a test.
-const deadline = time.Minute
+// Deadline bounds every wait of a test.
+const Deadline = time.Minute
 
-// newFile returns the path of an SQLite file with the tables.
-func newFile(t *testing.T) string {
+// NewFile returns the path of an SQLite file with the tables.
+func NewFile(t *testing.T) string {
 	t.Helper()
 
 	file := filepath.Join(t.TempDir(), "locks.db")
-	db := open(t, file)
+	db := Open(t, file)
 
 	files, err := migrations.For("sqlite")
 	if err != nil {
@@ -55,7 +56,8 @@ func newFile(t *testing.T) string {
 	return file
 }
 
-func open(t *testing.T, file string) *sql.DB {
+// Open opens a file as the README says.
+func Open(t *testing.T, file string) *sql.DB {
 	t.Helper()
 
 	db, err := sql.Open("sqlite", "file:"+file+"?_txlock=immediate&_pragma=busy_timeout(2000)&_pragma=journal_mode(WAL)")
@@ -72,23 +74,24 @@ func open(t *testing.T, file string) *sql.DB {
 	return db
 }
 
-// newLocker returns a locker on the file that has a pool of its own, as another process has it.
-func newLocker(t *testing.T, file string, options ...sqllock.Option) *sqllock.Locker {
+// NewLocker returns a locker on the file that has a pool of its own, as another process has it.
+func NewLocker(t *testing.T, file string, options ...sqllock.Option) *sqllock.Locker {
 	t.Helper()
 
-	return lockerOn(t, sqlite.New(open(t, file)), options...)
+	return LockerOn(t, sqlite.New(Open(t, file)), options...)
 }
 
-// newFaultyLocker also returns what makes the locker's statements fail.
-func newFaultyLocker(t *testing.T, file string, options ...sqllock.Option) (*sqllock.Locker, *sqllocktest.Faulty) {
+// NewFaultyLocker also returns what makes the locker's statements fail.
+func NewFaultyLocker(t *testing.T, file string, options ...sqllock.Option) (*sqllock.Locker, *sqllocktest.Faulty) {
 	t.Helper()
 
-	faulty := sqllocktest.NewFaulty(sqlite.New(open(t, file)))
+	faulty := sqllocktest.NewFaulty(sqlite.New(Open(t, file)))
 
-	return lockerOn(t, faulty, options...), faulty
+	return LockerOn(t, faulty, options...), faulty
 }
 
-func lockerOn(t *testing.T, db databases.DB, options ...sqllock.Option) *sqllock.Locker {
+// LockerOn returns a locker on a database, and closes it in the end.
+func LockerOn(t *testing.T, db databases.DB, options ...sqllock.Option) *sqllock.Locker {
 	t.Helper()
 
 	locker, err := sqllock.New(cas.New(db), options...)
@@ -97,21 +100,22 @@ func lockerOn(t *testing.T, db databases.DB, options ...sqllock.Option) *sqllock
 	}
 
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), deadline)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Deadline)
 		defer cancel()
 
 		if err := locker.Close(ctx); err != nil {
-			t.Logf("close: %v", err)
+			t.Errorf("Close() = %v", err)
 		}
 	})
 
 	return locker
 }
 
-func acquire(t *testing.T, locker *sqllock.Locker, name string, options ...sqllock.Option) *sqllock.Lock {
+// Acquire acquires a lock.
+func Acquire(t *testing.T, locker *sqllock.Locker, name string, options ...sqllock.Option) *sqllock.Lock {
 	t.Helper()
 
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), Deadline)
 	defer cancel()
 
 	lock, err := locker.Acquire(ctx, name, options...)
@@ -122,7 +126,8 @@ func acquire(t *testing.T, locker *sqllock.Locker, name string, options ...sqllo
 	return lock
 }
 
-func release(t *testing.T, lock *sqllock.Lock) {
+// Release releases it.
+func Release(t *testing.T, lock *sqllock.Lock) {
 	t.Helper()
 
 	if err := lock.Release(t.Context()); err != nil {
@@ -130,14 +135,14 @@ func release(t *testing.T, lock *sqllock.Lock) {
 	}
 }
 
-// eventually polls until there is no error.
-func eventually(t *testing.T, f func() error) {
+// Eventually polls until there is no error.
+func Eventually(t *testing.T, f func() error) {
 	t.Helper()
 
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 
-	for end := time.Now().Add(deadline); ; <-tick.C {
+	for end := time.Now().Add(Deadline); ; <-tick.C {
 		err := f()
 		if err == nil {
 			return
@@ -149,14 +154,14 @@ func eventually(t *testing.T, f func() error) {
 	}
 }
 
-// untilWaiting waits until so many wait for the name.
-func untilWaiting(t *testing.T, locker *sqllock.Locker, name string, n int) {
+// UntilWaiting waits until so many wait for the name.
+func UntilWaiting(t *testing.T, locker *sqllock.Locker, name string, n int) {
 	t.Helper()
 
-	eventually(t, func() error {
+	Eventually(t, func() error {
 		waiters, err := locker.Waiters(t.Context(), sqllock.WaiterFilter{Name: name})
 		if err == nil && len(waiters) != n {
-			err = errNotYet
+			err = fmt.Errorf("%d wait for %q, want %d", len(waiters), name, n)
 		}
 
 		return err
