@@ -42,7 +42,6 @@ type acquisition struct {
 	locks    []*Lock              // that several names brought
 	queued   string               // the name in this process's queue: those who want a permit queue apart
 	hasTurn  bool                 // in that queue
-	ticked   bool                 // it was looked whether the job of its tick was done
 	wish     int                  // the slot to ask for, of several
 	attempts int
 	line     inLine
@@ -153,16 +152,8 @@ var errNoAnswer = fmt.Errorf("no answer within %s", attemptTime)
 func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	l, name := a.locker, a.request.Name
 
-	if a.set.tick != 0 && !a.ticked {
-		return a.runOnce(ctx)
-	}
-
 	if a.outer != nil {
-		if err := a.outer.reenter(a.set); err != nil {
-			return nil, err
-		}
-
-		return a.outer.handleOf(ctx, a.key), nil
+		return a.reenter(ctx)
 	}
 
 	if a.set.shared && ctx.Err() == nil {
@@ -177,25 +168,24 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 
 	started := now()
 
-	wait, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	wait, free := a.bound(ctx)
+	defer free()
 
-	stop := context.AfterFunc(l.life, func() { cancel(ErrClosed) })
-	defer stop()
+	err := a.lookForTick(wait, ctx, nil)
 
-	if limit, why := a.limit(); why != nil {
-		bounded, free := context.WithTimeoutCause(wait, limit, why)
-		defer free()
-
-		wait = bounded
+	var h *hold
+	if err == nil {
+		h, err = a.turn(wait, ctx)
 	}
-
-	a.stop = cancel
-
-	h, err := a.turn(wait, ctx)
 
 	for h == nil && err == nil {
 		h, err = a.attempt(wait, ctx)
+	}
+
+	// Of whoever had the lock before.
+	var done error
+	if err == nil {
+		done = a.lookForTick(wait, ctx, h)
 	}
 
 	if err != nil && a.hasTurn {
@@ -216,8 +206,53 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		return nil, err
 	case h.group != nil:
 		return a.handleAll(ctx, h.group, event), nil
-	default:
-		return a.handle(ctx, h, event), nil
+	}
+
+	lock := a.handle(ctx, h, event)
+	if done != nil {
+		return nil, withRelease(done, lock.Release(ctx))
+	}
+
+	lock.tick = a.set.tick
+
+	return lock, nil
+}
+
+// reenter returns another handle of the lock that ctx is that of.
+func (a *acquisition) reenter(ctx context.Context) (*Lock, error) {
+	if a.set.tick != 0 {
+		wait, free := a.bound(ctx)
+		defer free()
+
+		if err := a.lookForTick(wait, ctx, a.outer); err != nil {
+			return nil, err
+		}
+	}
+
+	if err := a.outer.reenter(a.set); err != nil {
+		return nil, err
+	}
+
+	lock := a.outer.handleOf(ctx, a.key)
+	lock.tick = a.set.tick
+
+	return lock, nil
+}
+
+// bound returns the context in which the acquisition waits.
+func (a *acquisition) bound(ctx context.Context) (wait context.Context, free func()) {
+	wait, a.stop = context.WithCancelCause(ctx)
+	stop := context.AfterFunc(a.locker.life, func() { a.stop(ErrClosed) })
+	end := func() {}
+
+	if limit, why := a.limit(); why != nil {
+		wait, end = context.WithTimeoutCause(wait, limit, why)
+	}
+
+	return wait, func() {
+		end()
+		stop()
+		a.stop(nil)
 	}
 }
 

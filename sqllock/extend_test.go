@@ -185,3 +185,52 @@ func TestReleaseAfterAnExtendWithoutAnAnswer(t *testing.T) {
 		wantFree(t, memory, "after the database has come back")
 	})
 }
+
+// Readers of a locker share a lease, which none of them makes shorter for the others.
+func TestExtendOfAReader(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, locker := setup(t, sqllock.WithShared())
+		one, other := acquire(t, locker), acquire(t, locker)
+
+		if err := one.Extend(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+
+		release(t, one)
+		time.Sleep(lease)
+
+		if left := other.Remaining(); left < window*2/3-time.Second {
+			t.Errorf("Remaining() of another reader = %s, want two thirds of %s at least", left, window)
+		}
+
+		if err := other.Extend(t.Context(), 2*lease); err != nil || other.Remaining() < lease {
+			t.Errorf("Extend() = %v, %s remain, want more than %s", err, other.Remaining(), lease)
+		}
+	})
+}
+
+// What the database says of a lock that was released meanwhile, or whose trust window has ended, is of no account.
+func TestCheckOfALockThatEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		lock := acquire(t, locker)
+
+		reached, resume := memory.Pause("check", sqllocktest.After)
+		checked := make(chan error, 1)
+
+		go func() { checked <- lock.Check(t.Context()) }()
+
+		<-reached
+		release(t, lock)
+		resume()
+		wantIs(t, "Check() of a lock that was released meanwhile", <-checked, sqllock.ErrReleased)
+
+		lock = acquire(t, locker, sqllock.WithoutRenewal())
+		time.Sleep(window - time.Second)
+
+		_, resume = memory.Pause("check", sqllocktest.Before)
+		defer resume()
+
+		wantLost(t, "Check() beyond the trust window", lock.Check(t.Context()), sqllock.ReasonExpired)
+	})
+}

@@ -146,7 +146,8 @@ func (l *Lock) Check(ctx context.Context) error {
 }
 
 // Extend renews now, so that the lease runs for at least d from now on, and
-// renewals to come use d. It never shortens a lease that runs already. Errors
+// renewals to come use d. It never shortens a lease that runs already, nor, of a shared
+// lock, those that other readers of the locker go by, which is the same one. Errors
 // are those of [Lock.Check] ([ErrReleased] after [Lock.ReleaseTx], too), and
 // [ErrInvalidOption] or [ErrUnsupported] for a d that [WithLease] would refuse.
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
@@ -170,9 +171,13 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 
-	// Its answer may be lost.
 	h.mu.Lock()
-	h.asked = max(h.asked, d)
+
+	if h.readers != nil {
+		d = max(d, h.extended)
+	}
+
+	h.asked = max(h.asked, d) // its answer may be lost
 	h.mu.Unlock()
 
 	start := now()
@@ -209,7 +214,14 @@ func (l *Lock) ask(ctx context.Context, verb string, f func(context.Context) err
 		return err
 	}
 
-	return l.conclude(verb, bounded(ctx, l.hold.settings.lease, f))
+	err := l.conclude(verb, bounded(ctx, l.hold.settings.lease, f))
+
+	// It may have ended while the database was asked, and then it does not matter what that said.
+	if state := l.open(); state != nil && lossIn(err) == nil {
+		return state
+	}
+
+	return err
 }
 
 // conclude is what the caller gets for the database's answer. A loss ends the lock.

@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -62,31 +63,53 @@ func (e *TickError) Error() string {
 // Is reports whether target is ErrTickDone.
 func (*TickError) Is(target error) bool { return target == ErrTickDone }
 
-// runOnce is run for a tick: it looks whether the job was done, also after it waited for whoever did it.
-func (a *acquisition) runOnce(ctx context.Context) (*Lock, error) {
-	l, name := a.locker, a.request.Name
-	a.ticked = true
-
-	if err := l.tickDone(ctx, name, a.set); err != nil {
-		return nil, err
+// lookForTick returns a *TickError if the job of the tick was done, if there is one, and nil if it was not. It asks until it is
+// told, as long as the acquisition may take, and under a lock as long as that is held.
+func (a *acquisition) lookForTick(wait, ctx context.Context, under *hold) error {
+	if a.set.tick == 0 {
+		return nil
 	}
 
-	lock, err := a.run(ctx)
-	if err != nil {
-		return nil, err
+	if under != nil {
+		held, end := context.WithCancelCause(wait)
+		defer end(nil)
+
+		stop := context.AfterFunc(under.ctx, func() { end(context.Cause(under.ctx)) })
+		defer stop()
+
+		wait = held
 	}
 
-	if err := l.tickDone(ctx, name, a.set); err != nil {
-		return nil, withRelease(err, lock.Release(ctx))
+	for try := 0; ; try++ {
+		started := time.Now()
+		err := a.locker.tickDone(wait, a.request.Name, a.set.tick)
+
+		// Under a lock that was lost meanwhile nothing is done.
+		if under != nil && under.err() != nil && !errors.Is(err, ErrTickDone) {
+			return under.err()
+		}
+
+		switch {
+		case err == nil, errors.Is(err, ErrTickDone):
+			a.locker.reached.Store(true)
+			a.failures, a.last = 0, nil
+
+			return err
+		case wait.Err() != nil && !isAnswer(err):
+			a.cutShort(wait, started, err)
+
+			return a.ended(wait, ctx)
+		case !a.goesOn(err):
+			return fmt.Errorf("%s: %w", a.title(), err)
+		}
+
+		// At its end the next look says why.
+		sleep(wait, backoff(try, firstRetry, lastRetry))
 	}
-
-	lock.tick = a.set.tick
-
-	return lock, nil
 }
 
-// tickDone returns a *TickError if the job was done.
-func (l *Locker) tickDone(ctx context.Context, name string, set *settings) error {
+// tickDone asks once.
+func (l *Locker) tickDone(ctx context.Context, name string, tick int64) error {
 	noter, err := l.noter("look for the tick of lock", name)
 	if err != nil {
 		return err
@@ -94,21 +117,19 @@ func (l *Locker) tickDone(ctx context.Context, name string, set *settings) error
 
 	var notes strategies.Notes
 
-	for try := 0; ; try++ {
-		err = bounded(ctx, attemptTime, func(ctx context.Context) (err error) {
-			notes, err = noter.Notes(ctx, name)
+	err = bounded(ctx, attemptTime, func(ctx context.Context) (err error) {
+		notes, err = noter.Notes(ctx, name)
 
-			return err
-		})
+		return err
+	})
 
-		switch {
-		case err == nil && notes.Tick < set.tick:
-			return nil
-		case err == nil:
-			return &TickError{Name: name, Tick: time.UnixMicro(set.tick), Done: time.UnixMicro(notes.Tick)}
-		case isAnswer(err) || try == maxFailures-1 || !sleep(ctx, backoff(try, firstRetry, lastRetry)):
-			return fmt.Errorf("look for the tick of lock %q: %w", name, err)
-		}
+	switch {
+	case err != nil:
+		return fmt.Errorf("look for the tick: %w", err)
+	case notes.Tick < tick:
+		return nil
+	default:
+		return &TickError{Name: name, Tick: time.UnixMicro(tick), Done: time.UnixMicro(notes.Tick)}
 	}
 }
 

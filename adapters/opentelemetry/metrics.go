@@ -193,6 +193,7 @@ func result(err error) string {
 		{"not_allowed", []error{sqllock.ErrNotAllowed}},
 		{"unsupported", []error{sqllock.ErrUnsupported}},
 		{notAcquired, []error{sqllock.ErrNotAcquired}},
+		{tickDone, []error{sqllock.ErrTickDone}},
 		{"canceled", []error{context.Canceled, context.DeadlineExceeded}},
 	} {
 		if slices.ContainsFunc(r.errors, is) {
@@ -203,5 +204,8 @@ func result(err error) string {
 	return "error"
 }
 
-// notAcquired is the result where somebody else has the lock, which is an outcome and no fault.
-const notAcquired = "not_acquired"
+// These are outcomes and no faults: somebody else has the lock, or the job of its tick was done.
+const (
+	notAcquired = "not_acquired"
+	tickDone    = "tick_done"
+)

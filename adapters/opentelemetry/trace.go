@@ -96,7 +96,7 @@ func (t *Tracer) do(
 		end := result(err)
 		wait.SetAttributes(ResultKey.String(end))
 
-		if end != notAcquired {
+		if end != notAcquired && end != tickDone {
 			fail(wait, err)
 		}
 	}

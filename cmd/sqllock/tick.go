@@ -3,11 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
 // tick is a flag's point in time.
 type tick struct{ time.Time }
+
+// tickKept is for how long a tick is remembered at least.
+const tickKept = 366 * 24 * time.Hour
 
 // Set takes a time, or how often the job runs: that is the latest time that many since midnight UTC.
 func (t *tick) Set(text string) error {
@@ -28,8 +32,13 @@ func (t *tick) Set(text string) error {
 		return errors.New("not a point in time, such as 2026-11-23 or 2026-11-23T02:15, nor how often the job runs, such as 1h")
 	}
 
-	if every < duration(time.Second) {
-		return fmt.Errorf("the job cannot run every %s", time.Duration(every))
+	// Most likely they are a date, or seconds since 1970.
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		return errors.New("a number without a unit: say 1h for a job that runs every hour, or a point in time such as 2026-11-23")
+	}
+
+	if every < duration(time.Second) || every > duration(tickKept) {
+		return fmt.Errorf("the job cannot run every %s: from 1s to %dh, for as long as a tick is remembered", time.Duration(every), tickKept/time.Hour)
 	}
 
 	t.Time = time.Now().Truncate(time.Duration(every))
