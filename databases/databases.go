@@ -1,8 +1,8 @@
 // Package databases is the contract between strategies, which know SQL but no
 // driver, and databases, which know a driver but no lock.
 //
-// Users take one of its implementations: databases/postgres, databases/mysql
-// or databases/sqlite. The package imports the standard library only.
+// Users take one of its implementations: databases/postgres, databases/mysql,
+// databases/tidb or databases/sqlite. The package imports the standard library only.
 //
 // The contract has two rules that lock statements depend on:
 //
@@ -24,10 +24,11 @@ import (
 // Dialect names a family of SQL. A strategy keeps its statements per dialect.
 type Dialect string
 
-// The dialects. MySQL stands for MariaDB too.
+// The dialects. MySQL stands for MariaDB too, and not for TiDB.
 const (
 	Postgres Dialect = "postgres"
 	MySQL    Dialect = "mysql"
+	TiDB     Dialect = "tidb"
 	SQLite   Dialect = "sqlite"
 )
 
@@ -36,7 +37,9 @@ type Statement struct {
 	// Name says which statement this is, as "strategy.verb". It is not sent to
 	// the server; errors show it and tests stop or fail a statement by it.
 	Name string
-	// SQL is the text with the dialect's placeholders.
+	// SQL is the text with the dialect's placeholders. For TiDB it may be several
+	// statements, each but the last with a semicolon at the end of its line, which package
+	// databases/tidb sends one after the other in one transaction.
 	SQL string
 	// Args names the values to bind, in the order of the placeholders: the
 	// first is $1 or the first question mark. A name may stand more than once.

@@ -1,5 +1,6 @@
 // Package migrations holds sqllock's tables as SQL files in goose's format,
-// one folder for each dialect, with the same numbers and names in each.
+// one folder for each dialect, with the same numbers and names in each. TiDB has those of
+// MySQL.
 //
 // Apply them with "sqllock migrate up", or give [For] to your own goose with
 // [TableName] as its version table, so that sqllock's versions and your
@@ -17,17 +18,19 @@ import (
 // (database.NewStore, or goose.SetTableName) when you run goose yourself.
 const TableName = "sqllock_goose_version"
 
-// FS holds the folders postgres, mysql (MariaDB too) and sqlite.
+// FS holds the folders postgres, mysql (MariaDB and TiDB too) and sqlite.
 //
 //go:embed postgres/*.sql mysql/*.sql sqlite/*.sql
 var FS embed.FS
 
-// For returns the migrations of one dialect: "postgres", "mysql" or "sqlite".
+// For returns the migrations of one dialect: "postgres", "mysql", "tidb" or "sqlite".
 func For(dialect string) (fs.FS, error) {
 	switch dialect {
 	case "postgres", "mysql", "sqlite":
 		return fs.Sub(FS, dialect)
+	case "tidb":
+		return fs.Sub(FS, "mysql")
 	default:
-		return nil, fmt.Errorf("migrations: no dialect %q; there are postgres, mysql (MariaDB too) and sqlite", dialect)
+		return nil, fmt.Errorf("migrations: no dialect %q; there are postgres, mysql (MariaDB too), tidb and sqlite", dialect)
 	}
 }

@@ -145,6 +145,9 @@ var strangers = []stranger{
 	{"databend", "Databend", analytic},
 }
 
+// others are what to use for those that have a package of their own.
+var others = map[string]string{"TiDB": "use tidb.New, of package databases/tidb"}
+
 const (
 	vitess      = "whose proxy rewrites statements and sends them to several servers, and was not tried"
 	distributed = "which keeps rows, their locks and clocks on several nodes, and was not tried"
@@ -169,7 +172,11 @@ func (d *DB) named(version, comment string) error {
 
 	for _, other := range strangers {
 		if strings.Contains(said, other.mark) {
-			return &databases.ServerError{Found: fmt.Sprintf("it is %s (%s), %s", other.name, version, other.why), Untested: true}
+			fix := others[other.name]
+
+			return &databases.ServerError{
+				Found: fmt.Sprintf("it is %s (%s), %s", other.name, version, other.why), Fix: fix, Untested: fix == "",
+			}
 		}
 	}
 

@@ -40,6 +40,10 @@ type statements struct {
 
 var dialects = grants.Table[statements]{
 	databases.SQLite: {refused: "on SQLite, which has no advisory locks"},
+	// Named locks are row locks of a transaction of the server's own. With max-txn-ttl set to ten seconds a second session was
+	// given a lock by 8.5, while IS_USED_LOCK told the first one that it had it:
+	// https://docs.pingcap.com/tidb/stable/tidb-configuration-file/#max-txn-ttl
+	databases.TiDB: {refused: "on TiDB, whose named locks end without a word after an hour"},
 
 	databases.Postgres: {
 		key: func(sum [32]byte) any {

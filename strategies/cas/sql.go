@@ -175,6 +175,12 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 		},
 	},
 
+	// That of package grants. Without JSON_TABLE there are no batches, and several names are taken one by one
+	// in a transaction.
+	databases.TiDB: {
+		Acquire: databases.Statement{Name: "cas.acquire", SQL: grants.TiDB.Acquire.SQL, Args: grants.TiDB.Acquire.Args},
+	},
+
 	databases.SQLite: {
 		// One writer at a time: nothing to skip, and the row is made on the way.
 		Acquire: databases.Statement{

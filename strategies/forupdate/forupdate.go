@@ -48,7 +48,7 @@ type Strategy struct {
 type queue = grants.Queue
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db:
-// ErrUnsupported for SQLite.
+// ErrUnsupported for TiDB and SQLite.
 func New(db databases.DB) *Strategy {
 	store := grants.New(db, name, nil, leftovers.All()...)
 

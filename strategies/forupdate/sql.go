@@ -34,6 +34,8 @@ type statements struct {
 
 var dialects = grants.Table[statements]{
 	databases.SQLite: {refused: "on SQLite, which locks the whole file and no rows"},
+	// max-txn-ttl, an hour by default: https://docs.pingcap.com/tidb/stable/tidb-configuration-file/#max-txn-ttl
+	databases.TiDB: {refused: "on TiDB, whose row locks end without a word when their transaction is an hour old"},
 
 	databases.Postgres: {
 		exists: databases.Statement{

@@ -17,6 +17,7 @@ import (
 var statements = grants.Table[grants.Own]{
 	databases.Postgres: {Acquire: acquire, Row: leftovers.Insert[databases.Postgres]},
 	databases.MySQL:    {Row: leftovers.Insert[databases.MySQL]},
+	databases.TiDB:     {Row: leftovers.Insert[databases.TiDB]},
 	databases.SQLite:   {Row: leftovers.Insert[databases.SQLite]},
 }
 
@@ -71,6 +72,15 @@ type steps struct {
 	begin, commit, rollback databases.Statement
 }
 
+// look reads the owner of the name's row on MySQL.
+var look = databases.Statement{
+	Name: "insert.look",
+	SQL: `SELECT COALESCE(i.owner, ''), e.owner, l.token, e.ended, e.expires_at - ` + grants.MySQLNow + `, l.lock_delay_us,
+       l.host, l.pid, l.label, l.metadata, e.waiting
+  FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name LEFT JOIN sqllock_inserts i ON i.name = l.name WHERE l.name = UNHEX(?)`,
+	Args: []string{"name"},
+}
+
 // On MySQL the record comes first: a crash after it leaves a name that is held
 // until its lease ends. Nothing is read from the number of rows that make changed,
 // which clientFoundRows changes, but that it was not zero.
@@ -80,13 +90,7 @@ var dialects = grants.Table[steps]{
 	databases.MySQL: {
 		acquire: (*Strategy).oneByOne,
 
-		look: databases.Statement{
-			Name: "insert.look",
-			SQL: `SELECT COALESCE(i.owner, ''), e.owner, l.token, e.ended, e.expires_at - ` + grants.MySQLNow + `, l.lock_delay_us,
-       l.host, l.pid, l.label, l.metadata, e.waiting
-  FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name LEFT JOIN sqllock_inserts i ON i.name = l.name WHERE l.name = UNHEX(?)`,
-			Args: []string{"name"},
-		},
+		look: look,
 		clear: databases.Statement{
 			Name: "insert.clear",
 			SQL: `DELETE i FROM (
@@ -104,6 +108,30 @@ SELECT ours.name, ours.owner
   FROM (SELECT name, owner FROM sqllock_leases WHERE name = UNHEX(?) AND owner = UNHEX(?) LIMIT 1 FOR UPDATE SKIP LOCKED) ours
     ON DUPLICATE KEY UPDATE owner = ours.owner`,
 			Args: []string{"name", "owner"},
+		},
+	},
+
+	// As on MySQL, each of them in a transaction.
+	databases.TiDB: {
+		acquire: (*Strategy).oneByOne,
+
+		look: grants.OnTiDB(look),
+		clear: databases.Statement{
+			Name: "insert.clear",
+			SQL: `SELECT i.name FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name JOIN sqllock_inserts i ON i.name = l.name
+ WHERE l.name = UNHEX(?) AND (e.expires_at + l.lock_delay_us <= ` + grants.TiDBNow + ` OR e.owner <> i.owner)
+   FOR UPDATE NOWAIT;
+DELETE FROM sqllock_inserts WHERE name = UNHEX(?)`,
+			Args: []string{"name", "name"},
+		},
+		// Both rows are locked, as far as they are there.
+		make: databases.Statement{
+			Name: "insert.insert",
+			SQL: `SELECT e.name FROM sqllock_leases e LEFT JOIN sqllock_inserts i ON i.name = e.name
+ WHERE e.name = UNHEX(?) AND e.owner = UNHEX(?)
+   FOR UPDATE NOWAIT;
+INSERT INTO sqllock_inserts (name, owner) VALUES (UNHEX(?), UNHEX(?)) ON DUPLICATE KEY UPDATE owner = VALUES(owner)`,
+			Args: []string{"name", "owner", "name", "owner"},
 		},
 	},
 

@@ -18,7 +18,7 @@ type Strategy struct {
 	Make func(databases.DB) strategies.Strategy
 }
 
-// Leased are those whose locks are leases. SQLite carries these.
+// Leased are those whose locks are leases. TiDB and SQLite carry these.
 func Leased() []Strategy {
 	return []Strategy{
 		{"cas", func(db databases.DB) strategies.Strategy { return cas.New(db) }},
@@ -37,7 +37,7 @@ func ConnectionHeld() []Strategy {
 // Rivals are the other strategies that a database carries.
 func Rivals(d databases.Dialect, name string) []Strategy {
 	others := All()
-	if d == databases.SQLite {
+	if d == databases.SQLite || d == databases.TiDB {
 		others = Leased()
 	}
 

@@ -267,7 +267,7 @@ func statementNames(strategy string, dialect databases.Dialect) map[string]strin
 		return map[string]string{"attempt": "forupdate.lock"}
 	case strategy == "advisory":
 		return map[string]string{"attempt": "advisory.try"}
-	case strategy == "insert" && dialect == databases.MySQL:
+	case strategy == "insert" && (dialect == databases.MySQL || dialect == databases.TiDB):
 		return map[string]string{"acquire": "insert.insert", "attempt": "insert.look"}
 	case strategy == "insert" && dialect == databases.SQLite:
 		return map[string]string{"acquire": "insert.commit", "attempt": "insert.begin"}

@@ -21,7 +21,8 @@ func Up(ctx context.Context, db *sql.DB, dialect databases.Dialect) error {
 	}
 
 	store, err := database.NewStore(map[databases.Dialect]goose.Dialect{
-		databases.Postgres: goose.DialectPostgres, databases.MySQL: goose.DialectMySQL, databases.SQLite: goose.DialectSQLite3,
+		databases.Postgres: goose.DialectPostgres, databases.MySQL: goose.DialectMySQL,
+		databases.TiDB: goose.DialectTiDB, databases.SQLite: goose.DialectSQLite3,
 	}[dialect], migrations.TableName)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -15,6 +16,10 @@ import (
 // waits for nobody's row lock.
 func (s *Store) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	b := s.acquisitions(requests)
+
+	if s.sql.batch == nil {
+		return b.grants, alone(len(requests))
+	}
 
 	conn, ctx, cancel, err := s.Attempt(ctx)
 	defer b.answer(&err)
@@ -48,6 +53,9 @@ func (s *Store) TryAcquireAll(ctx context.Context, requests []strategies.Request
 	return b.grants, b.errs
 }
 
+// alone is the answer to so many calls where there are no batches.
+func alone(calls int) []error { return slices.Repeat([]error{strategies.ErrNotBatched}, calls) }
+
 // acquisitions are those of one statement.
 type acquisitions struct {
 	*Store
@@ -71,8 +79,8 @@ func (s *Store) acquisitions(requests []strategies.Request) *acquisitions {
 	return b
 }
 
-// TryAcquireGroup makes one attempt for all requests, in one statement that grants all or none. It
-// waits for nobody's row lock.
+// TryAcquireGroup makes one attempt for all requests, in one statement that grants all or none, or in
+// one transaction. It waits for nobody's row lock.
 func (s *Store) TryAcquireGroup(ctx context.Context, requests []strategies.Request) (grants []strategies.Grant, err error) {
 	conn, ctx, cancel, err := s.Attempt(ctx)
 	if err != nil {
@@ -83,6 +91,9 @@ func (s *Store) TryAcquireGroup(ctx context.Context, requests []strategies.Reque
 	defer cancel()
 
 	sql := s.sql.batch
+	if sql == nil {
+		return s.acquireEach(ctx, conn, requests)
+	}
 
 	// The second round follows the making of rows, once in a name's life.
 	for range 2 {
@@ -296,6 +307,10 @@ func (b *acquisitions) look(
 
 // RenewAll renews grants in one statement.
 func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	if s.sql.batch == nil {
+		return alone(len(grants))
+	}
+
 	t := s.together(grants, func(*Grant) bool { return true })
 	if len(t.requests) == 0 {
 		return t.errs
@@ -325,6 +340,10 @@ func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease t
 // ReleaseAll ends grants in one statement. One with a minimum hold is released in
 // another way, alone.
 func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) []error {
+	if s.sql.batch == nil {
+		return alone(len(grants))
+	}
+
 	durable := false
 
 	t := s.together(grants, func(g *Grant) bool {

@@ -8,9 +8,9 @@ import (
 )
 
 // Dialect is all that one family of servers has of its own: what it is sent, and
-// what is to be known of its answers. There are three, [Postgres], [MySQL] and
-// [SQLite]. Another one is derived from that which it is most like, by [Dialect.With],
-// and states its differences:
+// what is to be known of its answers. There are [Postgres], [MySQL], [TiDB] and
+// [SQLite]. One that is like another is derived from that, by [Dialect.With],
+// and states its differences, as TiDB:
 //
 //	var Cockroach = Postgres.With("cockroach", func(d *Dialect) {
 //		d.Telling = nil // it has no NOTIFY
@@ -153,7 +153,7 @@ type Statements struct {
 func (d Dialect) With(name databases.Dialect, change func(*Dialect)) Dialect {
 	d.ancestors = append([]databases.Dialect{d.Name}, d.ancestors...)
 	d.Name = name
-	d.Create, d.Force, d.Remove = slices.Clone(d.Create), slices.Clone(d.Force), slices.Clone(d.Remove)
+	d.Create, d.Force, d.Remove, d.Enqueue = slices.Clone(d.Create), slices.Clone(d.Force), slices.Clone(d.Remove), slices.Clone(d.Enqueue)
 	change(&d)
 
 	return d
@@ -163,6 +163,7 @@ func (d Dialect) With(name databases.Dialect, change func(*Dialect)) Dialect {
 var dialects = map[databases.Dialect]Dialect{
 	Postgres.Name: Postgres,
 	MySQL.Name:    MySQL,
+	TiDB.Name:     TiDB,
 	SQLite.Name:   SQLite,
 }
 

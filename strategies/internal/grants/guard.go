@@ -58,7 +58,7 @@ func (g *Grant) pin(ctx context.Context, on databases.Session) (token int64, err
 		return 0, err
 	}
 
-	if many != "" {
+	if many != "" || g.store.sql.Guard.SQL == "" {
 		return g.pinAll(ctx, on)
 	}
 
@@ -67,7 +67,7 @@ func (g *Grant) pin(ctx context.Context, on databases.Session) (token int64, err
 	return token, err
 }
 
-// pinAll is pin where a row lock holds on one node only. It reads before it writes: what a transaction has written it
+// pinAll is pin where a row lock holds on one node only, or not before the commit. It reads before it writes: what a transaction has written it
 // sees, whatever its snapshot.
 func (g *Grant) pinAll(ctx context.Context, on databases.Session) (token int64, err error) {
 	acquired, seen := int64(0), false

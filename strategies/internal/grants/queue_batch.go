@@ -16,6 +16,10 @@ import (
 // goes alone, with ErrNotBatched.
 func (q Queue) EnqueueAll(ctx context.Context, all []strategies.Waiter, ttl time.Duration) (taken []bool, errs []error) {
 	taken, errs = make([]bool, len(all)), make([]error, len(all))
+	if len(q.store.sql.EnqueueAll) == 0 {
+		return taken, alone(len(all))
+	}
+
 	known, err := q.enqueueAll(ctx, all, ttl)
 
 	if q.store.Busy(err) || errors.Is(err, strategies.ErrBusy) {

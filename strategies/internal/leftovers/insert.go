@@ -5,6 +5,20 @@ import (
 	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
 
+// On MySQL and TiDB.
+var (
+	gone = databases.Statement{
+		Name: "insert.gone",
+		SQL:  `DELETE FROM sqllock_inserts WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
+		Args: []string{"name", "owner"},
+	}
+	stale = databases.Statement{
+		Name: "insert.stale",
+		SQL: `SELECT i.name, i.owner FROM sqllock_inserts i LEFT JOIN sqllock_leases e ON e.name = i.name AND e.owner = i.owner
+ WHERE e.name IS NULL ORDER BY i.name LIMIT 1000`,
+	}
+)
+
 // Insert are the rows of sqllock_inserts, which strategy insert makes. A row is
 // told by its owner, whom no later row of the name has.
 var Insert = grants.Table[grants.Leftover]{
@@ -28,21 +42,24 @@ var Insert = grants.Table[grants.Leftover]{
 	},
 
 	databases.MySQL: {
-		Delete: databases.Statement{
-			Name: "insert.gone",
-			SQL:  `DELETE FROM sqllock_inserts WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
-			Args: []string{"name", "owner"},
-		},
-		Stale: databases.Statement{
-			Name: "insert.stale",
-			SQL: `SELECT i.name, i.owner FROM sqllock_inserts i LEFT JOIN sqllock_leases e ON e.name = i.name AND e.owner = i.owner
- WHERE e.name IS NULL ORDER BY i.name LIMIT 1000`,
-		},
+		Delete: gone,
+		Stale:  stale,
 		Clear: databases.Statement{
 			Name: "insert.clear-stale",
 			SQL: `DELETE i FROM (SELECT name FROM sqllock_inserts WHERE name = UNHEX(?) AND owner = UNHEX(?) LIMIT 1 FOR UPDATE SKIP LOCKED) stale
 STRAIGHT_JOIN sqllock_inserts i ON i.name = stale.name`,
 			Args: []string{"name", "owner"},
+		},
+	},
+
+	databases.TiDB: {
+		Delete: gone,
+		Stale:  stale,
+		Clear: databases.Statement{
+			Name: "insert.clear-stale",
+			SQL: `SELECT name FROM sqllock_inserts WHERE name = UNHEX(?) AND owner = UNHEX(?) FOR UPDATE NOWAIT;
+DELETE FROM sqllock_inserts WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
+			Args: []string{"name", "owner", "name", "owner"},
 		},
 	},
 

@@ -1,0 +1,186 @@
+package tidb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/sqllock/sqllock/databases"
+)
+
+// What a transaction begins and ends with. PESSIMISTIC, because tidb_txn_mode may say
+// otherwise: an optimistic transaction locks no row before its commit
+// (https://docs.pingcap.com/tidb/stable/pessimistic-transaction/).
+var (
+	begin    = databases.Statement{Name: "tidb.begin", SQL: `BEGIN PESSIMISTIC`}
+	commit   = databases.Statement{Name: "tidb.commit", SQL: `COMMIT`}
+	rollback = databases.Statement{Name: "tidb.rollback", SQL: `ROLLBACK`}
+)
+
+// connection sends each statement in a transaction, and what it was given as one statement
+// and is several, in one.
+type connection struct {
+	databases.Conn
+
+	open bool // a transaction that a BEGIN has begun, and that goes on
+}
+
+// Exec runs a statement. Of several the answer is that of the last which is no query.
+func (c *connection) Exec(ctx context.Context, s databases.Statement, v databases.Values) (result databases.Result, err error) {
+	err = c.transact(ctx, s, func() (err error) {
+		result, err = run(ctx, c.Conn, s, v, func(databases.Row) error { return nil })
+
+		return err
+	})
+	if err != nil {
+		return databases.Result{}, err
+	}
+
+	return result, nil
+}
+
+// Query runs a statement and calls each for every row. They come before the commit.
+func (c *connection) Query(
+	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
+) error {
+	return c.transact(ctx, s, func() error {
+		_, err := run(ctx, c.Conn, s, v, each)
+
+		return err
+	})
+}
+
+// transact calls do in a transaction.
+func (c *connection) transact(ctx context.Context, s databases.Statement, do func() error) error {
+	switch s.SQL {
+	case "BEGIN":
+		_, err := c.Conn.Exec(ctx, begin, nil)
+		c.open = err == nil
+
+		return err
+	case rollback.SQL:
+		c.open = false
+		_, err := c.Conn.Exec(ctx, rollback, nil)
+
+		return err
+	case commit.SQL:
+		c.open = false
+
+		return c.commit(ctx)
+	}
+
+	if c.open {
+		return do()
+	}
+
+	if _, err := c.Conn.Exec(ctx, begin, nil); err != nil {
+		return err
+	}
+
+	if err := do(); err != nil {
+		return c.undo(ctx, err)
+	}
+
+	return c.commit(ctx)
+}
+
+func (c *connection) commit(ctx context.Context) error {
+	if _, err := c.Conn.Exec(ctx, commit, nil); err != nil {
+		return &commitError{err}
+	}
+
+	return nil
+}
+
+// commitError is the error of a COMMIT, after which a transaction may be there all the same.
+type commitError struct{ error }
+
+func (e *commitError) Unwrap() error { return e.error }
+func (e *commitError) Error() string { return "commit: " + e.error.Error() }
+
+// undoError is one after which the connection may have a transaction.
+type undoError struct{ error }
+
+func (e *undoError) Unwrap() error { return e.error }
+
+// undoTime bounds a ROLLBACK.
+const undoTime = time.Second
+
+// undo rolls back after an error, which it returns, also though ctx has ended: the connection goes back
+// to its pool.
+func (c *connection) undo(ctx context.Context, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+
+	if _, err := c.Conn.Exec(ctx, rollback, nil); err != nil {
+		return &undoError{errors.Join(cause, fmt.Errorf("roll back: %w", err))}
+	}
+
+	return cause
+}
+
+// run sends the steps of a statement one after the other. A query that finds nothing is the last
+// of several: what follows is about the rows that it has locked.
+func run(
+	ctx context.Context, on databases.Session, s databases.Statement, v databases.Values, each func(databases.Row) error,
+) (result databases.Result, err error) {
+	for _, step := range steps(s) {
+		if !reads(step) {
+			if result, err = on.Exec(ctx, step, v); err != nil {
+				return databases.Result{}, err
+			}
+
+			continue
+		}
+
+		found := false
+
+		err = on.Query(ctx, step, v, func(row databases.Row) error {
+			found = true
+
+			return each(row)
+		})
+		if !found && notNow(err) {
+			return databases.Result{}, nil
+		}
+
+		if err != nil || !found {
+			return databases.Result{}, err
+		}
+	}
+
+	return result, nil
+}
+
+// steps are the statements that a text has. Each placeholder is a question mark, and no text has
+// another one.
+func steps(s databases.Statement) []databases.Statement {
+	texts := strings.Split(s.SQL, ";\n")
+	steps := make([]databases.Statement, len(texts))
+	args := s.Args
+
+	for i, text := range texts {
+		// Whoever binds complains of those that are missing.
+		n := min(strings.Count(text, "?"), len(args))
+		steps[i], args = databases.Statement{Name: s.Name, SQL: text, Args: args[:n]}, args[n:]
+	}
+
+	return steps
+}
+
+func reads(step databases.Statement) bool {
+	return strings.HasPrefix(step.SQL, "SELECT") || strings.HasPrefix(step.SQL, "SHOW")
+}
+
+// notNow says whether a NOWAIT met a row that somebody has locked. That is no row: TiDB takes
+// SKIP LOCKED, which says so, and ignores it (seen on 8.5,
+// https://github.com/pingcap/tidb/issues/69720).
+func notNow(err error) bool {
+	var numbered *driver.MySQLError
+
+	return errors.As(err, &numbered) && numbered.Number == 3572
+}
