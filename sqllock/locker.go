@@ -102,7 +102,7 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 
 	l.grouper, _ = strategy.(strategies.Grouper)
 
-	if b, ok := strategy.(strategies.Batcher); ok {
+	if b, ok := strategy.(strategies.Batcher); ok && !features.Unbatched {
 		l.batching = b
 		l.acquires.together = b.TryAcquireAll
 		l.releases.together = func(ctx context.Context, grants []strategies.Grant) ([]struct{}, []error) {

@@ -24,6 +24,9 @@ type Harness struct {
 	// GuardBlocksRenewal: the database has one writer (SQLite), so that an open
 	// guard stops renewals and releases.
 	GuardBlocksRenewal bool
+	// GuardBlocksGuard: a transaction that guards a lock waits for another that guards the same, because the
+	// database has no shared row locks (TiDB).
+	GuardBlocksGuard bool
 	// Statements names the statement that decides an operation ("acquire",
 	// "renew", "check", "release"), where it is not called "strategy.operation",
 	// and that of every "attempt", where it is not that of "acquire".

@@ -16,8 +16,8 @@ func batchOnly(e *env) strategies.Batcher {
 	e.Helper()
 
 	batcher, ok := e.Strategy.(strategies.Batcher)
-	if !ok {
-		e.Skip("the strategy has no Batcher")
+	if !ok || e.features.Unbatched {
+		e.Skip("the strategy has no Batcher, or not on this database")
 	}
 
 	return batcher

@@ -28,7 +28,7 @@ func guardCases() []testCase {
 		{"guard/not after release", nil, guardReleased},
 		{"release in a transaction/commit", releaseTxOnly, releaseTxCommit},
 		{"release in a transaction/after a renewal since the snapshot", both(releaseTxOnly, oneWriter), releaseTxRenewed},
-		{"release in a transaction/after another transaction's", both(releaseTxOnly, oneWriter), releaseTxTwice},
+		{"release in a transaction/after another transaction's", both(releaseTxOnly, both(oneWriter, oneGuard)), releaseTxTwice},
 		{"release in a transaction/after a forced release since the snapshot", both(releaseTxOnly, oneWriter), releaseTxForced},
 		{"release in a transaction/rollback", releaseTxOnly, releaseTxRollback},
 		{"release in a transaction/the next waits for the commit", releaseTxOnly, releaseTxWaits},

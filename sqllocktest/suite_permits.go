@@ -154,6 +154,14 @@ func oneWriter(e *env) string {
 	return ""
 }
 
+func oneGuard(e *env) string {
+	if e.harness.GuardBlocksGuard {
+		return "an open guard stops another of the same lock"
+	}
+
+	return ""
+}
+
 func permitsGuarded(e *env) {
 	locks := e.permits(2)
 	tx := e.begin("")

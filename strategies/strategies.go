@@ -163,6 +163,8 @@ type Features struct {
 	Slots bool
 	// Several: several names can be acquired at once.
 	Several bool
+	// Unbatched: a Batcher answers every call with ErrNotBatched.
+	Unbatched bool
 }
 
 // Tx is the caller's own transaction, as postgres.Tx, mysql.Tx, sqlite.Tx and

@@ -132,6 +132,7 @@ func TestTiDB(t *testing.T) {
 							},
 						}
 					},
+					GuardBlocksGuard: true,
 					// It has no SERIALIZABLE.
 					Isolations: []string{"read committed", "repeatable read"},
 					TryWithin:  tryWithin,

@@ -17,7 +17,7 @@ import (
 func (s *Store) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	b := s.acquisitions(requests)
 
-	if s.sql.batch == nil {
+	if s.sql.OneByOne {
 		return b.grants, alone(len(requests))
 	}
 
@@ -90,10 +90,11 @@ func (s *Store) TryAcquireGroup(ctx context.Context, requests []strategies.Reque
 	defer s.Return(conn, &err)
 	defer cancel()
 
-	sql := s.sql.batch
-	if sql == nil {
+	if s.sql.OneByOne {
 		return s.acquireEach(ctx, conn, requests)
 	}
+
+	sql := s.sql.batch
 
 	// The second round follows the making of rows, once in a name's life.
 	for range 2 {
@@ -307,7 +308,7 @@ func (b *acquisitions) look(
 
 // RenewAll renews grants in one statement.
 func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	if s.sql.batch == nil {
+	if s.sql.OneByOne {
 		return alone(len(grants))
 	}
 
@@ -340,7 +341,7 @@ func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease t
 // ReleaseAll ends grants in one statement. One with a minimum hold is released in
 // another way, alone.
 func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) []error {
-	if s.sql.batch == nil {
+	if s.sql.OneByOne {
 		return alone(len(grants))
 	}
 

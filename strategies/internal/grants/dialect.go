@@ -36,6 +36,9 @@ type Dialect struct {
 	// OneWriter: there is one write lock for all names. A caller that is refused for
 	// another's transaction knows nothing of the name.
 	OneWriter bool
+	// OneByOne: no statement is about several names or waiters but Leave. Those who are taken, or wait, together are asked
+	// about one after the other in a transaction, and there are no batches.
+	OneByOne bool
 	// Telling makes of Release one that also tells the first in line; nil where none does. It
 	// costs more, also where nobody waits, as mostly nobody does.
 	Telling func(release databases.Statement) databases.Statement
@@ -110,7 +113,7 @@ type Statements struct {
 	// Enqueue, Keep, Leave, Stand and Waiters are those of strategies.Queuer; Leave is about
 	// several waiters. The last of Enqueue says whether the name is taken; a second one
 	// is not sent for who is Behind. EnqueueAll is Enqueue for several, and returns names whose rows
-	// say that somebody waits, and whether they are taken. Dead lists those who did not leave, by process and id:
+	// say that somebody waits, and whether they are taken; with OneByOne it binds one of them. Dead lists those who did not leave, by process and id:
 	// their process ended, or was cut off.
 	// EnqueueSlots says in the rows of a name's other slots that somebody waits.
 	Enqueue      []databases.Statement

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"time"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
@@ -16,6 +18,31 @@ var (
 	groupRollback = databases.Statement{Name: "group.rollback", SQL: `ROLLBACK`}
 )
 
+// inTransaction commits what do has done if it says so, and rolls it back otherwise.
+func inTransaction(ctx context.Context, conn databases.Conn, do func() (done bool, err error)) (done bool, err error) {
+	if _, err := conn.Exec(ctx, groupBegin, nil); err != nil {
+		return false, err
+	}
+
+	if done, err = do(); done && err == nil {
+		if _, err := conn.Exec(ctx, groupCommit, nil); err != nil {
+			return false, Doubt(err)
+		}
+
+		return true, nil
+	}
+
+	// Also though ctx has ended: the connection goes back to the pool.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patientTime)
+	defer cancel()
+
+	if _, failed := conn.Exec(ctx, groupRollback, nil); failed != nil {
+		return false, Doubt(errors.Join(err, failed))
+	}
+
+	return false, err
+}
+
 // acquireEach takes one name after the other in a transaction, which commits if it has all of them. It waits for nobody's
 // row lock, so that the order of the names does not matter.
 func (s *Store) acquireEach(ctx context.Context, conn databases.Conn, requests []strategies.Request) ([]strategies.Grant, error) {
@@ -24,11 +51,11 @@ func (s *Store) acquireEach(ctx context.Context, conn databases.Conn, requests [
 		b := s.acquisitions(requests)
 
 		all, err := b.drawEach(ctx, conn)
-		if err != nil {
-			return nil, s.AsHeld(ctx, conn, requests[0].Name, err)
-		}
 
-		if all {
+		switch {
+		case err != nil:
+			return nil, s.AsHeld(ctx, conn, requests[0].Name, err)
+		case all:
 			return b.grants, nil
 		}
 
@@ -37,10 +64,8 @@ func (s *Store) acquireEach(ctx context.Context, conn databases.Conn, requests [
 			return nil, err
 		}
 
-		for _, r := range missing {
-			if err := s.Briefly(ctx, conn, s.sql.Create, s.values(r)); err != nil {
-				return nil, s.AsHeld(ctx, conn, r.Name, err)
-			}
+		if err := s.createEach(ctx, conn, missing); err != nil {
+			return nil, s.AsHeld(ctx, conn, missing[0].Name, err)
 		}
 
 		if held := b.refused(); held != nil || len(missing) == 0 {
@@ -53,62 +78,85 @@ func (s *Store) acquireEach(ctx context.Context, conn databases.Conn, requests [
 
 // drawEach grants all that was asked for, or nothing.
 func (b *acquisitions) drawEach(ctx context.Context, conn databases.Conn) (all bool, err error) {
-	if _, err := conn.Exec(ctx, groupBegin, nil); err != nil {
-		return false, err
-	}
+	tokens := make([]int64, len(b.requests))
 
-	tokens := make([]int64, 0, len(b.requests))
-
-	for _, r := range b.requests {
-		token, err := b.drawOne(ctx, conn, r)
-		if err != nil || token == 0 {
-			return false, undo(ctx, conn, err)
+	all, err = inTransaction(ctx, conn, func() (bool, error) {
+		for i, r := range b.requests {
+			var err error
+			if tokens[i], err = b.Store.draw(ctx, conn, b.sql.Acquire, b.values(r)); tokens[i] == 0 || err != nil {
+				return false, err
+			}
 		}
 
-		tokens = append(tokens, token)
-	}
-
-	if _, err := conn.Exec(ctx, groupCommit, nil); err != nil {
-		return false, Doubt(err)
-	}
+		return true, nil
+	})
 
 	for i, r := range b.requests {
-		b.granted(r.Owner, tokens[i])
+		if all {
+			b.granted(r.Owner, tokens[i])
+		}
 	}
 
-	return true, nil
-}
-
-func (b *acquisitions) drawOne(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error) {
-	return b.Store.draw(ctx, conn, b.sql.Acquire, b.values(r))
-}
-
-// undo rolls back, also though ctx has ended: the connection goes back to the pool.
-func undo(ctx context.Context, conn databases.Conn, cause error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patientTime)
-	defer cancel()
-
-	if _, err := conn.Exec(ctx, groupRollback, nil); err != nil {
-		return Doubt(errors.Join(cause, err))
-	}
-
-	return cause
+	return all, err
 }
 
 // lookEach asks how the names are, and returns those that have no rows.
 func (b *acquisitions) lookEach(ctx context.Context, conn databases.Conn) (missing []strategies.Request, err error) {
-	for i, r := range b.requests {
-		st, found, err := ReadState(ctx, conn, b.sql.State, r.Name)
+	_, err = inTransaction(ctx, conn, func() (bool, error) {
+		for i, r := range b.requests {
+			st, found, err := ReadState(ctx, conn, b.sql.State, r.Name)
 
-		switch {
-		case err != nil:
-			return nil, err
-		case found:
-			b.errs[i] = b.Refused(ctx, conn, st, r)
-		default:
-			missing = append(missing, r)
+			switch {
+			case err != nil:
+				return false, err
+			case found:
+				b.errs[i] = b.Refused(ctx, conn, st, r)
+			default:
+				missing = append(missing, r)
+			}
+		}
+
+		return true, nil
+	})
+
+	return missing, err
+}
+
+// createEach makes the rows of names.
+func (s *Store) createEach(ctx context.Context, conn databases.Conn, missing []strategies.Request) error {
+	for _, r := range missing {
+		if err := s.Briefly(ctx, conn, s.sql.Create, s.values(r)); err != nil {
+			return err
 		}
 	}
 
-	return missing, nil
+	return nil
+}
+
+// enqueueEach is enqueueAll in a transaction, whose clock is the same for all.
+func (s *Store) enqueueEach(
+	ctx context.Context, conn databases.Conn, all []strategies.Waiter, ttl time.Duration,
+) (taken map[string]bool, err error) {
+	taken = make(map[string]bool, len(all))
+	steps := s.sql.EnqueueAll
+
+	_, err = inTransaction(ctx, conn, func() (bool, error) {
+		for _, w := range all {
+			values := waiterValues(w, ttl)
+			if err := execAll(ctx, conn, steps[:len(steps)-1], values); err != nil {
+				return false, err
+			}
+
+			known, err := byOwner[bool](ctx, conn, steps[len(steps)-1], values, 1)
+			if err != nil {
+				return false, err
+			}
+
+			maps.Copy(taken, known)
+		}
+
+		return true, nil
+	})
+
+	return taken, err
 }

@@ -42,11 +42,7 @@ func (q Queue) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Durati
 		}
 	}()
 
-	values := databases.Values{
-		"process": w.Process, "id": w.ID, "name": w.Name, "ttl": ceil(ttl), "waited": ceil(w.Waited), "holding": strings.Join(w.Holding, " "),
-		"host": w.Holder.Host, "pid": int64(w.Holder.PID), "label": w.Holder.Label, "metadata": w.Holder.Metadata, "behind": w.Behind,
-		"slots": int64(max(1, w.Slots)), "together": w.Together, "shared": w.Shared,
-	}
+	values := waiterValues(w, ttl)
 
 	steps := s.sql.Enqueue
 	if w.Behind {
@@ -73,6 +69,15 @@ func (q Queue) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Durati
 	}
 
 	return taken, s.sweep(ctx, conn)
+}
+
+// waiterValues are what the statements about a waiter bind.
+func waiterValues(w strategies.Waiter, ttl time.Duration) databases.Values {
+	return databases.Values{
+		"process": w.Process, "id": w.ID, "name": w.Name, "ttl": ceil(ttl), "waited": ceil(w.Waited), "holding": strings.Join(w.Holding, " "),
+		"host": w.Holder.Host, "pid": int64(w.Holder.PID), "label": w.Holder.Label, "metadata": w.Holder.Metadata, "behind": w.Behind,
+		"slots": int64(max(1, w.Slots)), "together": w.Together, "shared": w.Shared,
+	}
 }
 
 // taken sends a statement that says whether a name is taken.

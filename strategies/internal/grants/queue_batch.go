@@ -16,10 +16,6 @@ import (
 // goes alone, with ErrNotBatched.
 func (q Queue) EnqueueAll(ctx context.Context, all []strategies.Waiter, ttl time.Duration) (taken []bool, errs []error) {
 	taken, errs = make([]bool, len(all)), make([]error, len(all))
-	if len(q.store.sql.EnqueueAll) == 0 {
-		return taken, alone(len(all))
-	}
-
 	known, err := q.enqueueAll(ctx, all, ttl)
 
 	if q.store.Busy(err) || errors.Is(err, strategies.ErrBusy) {
@@ -56,6 +52,10 @@ func (q Queue) enqueueAll(ctx context.Context, all []strategies.Waiter, ttl time
 	defer cancel()
 
 	steps := s.sql.EnqueueAll
+	if s.sql.OneByOne {
+		return s.enqueueEach(ctx, conn, all, ttl)
+	}
+
 	values := waitersValues(steps[0], all)
 	values["process"], values["ttl"], values["together"] = all[0].Process, ceil(ttl), all[0].Together
 

@@ -36,6 +36,7 @@ const tidbToken = `IF(e.owner = UNHEX(?), l.token, GREATEST(l.token + ?, ` + TiD
 // once more by itself, because of others who changed the row, may tell what it computed the first time.
 var TiDB = MySQL.With(databases.TiDB, func(d *Dialect) {
 	d.InsertID = false
+	d.OneByOne = true // there is no JSON_TABLE
 	d.Resolution = time.Millisecond
 	d.Call = nil
 
@@ -136,7 +137,15 @@ UPDATE sqllock_leases SET waiting = ` + TiDBNow + `
  WHERE name > UNHEX(?) AND name < UNHEX(?) AND waiting < ` + TiDBNow + ` - 2000000`,
 		Args: []string{"above", "below", "above", "below"},
 	}
-	d.EnqueueAll = nil // there is no JSON_TABLE
+	d.EnqueueAll = []databases.Statement{
+		{Name: "queue.enqueue-each", SQL: d.Enqueue[0].SQL, Args: d.Enqueue[0].Args},
+		{Name: "queue.wait-each", SQL: d.Enqueue[1].SQL, Args: d.Enqueue[1].Args},
+		{
+			Name: "queue.taken-each",
+			SQL:  `SELECT name, expires_at > ` + TiDBNow + ` FROM sqllock_leases WHERE name = UNHEX(?) AND waiting > ` + TiDBNow + ` - 3000000`,
+			Args: []string{"name"},
+		},
+	}
 	d.Leave = databases.Statement{
 		Name: "queue.leave",
 		SQL: `DELETE FROM sqllock_queue
