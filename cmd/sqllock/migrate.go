@@ -189,8 +189,8 @@ func newMigratePrint(db *database) *cobra.Command {
 		},
 	}
 
-	cmd.Flags().StringVar(&dialect, "dialect", "", "postgres, mysql (MariaDB too) or sqlite (default that of the database)")
-	offer(cmd, "dialect", "postgres", "mysql", "sqlite")
+	cmd.Flags().StringVar(&dialect, "dialect", "", "postgres, mysql (MariaDB too), tidb or sqlite (default that of the database)")
+	offer(cmd, "dialect", "postgres", "mysql", "tidb", "sqlite")
 	cmd.Flags().BoolVar(&down, "down", false, "print what removes the tables")
 
 	return cmd

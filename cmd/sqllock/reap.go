@@ -31,7 +31,7 @@ by more than the retention.`,
 			return db.look(cmd.Context(), func(l looker) error {
 				// It does what the others do, and ends sessions besides.
 				strategy := "forupdate"
-				if l.db.Target.Dialect == databases.SQLite {
+				if d := l.db.Target.Dialect; d == databases.SQLite || d == databases.TiDB {
 					strategy = "cas"
 				}
 

@@ -146,7 +146,7 @@ var strangers = []stranger{
 }
 
 // others are what to use for those that have a package of their own.
-var others = map[string]string{"TiDB": "use tidb.New, of package databases/tidb"}
+var others = map[string]string{"TiDB": "use tidb.New, of package databases/tidb, or a URL that begins with tidb://"}
 
 const (
 	vitess      = "whose proxy rewrites statements and sends them to several servers, and was not tried"

@@ -197,6 +197,8 @@ func checks(dialect databases.Dialect) []check {
 		return postgresChecks()
 	case databases.MySQL:
 		return mysqlChecks()
+	case databases.TiDB:
+		return tidbChecks()
 	case databases.SQLite:
 		return sqliteChecks()
 	default:
@@ -237,7 +239,7 @@ func (e *exam) refused(ctx context.Context) ([]Finding, error) {
 		}
 
 		if fix == "" {
-			fix = "use PostgreSQL, MySQL or MariaDB"
+			fix = "use PostgreSQL, MySQL, MariaDB or TiDB"
 		}
 
 		return found(Error, said, "sqllock refuses it: no lock can be acquired", fix), nil
@@ -250,12 +252,20 @@ func (e *exam) refused(ctx context.Context) ([]Finding, error) {
 
 // clock compares the server's microseconds since 1970 with this machine's.
 func clock(query string) check {
-	return check{"clock", func(ctx context.Context, e *exam) ([]Finding, error) {
-		var micros int64
+	return clockOf(func(ctx context.Context, e *exam) (micros int64, err error) {
+		err = e.one(ctx, query, &micros)
 
+		return micros, err
+	})
+}
+
+// clockOf does so with what ask returns.
+func clockOf(ask func(ctx context.Context, e *exam) (micros int64, err error)) check {
+	return check{"clock", func(ctx context.Context, e *exam) ([]Finding, error) {
 		begun := time.Now()
 
-		if err := e.one(ctx, query, &micros); err != nil {
+		micros, err := ask(ctx, e)
+		if err != nil {
 			return nil, err
 		}
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/sqllock/sqllock/databases"
 )
 
 func mysqlChecks() []check {
@@ -273,6 +275,7 @@ func mysqlTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
 		{readingTimeout, time.Second},
 		{writingTimeout, time.Second},
 		{idleTimeout, time.Second},
+		{tidbIdleTimeout, time.Second},
 	} {
 		text, err := e.variable(ctx, "SESSION VARIABLES", limit.name)
 		if err != nil {
@@ -287,7 +290,7 @@ func mysqlTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
 
 		value := time.Duration(count * float64(limit.unit))
 
-		if strings.HasPrefix(limit.name, "idle_") {
+		if strings.HasPrefix(limit.name, "idle_") || limit.name == tidbIdleTimeout {
 			idle[limit.name] = value
 		} else {
 			findings = append(findings, e.timeout(limit.name, value)...)
@@ -312,6 +315,9 @@ const (
 	writingTimeout = "idle_write_transaction_timeout"
 	idleTimeout    = "idle_transaction_timeout"
 )
+
+// tidbIdleTimeout is TiDB's on a session that says nothing in a transaction.
+const tidbIdleTimeout = "tidb_idle_transaction_timeout"
 
 func (e *exam) idle(limits map[string]time.Duration) []Finding {
 	var findings []Finding
@@ -366,6 +372,10 @@ func mysqlConnections(ctx context.Context, e *exam) ([]Finding, error) {
 	var most int
 	if err := e.one(ctx, `SELECT @@global.max_connections`, &most); err != nil {
 		return nil, err
+	}
+
+	if most == 0 && e.db.Target.Dialect == databases.TiDB {
+		return fine("the server has no limit on connections"), nil
 	}
 
 	text, err := e.variable(ctx, "GLOBAL STATUS", "Threads_connected")

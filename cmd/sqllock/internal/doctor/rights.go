@@ -86,7 +86,7 @@ func (e *exam) lacks(ctx context.Context, table string) ([]string, error) {
 		}
 
 		statement := fmt.Sprintf(verb.statement, table)
-		if e.db.Target.Dialect == databases.MySQL && (verb.name == "UPDATE" || verb.name == "DELETE") {
+		if d := e.db.Target.Dialect; (d == databases.MySQL || d == databases.TiDB) && (verb.name == "UPDATE" || verb.name == "DELETE") {
 			statement += " LIMIT 1" // or sql_safe_updates would refuse it
 		}
 
@@ -184,7 +184,7 @@ func (e *exam) grantee(ctx context.Context) (user, prefix string, err error) {
 // sleepingRole is the statement that gives a MySQL user the rights of a role that he
 // has and that his logins do not take; empty if there is none.
 func (e *exam) sleepingRole(ctx context.Context, user string) (string, error) {
-	if e.db.Target.Dialect != databases.MySQL {
+	if d := e.db.Target.Dialect; d != databases.MySQL && d != databases.TiDB {
 		return "", nil
 	}
 

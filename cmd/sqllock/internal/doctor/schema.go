@@ -201,7 +201,7 @@ func (e *exam) columns(ctx context.Context) (map[string]map[string]bool, error) 
  WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND pg_catalog.pg_table_is_visible(c.oid)`
 
 	switch e.db.Target.Dialect {
-	case databases.MySQL:
+	case databases.MySQL, databases.TiDB:
 		query = `SELECT table_name, column_name,
        is_nullable = 'NO' AND column_default IS NULL AND extra NOT LIKE '%auto_increment%' AND COALESCE(generation_expression, '') = ''
   FROM information_schema.columns
@@ -337,7 +337,7 @@ func alterations(dialect databases.Dialect) []alteration {
 				triggers,
 			},
 		}
-	case databases.MySQL:
+	case databases.MySQL, databases.TiDB:
 		return []alteration{
 			{
 				`SELECT COUNT(*) FROM information_schema.tables

@@ -20,7 +20,7 @@ const Variable = "DATABASE_URL"
 const Flag = "dsn"
 
 // Forms says what Parse understands, for messages and help texts.
-const Forms = "postgres://user:password@host/db, mysql://user:password@host/db (mariadb:// too) or sqlite:path"
+const Forms = "postgres://user:password@host/db, mysql://user:password@host/db (mariadb:// too), tidb://user:password@host/db or sqlite:path"
 
 // Target is a database that may be opened.
 type Target struct {
@@ -96,7 +96,7 @@ func withParameters(shown, text string) string {
 }
 
 // Parse reads a database URL. The schemes are postgres, postgresql, mysql,
-// mariadb, sqlite and file.
+// mariadb, tidb, sqlite and file.
 func Parse(text string) (Target, error) {
 	scheme, rest, found := strings.Cut(text, ":")
 
@@ -109,6 +109,8 @@ func Parse(text string) (Target, error) {
 		return parseURL(text, parsePostgres)
 	case "mysql", "mariadb":
 		return parseURL(text, parseMySQL)
+	case "tidb":
+		return parseURL(text, parseTiDB)
 	}
 
 	// What stands before the colon may be a user's name and what follows the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -15,27 +14,33 @@ import (
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
+	"github.com/sqllock/sqllock/databases/tidb"
 )
 
 // parseMySQL turns the URL into the form of go-sql-driver,
 // user:password@tcp(host:port)/db?parameters. Parameters are that driver's,
 // and socket=path, which takes the place of host and port.
-func parseMySQL(u *url.URL) (Target, error) {
+func parseMySQL(u *url.URL) (Target, error) { return parseMySQLOn(u, databases.MySQL, "3306") }
+
+// parseTiDB is parseMySQL for TiDB, which listens at a port of its own.
+func parseTiDB(u *url.URL) (Target, error) { return parseMySQLOn(u, databases.TiDB, "4000") }
+
+func parseMySQLOn(u *url.URL, dialect databases.Dialect, port string) (Target, error) {
 	config := driver.NewConfig()
 	config.User = u.User.Username()
 	config.DBName = strings.TrimPrefix(u.Path, "/")
 
 	if config.DBName == "" {
-		return Target{}, errors.New("the URL names no database: mysql://user:password@host/db")
+		return Target{}, fmt.Errorf("the URL names no database: %s://user:password@host/db", dialect)
 	}
 
 	parameters := u.Query()
 	if parameters.Has(passwordParameter) {
 		// The driver would set a variable of the session.
-		return Target{}, errors.New("the password stands before the host: mysql://user:password@host/db")
+		return Target{}, fmt.Errorf("the password stands before the host: %s://user:password@host/db", dialect)
 	}
 
-	config.Net, config.Addr = mysqlAddress(u, parameters)
+	config.Net, config.Addr = mysqlAddress(u, parameters, port)
 
 	// One round trip for each statement instead of two; any value of the user's
 	// wins.
@@ -55,7 +60,7 @@ func parseMySQL(u *url.URL) (Target, error) {
 	}
 
 	t := Target{
-		Dialect: databases.MySQL, shown: shown(u), driver: text + separator + parameters.Encode(),
+		Dialect: dialect, shown: shown(u), driver: text + separator + parameters.Encode(),
 	}
 	t.password, _ = u.User.Password()
 
@@ -87,7 +92,7 @@ func quotable(parameters url.Values) bool {
 	return true
 }
 
-func mysqlAddress(u *url.URL, parameters url.Values) (network, address string) {
+func mysqlAddress(u *url.URL, parameters url.Values, usual string) (network, address string) {
 	if socket := parameters.Get("socket"); socket != "" {
 		parameters.Del("socket")
 
@@ -100,7 +105,7 @@ func mysqlAddress(u *url.URL, parameters url.Values) (network, address string) {
 	}
 
 	if port == "" {
-		port = "3306"
+		port = usual
 	}
 
 	return "tcp", net.JoinHostPort(host, port)
@@ -177,5 +182,10 @@ func openMySQL(t Target) (*Database, error) {
 	// Of many that wait each keeps one connection, not two.
 	std.SetMaxIdleConns(1)
 
-	return &Database{Target: t, Locks: mysql.New(std), SQL: std, Driver: config, close: std.Close}, nil
+	locks := databases.DB(mysql.New(std))
+	if t.Dialect == databases.TiDB {
+		locks = tidb.New(std)
+	}
+
+	return &Database{Target: t, Locks: locks, SQL: std, Driver: config, close: std.Close}, nil
 }

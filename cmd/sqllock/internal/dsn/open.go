@@ -31,7 +31,7 @@ func (t Target) Open(ctx context.Context, create bool) (*Database, error) {
 	switch t.Dialect {
 	case databases.Postgres:
 		return openPostgres(ctx, t)
-	case databases.MySQL:
+	case databases.MySQL, databases.TiDB:
 		return openMySQL(t)
 	case databases.SQLite:
 		return openSQLite(ctx, t, create)

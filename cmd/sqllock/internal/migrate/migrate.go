@@ -305,6 +305,8 @@ func gooseDialect(dialect databases.Dialect) goose.Dialect {
 	switch dialect {
 	case databases.MySQL:
 		return goose.DialectMySQL
+	case databases.TiDB:
+		return goose.DialectTiDB
 	case databases.SQLite:
 		return goose.DialectSQLite3
 	default:

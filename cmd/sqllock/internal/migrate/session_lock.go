@@ -15,12 +15,12 @@ import (
 const sessionLockSeconds = 120
 
 // sessionLocker lets one process at a time migrate; nil where it is not needed.
-// MySQL commits each statement of a migration. On PostgreSQL and SQLite a
+// MySQL and TiDB commit each statement of a migration. On PostgreSQL and SQLite a
 // migration is one transaction, of which only one can make the tables; and behind
 // a proxy that pools transactions a lock of PostgreSQL's session would stay with
 // a session that others have by then.
 func sessionLocker(dialect databases.Dialect) lock.SessionLocker {
-	if dialect == databases.MySQL {
+	if dialect == databases.MySQL || dialect == databases.TiDB {
 		return mysqlSessionLocker{}
 	}
 
