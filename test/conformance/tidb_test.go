@@ -194,3 +194,123 @@ func wantRefused(t *testing.T, err error, fix string) {
 		t.Errorf("TryAcquire() = %v, want that the server is not supported, and to use %s", err, fix)
 	}
 }
+
+// TestTiDBGuardedReads: as TestGuardedReads, in transactions of both kinds.
+func TestTiDBGuardedReads(t *testing.T) {
+	t.Parallel()
+
+	server := tidbConfig(t)
+
+	for _, kind := range []string{"pessimistic", "optimistic"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+
+			pool := mysqlPool(t, inMode(tidbDatabase(t, server), kind))
+			exec(t, pool, "CREATE TABLE guarded (value int)")
+			exec(t, pool, "INSERT INTO guarded VALUES (0)")
+
+			for _, strategy := range catalog.Leased() {
+				for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
+					// An optimistic transaction has its snapshot whatever its level.
+					if kind == "optimistic" && level == sql.LevelReadCommitted {
+						continue
+					}
+
+					for _, handed := range []bool{false, true} {
+						guardedRead(t, pool, tidb.Tx, strategy.Make(tidb.New(pool)), level, handed)
+					}
+				}
+			}
+		})
+	}
+}
+
+// inMode is the configuration with transactions of a kind.
+func inMode(config *driver.Config, kind string) *driver.Config {
+	config.Params = map[string]string{"tidb_txn_mode": "'" + kind + "'"}
+
+	return config
+}
+
+// TestTiDBOptimisticGuard: an optimistic transaction keeps nobody from its lock. Who took the lock over
+// keeps it from its commit.
+func TestTiDBOptimisticGuard(t *testing.T) {
+	t.Parallel()
+
+	pool := mysqlPool(t, inMode(tidbDatabase(t, tidbConfig(t)), "optimistic"))
+	exec(t, pool, "CREATE TABLE guarded (value int)")
+
+	first, second := lockerOn(t, cas.New(tidb.New(pool))), lockerOn(t, cas.New(tidb.New(pool)))
+
+	for _, taken := range []bool{false, true} {
+		lock, err := first.TryAcquire(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		tx, err := pool.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if err := lock.Guard(t.Context(), tidb.Tx(tx)); err != nil {
+			t.Fatalf("Guard() = %v, want nil", err)
+		}
+
+		if _, err := tx.ExecContext(t.Context(), "INSERT INTO guarded VALUES (1)"); err != nil {
+			t.Fatal(err)
+		}
+
+		// A renewal does not count.
+		if err := lock.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatalf("Extend() beside a guard = %v, want nil", err)
+		}
+
+		if taken {
+			if err := second.ForceRelease(t.Context(), "a", "to take it over"); err != nil {
+				t.Fatal(err)
+			}
+
+			next, err := second.TryAcquire(t.Context(), "a")
+			if err != nil {
+				t.Fatalf("TryAcquire() beside an optimistic guard = %v, want the lock", err)
+			}
+
+			defer func() { _ = next.Release(t.Context()) }()
+		}
+
+		if err := tx.Commit(); (err != nil) != taken {
+			t.Errorf("Commit() of a guarded transaction = %v, and the lock was taken over: %t", err, taken)
+		}
+
+		if err := lock.Release(t.Context()); (err != nil) != taken {
+			t.Errorf("Release() = %v, and the lock was taken over: %t", err, taken)
+		}
+	}
+
+	var committed int
+	if err := pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM guarded").Scan(&committed); err != nil || committed != 1 {
+		t.Errorf("%d guarded transactions were committed (%v), want 1", committed, err)
+	}
+}
+
+// TestTiDBSettings: a session that reads what was before is refused.
+func TestTiDBSettings(t *testing.T) {
+	t.Parallel()
+
+	config := tidbDatabase(t, tidbConfig(t))
+
+	for variable, value := range map[string]string{
+		"tidb_read_staleness": "-5", "tidb_low_resolution_tso": "ON", "autocommit": "0", "timestamp": "1000000000",
+	} {
+		t.Run(variable, func(t *testing.T) {
+			t.Parallel()
+
+			config := config.Clone()
+			config.Params = map[string]string{variable: value}
+
+			_, err := lockerOn(t, cas.New(tidb.New(mysqlPool(t, config)))).TryAcquire(t.Context(), "a")
+			wantRefused(t, err, "leave")
+		})
+	}
+}

@@ -91,6 +91,13 @@ func engines() map[string]engine {
 			normalize:        normalizeMySQL,
 			open:             openMySQL,
 		},
+		"tidb": {
+			name:      "tidb",
+			product:   "TiDB",
+			example:   "user:password@tcp(host:4000)/database",
+			normalize: normalizeMySQL,
+			open:      openMySQL,
+		},
 	}
 }
 
@@ -234,7 +241,7 @@ type wrongProductError string
 func (e wrongProductError) Error() string { return string(e) }
 
 // parseVersion reads the answers to SELECT version(): "PostgreSQL 17.11 (Debian …) on x86_64…",
-// "11.8.6-MariaDB-…", "9.7.0" or "8.0.43-0ubuntu0.24.04.1".
+// "11.8.6-MariaDB-…", "8.0.11-TiDB-v8.5.3", "9.7.0" or "8.0.43-0ubuntu0.24.04.1".
 func parseVersion(text string) (product, version string) {
 	if rest, ok := strings.CutPrefix(text, "PostgreSQL "); ok {
 		version, _, _ = strings.Cut(rest, " ")
@@ -243,6 +250,10 @@ func parseVersion(text string) (product, version string) {
 	}
 
 	version, _, _ = strings.Cut(text, "-")
+	if _, release, ok := strings.Cut(text, "-TiDB-"); ok {
+		return "TiDB", strings.TrimPrefix(release, "v")
+	}
+
 	if strings.Contains(text, "MariaDB") {
 		return "MariaDB", version
 	}

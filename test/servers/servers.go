@@ -10,6 +10,8 @@
 //  3. binary: server programs found on this machine, run in a temporary folder;
 //  4. apt: those programs from the distribution's packages, if we are root on Debian or one of its kin.
 //
+// TiDB is had in the first way alone, and only where SQLLOCK_TEST_DATABASES names it.
+//
 // What does not work is remembered, and the next way is tried. A database that cannot be had in any of
 // them is an error, not a skipped test: SQLLOCK_TEST_DATABASES says which databases a run leaves out.
 //
@@ -157,7 +159,7 @@ func start(ctx context.Context, names []string, log io.Writer, ways []way) (*Set
 
 		running.Go(func() {
 			began := time.Now()
-			found, notes, err := first(ctx, known[name], ways)
+			found, notes, err := first(ctx, known[name], known[name].among(ways))
 
 			mutex.Lock()
 			defer mutex.Unlock()
@@ -186,6 +188,15 @@ func start(ctx context.Context, names []string, log io.Writer, ways []way) (*Set
 	return set, nil
 }
 
+// among are those of the ways in which a server can be had: one that is not started here is not crashed, either.
+func (e engine) among(ways []way) []way {
+	if e.image == "" {
+		return []way{{"environment", fromEnvironment}}
+	}
+
+	return ways
+}
+
 // first tries the ways in order. The notes tell of those that exist but failed.
 func first(ctx context.Context, e engine, ways []way) (found *server, notes []string, err error) {
 	var reasons []string
@@ -207,6 +218,11 @@ func first(ctx context.Context, e engine, ways []way) (found *server, notes []st
 		if !errors.As(err, &absent) {
 			notes = append(notes, way.name+" failed: "+reason)
 		}
+	}
+
+	if e.image == "" {
+		return nil, notes, fmt.Errorf("%s: no server; set %s to a DSN (%s), or leave it out with SQLLOCK_TEST_DATABASES (tried %s)",
+			e.name, e.dsnVariable(), e.example, strings.Join(reasons, "; "))
 	}
 
 	return nil, notes, fmt.Errorf("%s: no server; set %s to a DSN (%s), or give Docker the image %s, or install %s, "+

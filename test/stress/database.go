@@ -24,6 +24,7 @@ import (
 	sqllockmysql "github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/databases/sqlite"
+	"github.com/sqllock/sqllock/databases/tidb"
 	"github.com/sqllock/sqllock/test/schema"
 )
 
@@ -54,6 +55,11 @@ func (p place) dialect() databases.Dialect {
 	return databases.Dialect(p.Engine)
 }
 
+// likeMySQL says that the driver and the tables are MySQL's.
+func (p place) likeMySQL() bool {
+	return p.dialect() == databases.MySQL || p.dialect() == databases.TiDB
+}
+
 // open opens a pool through database/sql, as the application has one for its own data.
 func (p place) open(size int) (*sql.DB, error) {
 	db, err := p.openAny()
@@ -75,7 +81,7 @@ func (p place) openAny() (*sql.DB, error) {
 		}
 
 		return stdlib.OpenDB(*config), nil
-	case databases.MySQL:
+	case databases.MySQL, databases.TiDB:
 		config, err := p.mysql()
 		if err != nil {
 			return nil, err
@@ -125,8 +131,11 @@ func (p place) openLocks(ctx context.Context, size int) (databases.DB, func(), e
 
 	closePool := func() { _ = db.Close() }
 
-	if p.dialect() == databases.MySQL {
+	switch p.dialect() {
+	case databases.MySQL:
 		return sqllockmysql.New(db), closePool, nil
+	case databases.TiDB:
+		return tidb.New(db), closePool, nil
 	}
 
 	return sqlite.New(db), closePool, nil
@@ -139,6 +148,8 @@ func (p place) tx(tx *sql.Tx) databases.Tx {
 		return postgres.StdTx(tx)
 	case databases.MySQL:
 		return sqllockmysql.Tx(tx)
+	case databases.TiDB:
+		return tidb.Tx(tx)
 	default:
 		return sqlite.Tx(tx)
 	}
@@ -233,7 +244,7 @@ func createDatabase(ctx context.Context, p place, names []string) (err error) {
 		}
 
 		for _, table := range tables {
-			if p.dialect() == databases.MySQL {
+			if p.likeMySQL() {
 				// Its collations do not tell trailing spaces.
 				table = strings.ReplaceAll(table, "name VARCHAR", "name VARBINARY")
 			}
@@ -324,6 +335,7 @@ func (p place) sessions(ctx context.Context, db *sql.DB) (count int, err error) 
 		databases.Postgres: `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 AND backend_type = 'client backend'`,
 		databases.MySQL:  `SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()`,
+		databases.TiDB:   `SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()`,
 		databases.SQLite: `SELECT 0`,
 	}[p.dialect()]
 
@@ -335,7 +347,7 @@ AND backend_type = 'client backend'`,
 // held counts the rows that say that somebody holds a lock.
 func (p place) held(ctx context.Context, db *sql.DB) (count int, err error) {
 	owners := "SELECT count(*) FROM sqllock_locks WHERE owner <> ''"
-	if p.dialect() == databases.MySQL {
+	if p.likeMySQL() {
 		owners = "SELECT count(*) FROM sqllock_leases WHERE owner <> ''"
 	}
 
@@ -414,7 +426,7 @@ func readIDs(ctx context.Context, db *sql.DB, query string, args ...any) (ids []
 // isolationVariable is what the server calls the isolation level of new transactions: MariaDB before 11.1
 // has tx_isolation only.
 func (p place) isolationVariable(ctx context.Context, db *sql.DB) (string, error) {
-	if p.dialect() != databases.MySQL {
+	if !p.likeMySQL() {
 		return "", nil
 	}
 

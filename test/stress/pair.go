@@ -15,7 +15,7 @@ import (
 
 // Pair is a strategy on a database: "postgres/cas".
 type Pair struct {
-	Engine   string `json:"engine"` // postgres, mysql, mariadb or sqlite
+	Engine   string `json:"engine"` // postgres, mysql, mariadb, tidb or sqlite
 	Strategy string `json:"strategy"`
 }
 
@@ -27,7 +27,7 @@ func Pairs(engines []string) []Pair {
 
 	for _, engine := range engines {
 		carried := catalog.All()
-		if engine == "sqlite" {
+		if engine == "sqlite" || engine == "tidb" {
 			carried = catalog.Leased()
 		}
 
