@@ -106,6 +106,7 @@ stress: ## Check the promises while faults strike, on servers of its own
 .PHONY: reach
 reach: ## Test clusters that you brought up, named in SQLLOCK_REACH_...
 	cd test && go test -count=1 -v -timeout $(TIMEOUT) ./reach
+	cd test && SQLLOCK_TEST_TIDB="$(SQLLOCK_REACH_TIDB)" go test -count=1 -v -timeout $(TIMEOUT) -parallel 4 -run '^TestTiDB' ./conformance
 
 # One by one: go test fuzzes one target of one package at a time. What it finds is a new file in testdata/fuzz
 # beside the target, and a test from then on.

@@ -3,6 +3,7 @@
 //
 //	SQLLOCK_REACH_GALERA='root@tcp(127.0.0.1:3306)/test,root@tcp(127.0.0.1:3307)/test'
 //	SQLLOCK_REACH_GROUP='...' # MySQL Group Replication with several primaries
+//	SQLLOCK_REACH_TIDB='root@tcp(127.0.0.1:4000)/test' # the conformance suite, in package conformance
 //
 //	SQLLOCK_REACH_START_GALERA='./galera.sh start' # and _GROUP: starts the node whose number is added, after it was killed
 //
