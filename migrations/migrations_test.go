@@ -15,7 +15,7 @@ func TestOneNumbering(t *testing.T) {
 
 	var first []string
 
-	for _, dialect := range []string{"postgres", "mysql", "sqlite"} {
+	for _, dialect := range []string{"postgres", "mysql", "tidb", "sqlite"} {
 		files, err := migrations.For(dialect)
 		if err != nil {
 			t.Fatalf("For(%q) = %v", dialect, err)

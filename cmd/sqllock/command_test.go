@@ -246,7 +246,7 @@ func TestCompletion(t *testing.T) {
 		{"doctor --strategy ", "cas\ninsert\nforupdate\nadvisory\n"},
 		{"demo --strategy ", "cas\ninsert\nforupdate\nadvisory\n"},
 		{"doctor --fail-on ", "error\nwarning\nnote\n"},
-		{"migrate print --dialect ", "postgres\nmysql\nsqlite\n"},
+		{"migrate print --dialect ", "postgres\nmysql\ntidb\nsqlite\n"},
 	} {
 		i := run(t, "", append([]string{"__complete"}, strings.Split(c.args, " ")...)...)
 		i.want(0)

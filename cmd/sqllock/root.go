@@ -26,6 +26,7 @@ The database is the first of these that is given:
 
   --dsn URL             postgres://user:password@host/db
                         mysql://user:password@host/db   (mariadb:// is the same)
+                        tidb://user:password@host/db
                         sqlite:path                     (for one machine)
   --dsn-file FILE       a file with such a URL
   DATABASE_URL          such a URL

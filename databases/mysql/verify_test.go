@@ -99,7 +99,7 @@ func TestVerifyByName(t *testing.T) {
 		{"10.5.23-MariaDB-0+deb11u1", "Debian 11", "MariaDB 10.5.23-MariaDB-0+deb11u1 is too old"},
 		{"5.5.5-10.5.29-MariaDB", "", "is too old"},
 
-		{"8.0.11-TiDB-v8.5.3", "TiDB Server (Apache License 2.0) Community Edition, MySQL 8.0 compatible", "it is TiDB"},
+		{"8.0.11-TiDB-v8.5.3", "TiDB Server (Apache License 2.0) Community Edition, MySQL 8.0 compatible", "use tidb.New"},
 		{"8.0.40", "TiDB Server (Apache License 2.0) Community Edition, MySQL 8.0 compatible", "it is TiDB"}, // server-version is set
 		{"8.0.30-Vitess", "Version: 18.0.0-SNAPSHOT (Git revision 122ee758cf4f20f20e8703fcb21dea93765e3e2b branch 'main')", "it is Vitess"},
 		{"8.0.40", "Version: 21.0.3 (Git revision 42a3ba6 branch 'HEAD') built on Thu Feb 27 2025", "it is Vitess"}, // mysql_server_version is set

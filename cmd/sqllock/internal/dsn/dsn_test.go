@@ -25,6 +25,7 @@ func TestParse(t *testing.T) {
 		{"postgresql:///app?host=/run/postgresql", "postgresql:///app", databases.Postgres},
 		{"postgres://app@db/app?password=s3cret", "postgres://app@db/app", databases.Postgres},
 		{"mysql://app:s3cret@db/app", "mysql://app@db/app", databases.MySQL},
+		{"tidb://app:s3cret@db/app", "tidb://app@db/app", databases.TiDB},
 		{"mysql://app:s3cret@db/a%40b", "mysql://app@db/a%40b", databases.MySQL},
 		{"mariadb://app:s3%40cret@[::1]:3307/app?tls=true", "mariadb://app@[::1]:3307/app", databases.MySQL},
 		{"sqlite:locks.db", "sqlite:locks.db", databases.SQLite},
@@ -55,6 +56,7 @@ func TestParseMySQL(t *testing.T) {
 
 	for _, c := range []struct{ text, user, password, network, address, name, tls string }{
 		{"mysql://app@db/app", "app", "", "tcp", "db:3306", "app", ""},
+		{"tidb://app@db/app", "app", "", "tcp", "db:4000", "app", ""},
 		{"mysql://app:p%40%2F%3A%3Fw@db:3307/app", "app", "p@/:?w", "tcp", "db:3307", "app", ""},
 		{"mysql://app:pw@[::1]/a%20p?tls=true", "app", "pw", "tcp", "[::1]:3306", "a p", "true"},
 		{"mysql://app:pw@/app?socket=/run/mysqld/mysqld.sock", "app", "pw", "unix", "/run/mysqld/mysqld.sock", "app", ""},
@@ -220,6 +222,7 @@ func TestParseErrors(t *testing.T) {
 		{"postgres://app:s3cret@db/app?pool_max_conns=x", "pool_max_conns"},
 		{"postgres://app@db/app?password=s3cret&sslmode=x", "sslmode"},
 		{"mysql://app:s3cret@db", "names no database"},
+		{"tidb://app:s3cret@db", "tidb://user:password@host/db"},
 		{"mysql://app@db/app?password=s3cret", "the password stands before the host"},
 		// A password that is a letter of the message is neither shown nor taken out.
 		{"postgres://app:i@db/app?sslmode=s", "sslmode is invalid"},
