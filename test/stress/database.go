@@ -136,9 +136,9 @@ func (p place) openLocks(ctx context.Context, size int) (databases.DB, func(), e
 		return sqllockmysql.New(db), closePool, nil
 	case databases.TiDB:
 		return tidb.New(db), closePool, nil
+	default:
+		return sqlite.New(db), closePool, nil
 	}
-
-	return sqlite.New(db), closePool, nil
 }
 
 // tx wraps a transaction of the application for Lock.Guard.
