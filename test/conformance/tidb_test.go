@@ -217,7 +217,7 @@ func TestTiDBGuardedReads(t *testing.T) {
 					}
 
 					for _, handed := range []bool{false, true} {
-						guardedRead(t, pool, tidb.Tx, strategy.Make(tidb.New(pool)), level, handed)
+						guardedRead(t, pool, tidb.Tx, strategy.Make(tidb.New(pool)), level, handed, kind == "optimistic")
 					}
 				}
 			}
