@@ -39,7 +39,7 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 	err := s.Query(ctx, verifyKind, nil, func(row databases.Row) error { return row(&said) })
 
 	switch {
-	case unknownFunction(err):
+	case stranger(err):
 		return &databases.ServerError{
 			Found: "it is not TiDB", Fix: "for MySQL and MariaDB use mysql.New, of package databases/mysql", Err: err,
 		}
@@ -73,12 +73,12 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 	return err
 }
 
-// unknownFunction says whether a server has no function of that name (MySQL, MariaDB), or not without a
-// database (MySQL).
-func unknownFunction(err error) bool {
+// stranger says whether a server does not understand BEGIN PESSIMISTIC, or has no such function, or not without
+// a database.
+func stranger(err error) bool {
 	var numbered *driver.MySQLError
 
-	return errors.As(err, &numbered) && (numbered.Number == 1305 || numbered.Number == 1046)
+	return errors.As(err, &numbered) && (numbered.Number == 1064 || numbered.Number == 1305 || numbered.Number == 1046)
 }
 
 // setting returns the last setting that a statement lists, as name=value, or nothing.

@@ -3,7 +3,7 @@
 //
 //	locker, err := sqllock.New(advisory.New(postgres.New(pool)))
 //
-// SQLite has none. All locks of a locker share one connection, which is taken
+// SQLite has none, and those of TiDB end after an hour. All locks of a locker share one connection, which is taken
 // from the pool with the first lock and given back with the last.
 //
 // The locks are free the moment their session ends, so a crashed holder is

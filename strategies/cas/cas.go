@@ -4,7 +4,7 @@
 //
 //	locker, err := sqllock.New(cas.New(postgres.New(pool)))
 //
-// Databases: PostgreSQL, MySQL, MariaDB, SQLite. It needs no session state, so
+// Databases: PostgreSQL, MySQL, MariaDB, TiDB, SQLite. It needs no session state, so
 // it works behind transaction-pooling proxies, and holds no connection. An
 // uncontended acquisition, renewal and release are one statement each.
 //

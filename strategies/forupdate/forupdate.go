@@ -3,7 +3,8 @@
 //
 //	locker, err := sqllock.New(forupdate.New(postgres.New(pool)))
 //
-// Databases: PostgreSQL, MySQL, MariaDB. SQLite has no row locks.
+// Databases: PostgreSQL, MySQL, MariaDB. SQLite has no row locks, and those of TiDB end
+// after an hour.
 //
 // The lock is free the moment its session ends, so a crashed holder is
 // followed without waiting for its lease. That is also the price: whatever ends

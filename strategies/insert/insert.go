@@ -4,7 +4,7 @@
 //
 //	locker, err := sqllock.New(insert.New(postgres.New(pool)))
 //
-// Databases: PostgreSQL, MySQL, MariaDB, SQLite. It needs no session state and
+// Databases: PostgreSQL, MySQL, MariaDB, TiDB, SQLite. It needs no session state and
 // holds no connection. Choose it if a table whose rows are just the locks that
 // are held is what you want; package cas does the same with fewer writes.
 //
