@@ -130,11 +130,28 @@ func Run(t *testing.T, h Harness) {
 	})
 
 	for _, c := range reaperCases() {
-		if name := "reaper/" + c.name; h.Only(name) {
+		if name := reaperPrefix + c.name; h.Only(name) {
 			t.Run(name, func(t *testing.T) { run(t, h, c) })
 		}
 	}
 }
+
+// Cases are the names of all cases of Run, for Harness.Only.
+func Cases() []string {
+	var names []string
+
+	for _, c := range cases(false) {
+		names = append(names, c.name)
+	}
+
+	for _, c := range reaperCases() {
+		names = append(names, reaperPrefix+c.name)
+	}
+
+	return names
+}
+
+const reaperPrefix = "reaper/"
 
 // testCase is one promise. skip returns why it does not concern a strategy.
 type testCase struct {

@@ -1,17 +1,14 @@
 package conformance_test
 
 import (
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
-	"fmt"
 	"testing"
-	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
+	"github.com/sqllock/sqllock/internal/outsider"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/cas"
@@ -76,39 +73,19 @@ func testMySQL(t *testing.T, server string) {
 						other := sqllocktest.NewFaulty(watched{mode.database(mysqlPool(t, config)), digits(t)})
 						wrap := func(tx *sql.Tx) databases.Tx { return db.Tx(mysql.Tx(tx)) }
 
-						ageReaders := func(t *testing.T, name string, d time.Duration) {
-							t.Helper()
-							exec(t, beside, "UPDATE sqllock_shares SET expires_at = expires_at - ? WHERE name = ?", d.Microseconds(), []byte(name))
-						}
-
-						return sqllocktest.Fixture{
-							AgeReaders: ageReaders,
-							Strategy:   strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
-							Begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
-								return begin(t, beside, isolation, wrap, faulty)
-							},
-							Age: func(t *testing.T, name string, d time.Duration) {
-								age(t, beside, "sqllock_leases", name, d)
-								ageReaders(t, name, d)
-							},
-							EndSession: func(t *testing.T, name string) { endMySQLSession(t, beside, strategy.Name, name) },
-							RemoveRow: func(t *testing.T, name string) {
-								removeRows(t, beside, "?", name, "sqllock_locks", "sqllock_leases", "sqllock_inserts", "sqllock_mutexes", "sqllock_queue", "sqllock_shares")
-							},
-							LockRow: func(t *testing.T, name string) func() {
-								return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = ? FOR UPDATE",
-									"SELECT 1 FROM sqllock_leases WHERE name = ? FOR UPDATE")
-							},
-							LockNew:  lockNew(beside, strategy.Name, "?"),
-							LockLeft: lockLeft(beside, strategy.Name, "?"),
+						fixture := sqllocktest.Fixture{
+							Strategy: strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
 							Rivals: func(t *testing.T) []strategies.Strategy {
 								return rivals(t, strategy.Name, func() databases.DB { return mysql.New(mysqlPool(t, config)) })
 							},
 						}
+						outsider.Outsider{DB: beside, Dialect: databases.MySQL, Strategy: strategy.Name}.Equip(&fixture, wrap)
+
+						return fixture
 					},
-					Isolations: []string{"read committed", "repeatable read", "serializable"},
+					Isolations: outsider.Isolations(databases.MySQL),
 					TryWithin:  tryWithin,
-					Statements: statementNames(strategy.Name, databases.MySQL),
+					Statements: outsider.Statements(strategy.Name, databases.MySQL),
 					Plain:      mode.plain,
 					Rivals:     true,
 				})
@@ -150,60 +127,6 @@ func mysqlPool(t *testing.T, config *driver.Config) *sql.DB {
 	t.Cleanup(func() { _ = db.Close() })
 
 	return db
-}
-
-// endMySQLSession ends the session that holds a lock, as an operator does.
-func endMySQLSession(t *testing.T, db *sql.DB, strategy, name string) {
-	t.Helper()
-
-	var (
-		query string
-		arg   any = name
-		id    sql.NullInt64
-	)
-
-	switch strategy {
-	case "forupdate":
-		query = "SELECT IS_USED_LOCK(CONCAT('sqllock:', CONVERT(owner USING utf8mb4))) FROM sqllock_leases WHERE name = ?"
-	case "advisory":
-		var database string
-		if err := db.QueryRowContext(t.Context(), "SELECT DATABASE()").Scan(&database); err != nil {
-			t.Fatal(err)
-		}
-
-		sum := sha256.Sum256([]byte("sqllock\x00" + database + "\x00" + name))
-		arg = "sqllock:" + hex.EncodeToString(sum[:20])
-		query = "SELECT IS_USED_LOCK(?)"
-	}
-
-	if err := db.QueryRowContext(t.Context(), query, arg).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
-
-	if !id.Valid {
-		t.Fatalf("no session holds %q", name)
-	}
-
-	exec(t, db, fmt.Sprintf("KILL %d", id.Int64))
-
-	// The locks of a killed session go with its thread, a moment later. Another
-	// session that waited may have them at once.
-	deadline := time.Now().Add(5 * time.Second)
-
-	for {
-		var used sql.NullInt64
-		if err := db.QueryRowContext(t.Context(), query, arg).Scan(&used); err != nil {
-			t.Fatal(err)
-		}
-
-		if used != id {
-			return
-		}
-
-		if time.Now().After(deadline) {
-			t.Fatalf("session %d still holds %q", used.Int64, name)
-		}
-	}
 }
 
 // TestBatchKeepsOffTheDisk: the tables that a server makes of a batch while it

@@ -2,16 +2,13 @@ package conformance_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,6 +18,7 @@ import (
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/postgres"
+	"github.com/sqllock/sqllock/internal/outsider"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -86,44 +84,19 @@ func TestPostgres(t *testing.T) {
 						other := sqllocktest.NewFaulty(watched{mode.open(t, config), note})
 						wrap := func(tx *sql.Tx) databases.Tx { return db.Tx(postgres.StdTx(tx)) }
 
-						ageReaders := func(t *testing.T, name string, d time.Duration) {
-							t.Helper()
-							exec(t, beside, "UPDATE sqllock_shares SET expires_at = expires_at - $2::float * interval '1 microsecond' WHERE name = $1",
-								name, d.Microseconds())
-						}
-
-						return sqllocktest.Fixture{
-							AgeReaders: ageReaders,
-							Strategy:   strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
-							Begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
-								return begin(t, beside, isolation, wrap, faulty)
-							},
-							Age: func(t *testing.T, name string, d time.Duration) {
-								exec(t, beside, "UPDATE sqllock_locks SET expires_at = expires_at - $2::float * interval '1 microsecond' WHERE name = $1",
-									name, d.Microseconds())
-								ageReaders(t, name, d)
-
-								if d >= idle {
-									exec(t, beside, "UPDATE sqllock_locks SET token = token - $2 WHERE name = $1", name, d.Microseconds())
-								}
-							},
-							EndSession: func(t *testing.T, name string) { endPostgresSession(t, beside, strategy.Name, name) },
-							RemoveRow: func(t *testing.T, name string) {
-								removeRows(t, beside, "$1", name, "sqllock_locks", "sqllock_inserts", "sqllock_mutexes", "sqllock_queue", "sqllock_shares")
-							},
-							LockRow: func(t *testing.T, name string) func() {
-								return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = $1 FOR UPDATE")
-							},
-							LockNew:  lockNew(beside, strategy.Name, "$1"),
-							LockLeft: lockLeft(beside, strategy.Name, "$1"),
+						fixture := sqllocktest.Fixture{
+							Strategy: strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
 							Rivals: func(t *testing.T) []strategies.Strategy {
 								return rivals(t, strategy.Name, func() databases.DB { return mode.open(t, config) })
 							},
 						}
+						outsider.Outsider{DB: beside, Dialect: databases.Postgres, Strategy: strategy.Name}.Equip(&fixture, wrap)
+
+						return fixture
 					},
-					Isolations: []string{"read committed", "repeatable read", "serializable"},
+					Isolations: outsider.Isolations(databases.Postgres),
 					TryWithin:  tryWithin,
-					Statements: statementNames(strategy.Name, databases.Postgres),
+					Statements: outsider.Statements(strategy.Name, databases.Postgres),
 					Plain:      mode.plain,
 					Rivals:     true,
 				})
@@ -257,41 +230,4 @@ func libpqString(c *pgx.ConnConfig) string {
 
 	return fmt.Sprintf("host=%s port=%d user=%s password=%s dbname=%s sslmode=disable",
 		quote(c.Host), c.Port, quote(c.User), quote(c.Password), quote(c.Database))
-}
-
-// endPostgresSession ends the session that holds a lock, as an operator does.
-func endPostgresSession(t *testing.T, db *sql.DB, strategy, name string) {
-	t.Helper()
-
-	var (
-		query string
-		arg   any = name
-	)
-
-	switch strategy {
-	case "forupdate":
-		query = `SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(a.pid, 5000)) FROM pg_stat_activity a
-			JOIN sqllock_locks l ON a.application_name = 'sqllock:' || l.owner WHERE l.name = $1`
-	case "advisory":
-		var table string
-		if err := db.QueryRowContext(t.Context(), `SELECT 'sqllock_locks'::regclass::oid::text`).Scan(&table); err != nil {
-			t.Fatal(err)
-		}
-
-		sum := sha256.Sum256([]byte("sqllock\x00" + table + "\x00" + name))
-		arg = int64(binary.BigEndian.Uint64(sum[:8]))
-		query = `SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(pid, 5000)) FROM pg_locks
-			WHERE locktype = 'advisory' AND granted AND objsubid = 1
-			  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-			  AND (classid::bigint << 32) | objid::bigint = $1::bigint`
-	}
-
-	var ended int
-	if err := db.QueryRowContext(t.Context(), query, arg).Scan(&ended); err != nil {
-		t.Fatal(err)
-	}
-
-	if ended != 1 {
-		t.Fatalf("ended %d sessions that hold %q, want 1", ended, name)
-	}
 }

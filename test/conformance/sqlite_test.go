@@ -12,6 +12,7 @@ import (
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/sqlite"
+	"github.com/sqllock/sqllock/internal/outsider"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -36,35 +37,19 @@ func TestSQLite(t *testing.T) {
 						faulty := sqllocktest.NewFaulty(sqlite.New(sqlitePool(t, file)))
 						other := sqllocktest.NewFaulty(sqlite.New(sqlitePool(t, file)))
 
-						ageReaders := func(t *testing.T, name string, d time.Duration) {
-							t.Helper()
-							exec(t, beside, "UPDATE sqllock_shares SET expires_at = expires_at - ? WHERE name = ?", d.Microseconds(), name)
-						}
-
-						return sqllocktest.Fixture{
-							AgeReaders: ageReaders,
-							Strategy:   strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
-							Begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
-								return begin(t, beside, isolation, sqlite.Tx, faulty)
-							},
-							Age: func(t *testing.T, name string, d time.Duration) {
-								age(t, beside, "sqllock_locks", name, d)
-								ageReaders(t, name, d)
-							},
-							RemoveRow: func(t *testing.T, name string) {
-								removeRows(t, beside, "?", name, "sqllock_locks", "sqllock_inserts", "sqllock_queue", "sqllock_shares")
-							},
-							LockRow: func(t *testing.T, name string) func() {
-								return lockRows(t, beside, name, "UPDATE sqllock_locks SET token = token WHERE name = ?")
-							},
+						fixture := sqllocktest.Fixture{
+							Strategy: strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
 							Rivals: func(t *testing.T) []strategies.Strategy {
 								return rivals(t, strategy.Name, func() databases.DB { return sqlite.New(sqlitePool(t, file)) })
 							},
 						}
+						outsider.Outsider{DB: beside, Dialect: databases.SQLite, Strategy: strategy.Name}.Equip(&fixture, sqlite.Tx)
+
+						return fixture
 					},
 					GuardBlocksRenewal: true,
 					TryWithin:          tryWithin,
-					Statements:         statementNames(strategy.Name, databases.SQLite),
+					Statements:         outsider.Statements(strategy.Name, databases.SQLite),
 					Plain:              mode == "plain",
 					Rivals:             true,
 				})

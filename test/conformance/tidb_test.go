@@ -13,6 +13,7 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/databases/tidb"
+	"github.com/sqllock/sqllock/internal/outsider"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -103,40 +104,20 @@ func TestTiDB(t *testing.T) {
 						other := sqllocktest.NewFaulty(watched{tidb.New(mysqlPool(t, config)), digits(t)})
 						wrap := func(tx *sql.Tx) databases.Tx { return db.Tx(tidb.Tx(tx)) }
 
-						ageReaders := func(t *testing.T, name string, d time.Duration) {
-							t.Helper()
-							exec(t, beside, "UPDATE sqllock_shares SET expires_at = expires_at - ? WHERE name = ?", d.Microseconds(), []byte(name))
-						}
-
-						return sqllocktest.Fixture{
-							AgeReaders: ageReaders,
-							Strategy:   strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
-							Begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
-								return begin(t, beside, isolation, wrap, faulty)
-							},
-							Age: func(t *testing.T, name string, d time.Duration) {
-								age(t, beside, "sqllock_leases", name, d)
-								ageReaders(t, name, d)
-							},
-							RemoveRow: func(t *testing.T, name string) {
-								removeRows(t, beside, "?", name, "sqllock_locks", "sqllock_leases", "sqllock_inserts", "sqllock_queue", "sqllock_shares")
-							},
-							LockRow: func(t *testing.T, name string) func() {
-								return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = ? FOR UPDATE",
-									"SELECT 1 FROM sqllock_leases WHERE name = ? FOR UPDATE")
-							},
-							LockNew:  lockNew(beside, strategy.Name, "?"),
-							LockLeft: lockLeft(beside, strategy.Name, "?"),
+						fixture := sqllocktest.Fixture{
+							Strategy: strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
 							Rivals: func(t *testing.T) []strategies.Strategy {
 								return rivals(t, strategy.Name, func() databases.DB { return tidb.New(mysqlPool(t, config)) })
 							},
 						}
+						outsider.Outsider{DB: beside, Dialect: databases.TiDB, Strategy: strategy.Name}.Equip(&fixture, wrap)
+
+						return fixture
 					},
 					GuardBlocksGuard: true,
-					// It has no SERIALIZABLE.
-					Isolations: []string{"read committed", "repeatable read"},
+					Isolations: outsider.Isolations(databases.TiDB),
 					TryWithin:  tryWithin,
-					Statements: statementNames(strategy.Name, databases.TiDB),
+					Statements: outsider.Statements(strategy.Name, databases.TiDB),
 					Plain:      mode.plain,
 					Rivals:     true,
 				})
