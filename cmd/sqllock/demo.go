@@ -160,20 +160,12 @@ func (f *demoFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
 		sqllock.WithLease(time.Duration(f.lease)), sqllock.WithPoll(10*time.Millisecond, 100*time.Millisecond))
 }
 
-// worker is the command of a worker's process. The database goes through the
-// environment, which only the user can read.
+// worker is the command of a worker's process.
 func (f *demoFlags) worker(ctx context.Context, self string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, self, demoWorkerCommand,
 		"--name", f.name, "--lease", f.lease.String(), "--strategy", f.strategy)
 
-	cmd.Env = os.Environ()
-
-	switch {
-	case f.url != "":
-		cmd.Env = append(cmd.Env, dsn.Variable+"="+f.url)
-	case f.file != "":
-		cmd.Args = append(cmd.Args, "--"+dsn.FileFlag, f.file)
-	}
+	f.handOn(cmd)
 
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -59,7 +60,7 @@ and doctor.`,
 	root.Flags().Bool("version", false, "print the version")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, flagError(err)) })
 	root.AddCommand(
-		newRun(), newLs(), newShow(), newWait(), newFree(), newResign(), newReap(), newServe(), newDoctor(), newMigrate(), newDemo(), newVersion(), newExitCodes(), newWatchdog(), newHeldCommand(), newDemoWorker(),
+		newRun(), newLs(), newShow(), newWait(), newFree(), newResign(), newReap(), newServe(), newDoctor(), newMigrate(), newDemo(), newVersion(), newExitCodes(), newWatchdog(), newHeldCommand(), newDemoWorker(), newProveStrategy(),
 	)
 
 	return root
@@ -188,6 +189,19 @@ func (d *database) target() (dsn.Target, error) {
 			requireFlag, requireVariable, dsn.Flag, dsn.FileFlag, dsn.Variable)}
 	default:
 		return target, nil
+	}
+}
+
+// handOn names the same database to a process of this program. A URL goes through the
+// environment, which only the user can read.
+func (d *database) handOn(cmd *exec.Cmd) {
+	cmd.Env = os.Environ()
+
+	switch {
+	case d.url != "":
+		cmd.Env = append(cmd.Env, dsn.Variable+"="+d.url)
+	case d.file != "":
+		cmd.Args = append(cmd.Args, "--"+dsn.FileFlag, d.file)
 	}
 }
 

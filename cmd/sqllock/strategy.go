@@ -15,10 +15,12 @@ import (
 
 const strategyUsage = "how the lock is kept: cas, insert, forupdate or advisory"
 
+func strategyNames() []string { return []string{"cas", "insert", "forupdate", "advisory"} }
+
 // strategyFlag adds --strategy.
 func strategyFlag(cmd *cobra.Command, name *string, usage string) {
 	cmd.Flags().StringVar(name, "strategy", "cas", usage)
-	offer(cmd, "strategy", "cas", "insert", "forupdate", "advisory")
+	offer(cmd, "strategy", strategyNames()...)
 }
 
 // offer makes shells complete the values of a flag.

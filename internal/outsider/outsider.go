@@ -84,7 +84,9 @@ func Statements(strategy string, dialect databases.Dialect) map[string]string {
 }
 
 // likeMySQL says whether the tables are those of MySQL.
-func likeMySQL(dialect databases.Dialect) bool { return dialect == databases.MySQL || dialect == databases.TiDB }
+func likeMySQL(dialect databases.Dialect) bool {
+	return dialect == databases.MySQL || dialect == databases.TiDB
+}
 
 // fail ends the case if there is an error.
 func (o Outsider) fail(t *testing.T, err error) {

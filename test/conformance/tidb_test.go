@@ -115,11 +115,11 @@ func TestTiDB(t *testing.T) {
 						return fixture
 					},
 					GuardBlocksGuard: true,
-					Isolations: outsider.Isolations(databases.TiDB),
-					TryWithin:  tryWithin,
-					Statements: outsider.Statements(strategy.Name, databases.TiDB),
-					Plain:      mode.plain,
-					Rivals:     true,
+					Isolations:       outsider.Isolations(databases.TiDB),
+					TryWithin:        tryWithin,
+					Statements:       outsider.Statements(strategy.Name, databases.TiDB),
+					Plain:            mode.plain,
+					Rivals:           true,
 				})
 			})
 		}

@@ -32,8 +32,11 @@ type Target struct {
 	// Path is SQLite's file; empty for a server.
 	Path string
 
-	looking   bool   // it is opened by OpenToLook
-	lockWait  bool   // see WithLockWait
+	looking   bool // it is opened by OpenToLook
+	lockWait  bool // see WithLockWait
+	proving   bool // see Proving, as the next two
+	untested  bool
+	place     string
 	arguments string // flags that name it, without a password; empty if it needs none
 	shown     string // without a password
 	driver    string // as the driver reads it, without the password
