@@ -299,10 +299,11 @@ type proveStrategyFlags struct {
 
 const proveStrategyCommand = "prove-strategy"
 
-// edit and editTx change what is beneath the strategies of a proof; they are for tests.
+// Of a process that tries a strategy: what is beneath it, and how long its history lasts. They are for tests.
 var (
-	edit   func(databases.DB) databases.DB
-	editTx func(databases.Tx) databases.Tx
+	edit    func(databases.DB) databases.DB
+	editTx  func(databases.Tx) databases.Tx
+	history time.Duration
 )
 
 func newProveStrategy() *cobra.Command {
@@ -344,7 +345,7 @@ func (f *proveStrategyFlags) serve() error {
 
 	trial := prove.Trial{
 		Target: target.Proving(f.place, f.untested), Strategy: f.strategy, Make: maker(f.strategy),
-		Cases: prove.Cases(f.only), Edit: edit, EditTx: editTx,
+		Cases: prove.Cases(f.only), Edit: edit, EditTx: editTx, History: history,
 	}
 
 	for name := range strings.SplitSeq(f.rivals, ",") {

@@ -25,9 +25,8 @@ const (
 	checkFree    = "free in time"
 )
 
-// A history takes about as long as twenty of its leases.
 const (
-	historyTime  = 15 * time.Second
+	historyTime  = 20 * time.Second
 	historyLease = 1500 * time.Millisecond
 	// pausing is longer than a lease.
 	pausing = historyLease * 4 / 3
@@ -50,6 +49,7 @@ type history struct {
 	members []*member
 	db      *sql.DB
 	dialect databases.Dialect
+	lasts   time.Duration
 	wrap    func(*sql.Tx) strategies.Tx
 	// Statements says which statement decides an operation, where its name does not.
 	statements map[string]string
@@ -86,11 +86,11 @@ func (h *history) run(t *testing.T) {
 
 	for _, name := range h.names {
 		if _, err := h.db.ExecContext(t.Context(), h.sql("INSERT INTO "+counterTable+" (name, value, token) VALUES (?, 0, 0)"), name); err != nil {
-			t.Fatalf("%s%v", notSetUp, err)
+			t.Fatal(err)
 		}
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), historyTime)
+	ctx, cancel := context.WithTimeout(t.Context(), h.lasts)
 	defer cancel()
 
 	var group sync.WaitGroup

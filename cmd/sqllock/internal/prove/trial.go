@@ -1,6 +1,7 @@
 package prove
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -34,6 +35,8 @@ type Trial struct {
 	Rivals   []func(databases.DB) strategies.Strategy
 	// Cases are the names of those to run.
 	Cases []string
+	// History is how long the history lasts. Zero is 20 seconds.
+	History time.Duration
 	// Edit and EditTx change what is beneath the strategy, for tests of the proof; nil changes nothing.
 	Edit   func(databases.DB) databases.DB
 	EditTx func(databases.Tx) databases.Tx
@@ -138,6 +141,7 @@ func (trial Trial) history(t *testing.T) {
 	target := trial.own(t)
 	id := rand.Text()[:8]
 	h := &history{
+		lasts: cmp.Or(trial.History, historyTime),
 		names: []string{"history/" + id + "/1", "history/" + id + "/2"}, db: trial.open(t, target).SQL, dialect: target.Dialect,
 		wrap: func(tx *sql.Tx) strategies.Tx { return trial.tx(tx) }, statements: outsider.Statements(trial.Strategy, target.Dialect),
 	}
