@@ -72,7 +72,7 @@ with 1 if a promise is broken, and with 75 if some cases could not be set up.`,
 				return usage(cmd, err)
 			}
 
-			if err := f.together(); err != nil {
+			if err := f.together(cmd); err != nil {
 				return usage(cmd, err)
 			}
 

@@ -189,7 +189,7 @@ func (s strategyReport) details(b *strings.Builder, width int) {
 func (s strategyReport) list(b *strings.Builder, width int, about func(prove.Outcome) bool) {
 	var order []string
 
-	names := map[string][]string{}
+	names, foreign := map[string][]string{}, map[string]string{}
 
 	for _, o := range s.Cases {
 		if !about(o) {
@@ -201,9 +201,19 @@ func (s strategyReport) list(b *strings.Builder, width int, about func(prove.Out
 		}
 
 		names[o.Said] = append(names[o.Said], o.Case)
+
+		if !o.Concerns {
+			foreign[o.Said] = o.Said
+		}
 	}
 
 	for _, said := range order {
+		if said, ok := foreign[said]; ok {
+			paragraph(b, "  ", "does not apply: "+plain.Text(said), width)
+
+			continue
+		}
+
 		for _, name := range names[said] {
 			paragraph(b, "  ", name, width)
 		}

@@ -21,17 +21,17 @@ import (
 )
 
 // together says which flags of the doctor have no use with the others.
-func (f *doctorFlags) together() error {
+func (f *doctorFlags) together(cmd *cobra.Command) error {
 	looks, proves := []string{"lease", "holders", "fail-on"}, []string{"prove-here", "case"}
 
 	for _, name := range looks {
-		if f.prove && f.flags.Changed(name) {
+		if f.prove && cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s is for the doctor without --prove", name)
 		}
 	}
 
 	for _, name := range proves {
-		if !f.prove && f.flags.Changed(name) {
+		if !f.prove && cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s is for --prove", name)
 		}
 	}
@@ -58,7 +58,7 @@ func (f *doctorFlags) proof(cmd *cobra.Command) error {
 	}
 
 	chosen := strategyNames()
-	if f.flags.Changed("strategy") || os.Getenv(strategyVariable) != "" {
+	if cmd.Flags().Changed("strategy") || os.Getenv(strategyVariable) != "" {
 		if _, err := strategy(f.strategy, nil); err != nil {
 			return err
 		}

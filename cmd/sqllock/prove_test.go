@@ -31,16 +31,16 @@ func variants() []variant {
 	return []variant{
 		{"takes what is held", "sqlite", "exclusion/", "one at a time", "l.expires_at + l.lock_delay_us <= ", "0 <= "},
 		{"takes what is held", "sqlite", "history/trust windows", "one at a time", "l.expires_at + l.lock_delay_us <= ", "0 <= "},
-		{"tokens shrink", "sqlite", "history/token order", "tokens grow", "max(l.token + ?10, excluded.token)", "l.token - ?10"},
-		{"a release keeps the lock", "sqlite", "history/left after Close", "Close leaves nothing", "SET owner = '', expires_at = 0, lock_delay_us = 0", "SET owner = owner"},
+		{"grants smaller tokens", "sqlite", "history/token order", "tokens grow", "max(l.token + ?10, excluded.token)", "l.token - ?10"},
+		{"keeps what is released", "sqlite", "history/left after Close", "Close leaves nothing", "SET owner = '', expires_at = 0, lock_delay_us = 0", "SET owner = owner"},
 		{
-			"a release keeps the name", "sqlite", "history/free in time", "no orphans",
+			"keeps the name of what is released", "sqlite", "history/free in time", "no orphans",
 			"SET owner = '', expires_at = 0, lock_delay_us = 0", "SET owner = '', expires_at = expires_at + 1000000000, lock_delay_us = 0",
 		},
-		{"no row locks in shared mode", "postgres", "history/guard", "guard", " FOR KEY SHARE", ""},
-		{"no row locks in shared mode", "mysql", "history/guard", "guard", "LOCK IN SHARE MODE", ""},
-		{"no row locks in shared mode", "mariadb", "history/guard", "guard", "LOCK IN SHARE MODE", ""},
-		{"no SKIP LOCKED", "postgres", "try/does not wait for a row lock", "a try does not wait", "SKIP LOCKED", ""},
+		{"locks no rows in shared mode", "postgres", "history/guard", "guard", " FOR KEY SHARE", ""},
+		{"locks no rows in shared mode", "mysql", "history/guard", "guard", "LOCK IN SHARE MODE", ""},
+		{"locks no rows in shared mode", "mariadb", "history/guard", "guard", "LOCK IN SHARE MODE", ""},
+		{"does not skip what is locked", "postgres", "try/does not wait for a row lock", "a try does not wait", "SKIP LOCKED", ""},
 	}
 }
 
@@ -141,7 +141,8 @@ func verdictOf(t *testing.T, i *invocation, promise string) prove.Verdict {
 	return ""
 }
 
-// TestProveFindsWhatIsBroken proves databases on which locks break a promise, and the same without the fault.
+// TestProveFindsWhatIsBroken proves databases on which locks break a promise. That the same cases keep it without the
+// fault other tests show, and for the history TestProveHistory.
 func TestProveFindsWhatIsBroken(t *testing.T) {
 	t.Parallel()
 
@@ -150,33 +151,49 @@ func TestProveFindsWhatIsBroken(t *testing.T) {
 			t.Parallel()
 
 			url := testdatabases.Fresh(t, v.database)
-			args := []string{"doctor", "--prove", "--strategy", "cas", "--json", "--case", v.only}
+			i := replacing(t, url, v.old, v.with, v.only)
+			i.want(exitFailed)
 
-			for _, c := range []struct {
-				replaced [2]string
-				code     int
-				want     prove.Verdict
-			}{
-				{[2]string{v.old, v.with}, exitFailed, prove.Broken},
-				{[2]string{v.old, v.old}, 0, prove.Kept},
-			} {
-				encoded, err := json.Marshal(c.replaced)
-				if err != nil {
-					t.Fatal(err)
-				}
+			if got := verdictOf(t, i, v.promise); got != prove.Broken {
+				t.Errorf("%q is %s for a database that %s, want BROKEN\n%s", v.promise, got, v.what, i.stdout.String())
+			}
+		})
+	}
+}
 
-				i := in(t, url, []string{variantVariable + "=" + string(encoded)}, args...)
-				i.want(c.code)
+// replacing proves some cases of strategy cas with a text in the place of another in all statements.
+func replacing(t *testing.T, url, old, with, only string) *invocation {
+	t.Helper()
 
-				if got := verdictOf(t, i, v.promise); got != c.want {
-					t.Errorf("%q for %q is %s on %q; want %s\n%s", v.only, v.promise, got, c.replaced, c.want, i.stdout.String())
+	encoded, err := json.Marshal([]string{old, with})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return in(t, url, []string{variantVariable + "=" + string(encoded)}, "doctor", "--prove", "--strategy", "cas", "--json", "--case", only)
+}
+
+// TestProveHistory has a history in which nothing is broken, and nothing is left out.
+func TestProveHistory(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range testdatabases.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			i := replacing(t, testdatabases.Fresh(t, name), "no text of a statement", "", "history/")
+			i.want(0)
+
+			for _, promise := range []string{"one at a time", "tokens grow", "guard", "Close leaves nothing", "no orphans"} {
+				if got := verdictOf(t, i, promise); got != prove.Kept {
+					t.Errorf("%q is %s, want kept\n%s", promise, got, i.stdout.String())
 				}
 			}
 		})
 	}
 }
 
-// removal is the statement that a proof names for the case that it crashes.
+// removalOf is the statement that a proof names for the case that it crashes.
 func removalOf(t *testing.T, i *invocation) string {
 	t.Helper()
 

@@ -67,6 +67,7 @@ type member struct {
 	faulty *sqllocktest.Faulty
 	label  string
 	closed error
+	left   []string // what the locker had when it was closed
 }
 
 // grant is one lock as its holder saw it.
@@ -79,7 +80,7 @@ type grant struct {
 }
 
 // run lets the members work while faults strike, and closes them.
-func (h *history) run(t *testing.T) {
+func (h *history) run(t *testing.T, witness *sqllock.Locker) {
 	t.Helper()
 
 	h.committed, h.unknown = map[string]int64{}, map[string]int64{}
@@ -113,15 +114,31 @@ func (h *history) run(t *testing.T) {
 	}
 
 	for _, m := range h.members {
-		group.Go(func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), closeTime)
-			defer cancel()
-
-			m.closed = m.locker.Close(ctx)
-		})
+		group.Go(func() { m.close(context.WithoutCancel(t.Context()), witness) })
 	}
 
 	group.Wait()
+}
+
+// close closes the locker, and looks at once whether it has left something: a lease would end that soon.
+func (m *member) close(ctx context.Context, witness *sqllock.Locker) {
+	ctx, cancel := context.WithTimeout(ctx, closeTime)
+	defer cancel()
+
+	if m.closed = m.locker.Close(ctx); m.closed != nil {
+		return
+	}
+
+	var holders []sqllock.Status
+	if holders, m.closed = witness.Holders(ctx, sqllock.Filter{}); m.closed != nil {
+		return
+	}
+
+	for _, status := range holders {
+		if status.Held() && status.Holder.Label == m.label {
+			m.left = append(m.left, fmt.Sprintf("%s: token %d is held by a locker whose Close() returned nil", status.Name, status.Token))
+		}
+	}
 }
 
 // work has names again and again, until ctx ends in the middle of it.

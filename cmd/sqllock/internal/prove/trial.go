@@ -161,7 +161,7 @@ func (trial Trial) history(t *testing.T) {
 
 	defer func() { _ = witness.Close(context.WithoutCancel(t.Context())) }()
 
-	h.run(t)
+	h.run(t, witness)
 	h.checks(t, trial.wanted, witness)
 }
 
