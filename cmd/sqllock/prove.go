@@ -116,7 +116,8 @@ func (f *doctorFlags) try(ctx context.Context, target dsn.Target, chosen []strin
 
 	report.Place = place.Name
 
-	warn("tables of the proof are made in " + where(place, target) + " and removed at the end; after a crash: " + place.Statement())
+	warn("the proof has its tables in " + where(place, target))
+	warn("after a crash, run: " + place.Statement())
 
 	for _, statement := range place.Leftovers(making) {
 		warn("another proof runs here, or has crashed; if none runs: " + statement)

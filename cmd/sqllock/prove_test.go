@@ -197,7 +197,7 @@ func TestProveHistory(t *testing.T) {
 func removalOf(t *testing.T, i *invocation) string {
 	t.Helper()
 
-	said := regexp.MustCompile(`after a crash: (.+)`)
+	said := regexp.MustCompile(`after a crash, run: (.+)`)
 
 	eventually(t, "the proof says how to remove its tables", func() bool { return said.MatchString(i.stderr.String()) })
 
