@@ -227,7 +227,7 @@ func serverOf(ctx context.Context, target dsn.Target) (said string, err error) {
 
 	query := map[databases.Dialect]string{
 		databases.Postgres: "SELECT version()",
-		databases.MySQL:    "SELECT CONCAT(@@version, ', ', @@version_comment)",
+		databases.MySQL:    "SELECT CONCAT('MySQL protocol, ', @@version, ', ', @@version_comment)",
 		databases.SQLite:   "SELECT 'SQLite ' || sqlite_version()",
 	}[target.Dialect]
 
@@ -301,7 +301,7 @@ type proveStrategyFlags struct {
 const proveStrategyCommand = "prove-strategy"
 
 // Of a process that tries a strategy: what is beneath it, and how long its history lasts. They are for tests.
-var (
+var ( //nolint:gochecknoglobals // a process of this program is started anew by the one that tests it
 	edit    func(databases.DB) databases.DB
 	editTx  func(databases.Tx) databases.Tx
 	history time.Duration

@@ -30,6 +30,8 @@ func (h *history) checks(t *testing.T, wanted func(string) bool, witness *sqlloc
 		}
 
 		t.Run(c.name, func(t *testing.T) {
+			t.Helper()
+
 			if len(h.grants) < c.least {
 				t.Skipf("%s%d grants in %s are too few", notSetUp, len(h.grants), h.lasts)
 			}

@@ -87,7 +87,7 @@ func outcomes(from io.Reader, names []string, tell func(Outcome)) (rest string, 
 		}
 
 		if err != nil {
-			if err == io.EOF { //nolint:errorlint // as io.Reader has it
+			if err == io.EOF {
 				err = nil
 			}
 

@@ -50,7 +50,9 @@ func promises() []promise {
 			"waiting/a release is heard", "waiting/a release after a minimum hold is heard", "waiting/a release in a transaction is heard",
 		}},
 		{"names", []string{"names/"}},
-		{"nothing silent", []string{"features/", "calls/"}},
+		{"nothing silent", []string{
+			"features/", "calls/", "shared/refused where there are none", "together/refused where each lock holds a connection",
+		}},
 		{"who holds and who waits is shown", []string{"held error/", "holders/", "inspect/", "waiters/"}},
 		{"the reaper takes nothing that is held", []string{"reaper/"}},
 	}

@@ -71,6 +71,8 @@ func (trial Trial) Serve() {
 func (trial Trial) wanted(name string) bool { return slices.Contains(trial.Cases, name) }
 
 func (trial Trial) suite(t *testing.T) {
+	t.Helper()
+
 	if !slices.ContainsFunc(sqllocktest.Cases(), trial.wanted) {
 		return
 	}
@@ -83,7 +85,11 @@ func (trial Trial) suite(t *testing.T) {
 	}
 
 	sqllocktest.Run(t, sqllocktest.Harness{
-		New:                func(t *testing.T) sqllocktest.Fixture { return trial.fixture(t, beside) },
+		New: func(t *testing.T) sqllocktest.Fixture {
+			t.Helper()
+
+			return trial.fixture(t, beside)
+		},
 		Isolations:         outsider.Isolations(dialect),
 		GuardBlocksRenewal: dialect == databases.SQLite,
 		Statements:         outsider.Statements(trial.Strategy, dialect),
@@ -132,6 +138,8 @@ func (trial Trial) fixture(t *testing.T, beside *sql.DB) sqllocktest.Fixture {
 
 // history runs one, with four lockers.
 func (trial Trial) history(t *testing.T) {
+	t.Helper()
+
 	if !slices.ContainsFunc(Cases(historyPrefix), trial.wanted) {
 		return
 	}
@@ -238,7 +246,7 @@ func (trial Trial) own(t *testing.T) dsn.Target {
 
 	// Beside it, so that it is on the file system that is tried.
 	file := filepath.Join(filepath.Dir(trial.Target.Path), rand.Text()+".db")
-	if err := os.WriteFile(file, made, 0o600); err != nil {
+	if err := os.WriteFile(file, made, 0o600); err != nil { //nolint:gosec // the path is that of the proof's own folder
 		t.Fatal(err)
 	}
 
