@@ -250,7 +250,7 @@ func (r proofReport) last(b *strings.Builder, width int) {
 
 	switch {
 	case broken > 0:
-		said += fmt.Sprintf("%d broke a promise. Do not rely on locks of such a strategy here before it is known why.", broken)
+		said += fmt.Sprintf("%d broke a promise. Do not rely on locks of such a strategy here before it is known why; run a case again alone with --case.", broken)
 	case ran == 0:
 		said += "there is no verdict."
 	default:

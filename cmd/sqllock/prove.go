@@ -301,10 +301,10 @@ type proveStrategyFlags struct {
 const proveStrategyCommand = "prove-strategy"
 
 // Of a process that tries a strategy: what is beneath it, and how long its history lasts. They are for tests.
-var ( //nolint:gochecknoglobals // a process of this program is started anew by the one that tests it
-	edit    func(databases.DB) databases.DB
-	editTx  func(databases.Tx) databases.Tx
-	history time.Duration
+var (
+	edit    func(databases.DB) databases.DB //nolint:gochecknoglobals // set by the tests' main
+	editTx  func(databases.Tx) databases.Tx //nolint:gochecknoglobals // the same
+	history time.Duration                   //nolint:gochecknoglobals // the same
 )
 
 func newProveStrategy() *cobra.Command {

@@ -23,15 +23,17 @@ func (h *history) checks(t *testing.T, wanted func(string) bool, witness *sqlloc
 		{checkTokens, leastGrants, func(*testing.T) []string { return disorder(h.grants) }},
 		{checkGuard, leastGrants, h.lost},
 		{checkClose, 1, h.left},
-		{checkFree, 1, func(t *testing.T) []string { return h.taken(t, witness) }},
+		{checkFree, 1, func(t *testing.T) []string {
+			t.Helper()
+
+			return h.taken(t, witness)
+		}},
 	} {
 		if !wanted(historyPrefix + c.name) {
 			continue
 		}
 
 		t.Run(c.name, func(t *testing.T) {
-			t.Helper()
-
 			if len(h.grants) < c.least {
 				t.Skipf("%s%d grants in %s are too few", notSetUp, len(h.grants), h.lasts)
 			}
@@ -140,7 +142,7 @@ func (h *history) left(t *testing.T) (found []string) {
 func (h *history) taken(t *testing.T, witness *sqllock.Locker) (found []string) {
 	t.Helper()
 
-	const patience = 10 * historyLease
+	const patience = 20 * time.Second
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -26,15 +26,18 @@ const (
 )
 
 const (
-	historyTime  = 20 * time.Second
-	historyLease = 1500 * time.Millisecond
-	// pausing is longer than a lease.
-	pausing = historyLease * 4 / 3
+	historyTime = 20 * time.Second
+	// leasesIn is how many leases it lasts.
+	leasesIn = 15
 	// historyWait bounds a wait for a lock, and closeTime what ends a locker.
 	historyWait = 5 * time.Second
 	closeTime   = 20 * time.Second
-	// leastGrants is how many a history needs to say anything.
+	// leastGrants is how many a history needs to say anything. It goes on for up to so many times as long until there
+	// are a few more, and holders that stopped under a guard.
 	leastGrants = 10
+	longest     = 4
+	fewGrants   = 40
+	fewStops    = 5
 )
 
 // counterTable is where a history counts what was written under guards.
@@ -58,6 +61,7 @@ type history struct {
 	grants    []*grant
 	committed map[string]int64 // guarded writes of each name
 	unknown   map[string]int64 // those whose commit had an error
+	stops     int              // of holders under a guard
 	late      []string         // guarded writes behind those of a successor
 }
 
@@ -79,6 +83,12 @@ type grant struct {
 	called, returned, until time.Time
 }
 
+// lease is that of its locks.
+func (h *history) lease() time.Duration { return h.lasts / leasesIn }
+
+// pausing is so much longer than a lease that others can have the name and give it back meanwhile.
+func (h *history) pausing() time.Duration { return 3 * h.lease() }
+
 // run lets the members work while faults strike, and closes them.
 func (h *history) run(t *testing.T, witness *sqllock.Locker) {
 	t.Helper()
@@ -91,10 +101,16 @@ func (h *history) run(t *testing.T, witness *sqllock.Locker) {
 		}
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), h.lasts)
+	// A machine that is busy takes longer until something has happened.
+	ctx, cancel := context.WithTimeout(t.Context(), longest*h.lasts)
 	defer cancel()
 
 	var group sync.WaitGroup
+
+	group.Go(func() {
+		h.enough(ctx)
+		cancel()
+	})
 
 	for i, m := range h.members {
 		for range 2 {
@@ -118,6 +134,24 @@ func (h *history) run(t *testing.T, witness *sqllock.Locker) {
 	}
 
 	group.Wait()
+}
+
+// enough waits until the history has lasted for its time, and there were grants and stops enough to say something.
+func (h *history) enough(ctx context.Context) {
+	const often = 20 * time.Millisecond
+
+	tick := time.NewTicker(often)
+	defer tick.Stop()
+
+	for begun := time.Now(); ctx.Err() == nil; <-tick.C {
+		h.mu.Lock()
+		full := len(h.grants) >= fewGrants && (h.stops >= fewStops || h.dialect == databases.SQLite)
+		h.mu.Unlock()
+
+		if full && time.Since(begun) >= h.lasts {
+			return
+		}
+	}
 }
 
 // close closes the locker, and looks at once whether it has left something: a lease would end that soon.
@@ -167,7 +201,7 @@ func (h *history) once(ctx context.Context, m *member, name string) {
 	h.mu.Unlock()
 
 	if rand.IntN(2) == 0 {
-		h.write(ctx, lock, g)
+		h.write(ctx, m, lock, g)
 	} else {
 		h.hold(ctx, lock, g, time.Duration(rand.IntN(20))*time.Millisecond)
 	}
@@ -199,13 +233,30 @@ func (h *history) hold(ctx context.Context, lock *sqllock.Lock, g *grant, d time
 	}
 }
 
+// stop lets the process of a locker stop for longer than a lease, as far as its locks go: they are not renewed.
+func (h *history) stop(ctx context.Context, m *member, lock *sqllock.Lock, g *grant) {
+	_, resume := m.faulty.Pause(h.statement("renew"), sqllocktest.Before)
+	defer resume()
+
+	h.hold(ctx, lock, g, h.pausing())
+}
+
+func (h *history) count() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	h.stops++
+}
+
 // write reads a number, and writes it increased, which is right if nobody else does so meanwhile: the guard alone sees to
 // that, because the holder sometimes stops for longer than its lease, before the guard or under it.
-func (h *history) write(ctx context.Context, lock *sqllock.Lock, g *grant) {
-	longest := rand.IntN(20)
+func (h *history) write(ctx context.Context, m *member, lock *sqllock.Lock, g *grant) {
+	const moments = 5 // at two of which the process stops
 
-	if longest == 0 {
-		h.hold(ctx, lock, g, pausing)
+	moment := rand.IntN(moments)
+
+	if moment == 0 {
+		h.stop(ctx, m, lock, g)
 	}
 
 	// The transaction is the caller's, and none of the faults strikes it: how it ended is known. It ends by itself.
@@ -227,8 +278,10 @@ func (h *history) write(ctx context.Context, lock *sqllock.Lock, g *grant) {
 		return
 	}
 
-	if longest == 1 {
-		h.hold(ctx, lock, g, pausing)
+	// SQLite has one writer: under a guard there, nobody does anything.
+	if moment == 1 && h.dialect != databases.SQLite {
+		h.stop(ctx, m, lock, g)
+		h.count()
 	} else {
 		h.hold(ctx, lock, g, time.Duration(rand.IntN(10))*time.Millisecond)
 	}
@@ -280,7 +333,7 @@ func (h *history) strike(ctx context.Context, faulty *sqllocktest.Faulty) {
 
 			select {
 			case <-ctx.Done():
-			case <-time.After(rand.N(pausing)):
+			case <-time.After(rand.N(h.pausing())):
 			}
 
 			resume()

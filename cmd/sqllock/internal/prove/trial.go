@@ -176,7 +176,7 @@ func (trial Trial) history(t *testing.T) {
 func (trial Trial) locker(t *testing.T, db databases.DB, label string) *sqllock.Locker {
 	t.Helper()
 
-	locker, err := sqllock.New(trial.Make(db), sqllock.WithLease(historyLease), sqllock.WithLabel(label),
+	locker, err := sqllock.New(trial.Make(db), sqllock.WithLease(cmp.Or(trial.History, historyTime)/leasesIn), sqllock.WithLabel(label),
 		sqllock.WithPoll(5*time.Millisecond, 50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
