@@ -103,11 +103,26 @@ func disorder(grants []*grant) (found []string) {
 	return found
 }
 
+// passed are grants that were there before a guarded transaction of an earlier holder was committed. When it was guarded
+// that holder still had the name, so that the guard should have kept it from all others until the commit.
+func passed(grants []*grant) (found []string) {
+	for _, guarded := range grants {
+		for _, g := range grants {
+			if g.name == guarded.name && g.token > guarded.token && g.returned.Before(guarded.committing) {
+				found = append(found, fmt.Sprintf("%s: token %d was granted %s before a transaction was committed that the holder of token %d had guarded",
+					g.name, g.token, guarded.committing.Sub(g.returned), guarded.token))
+			}
+		}
+	}
+
+	return found
+}
+
 // lost are guarded writes that others have overwritten, or that came after those of a successor.
 func (h *history) lost(t *testing.T) []string {
 	t.Helper()
 
-	found := slices.Clone(h.late)
+	found := append(slices.Clone(h.late), passed(h.grants)...)
 
 	for _, name := range h.names {
 		var value int64

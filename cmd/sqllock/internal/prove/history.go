@@ -81,6 +81,8 @@ type grant struct {
 	// called and returned are when it was asked for and had; until is the last moment at which the lock said that it
 	// was held.
 	called, returned, until time.Time
+	// committing is when the commit of a guarded write began that succeeded; zero if there was none.
+	committing time.Time
 }
 
 // lease is that of its locks.
@@ -290,6 +292,7 @@ func (h *history) write(ctx context.Context, m *member, lock *sqllock.Lock, g *g
 		return
 	}
 
+	committing := time.Now()
 	err = tx.Commit()
 
 	h.mu.Lock()
@@ -304,6 +307,7 @@ func (h *history) write(ctx context.Context, m *member, lock *sqllock.Lock, g *g
 		fallthrough
 	default:
 		h.committed[g.name]++
+		g.committing = committing
 	}
 }
 

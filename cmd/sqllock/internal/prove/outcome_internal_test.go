@@ -86,7 +86,7 @@ func TestChecks(t *testing.T) {
 
 	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
 	of := func(token int64, called, returned, until int) *grant {
-		return &grant{"a", token, at(called), at(returned), at(until)}
+		return &grant{name: "a", token: token, called: at(called), returned: at(returned), until: at(until)}
 	}
 
 	for _, c := range []struct {
@@ -100,7 +100,7 @@ func TestChecks(t *testing.T) {
 		{"one within a long one, and the next too", []*grant{of(1, 0, 1, 50), of(2, 2, 4, 9), of(3, 10, 11, 12)}, 2, 0},
 		{"a smaller token later", []*grant{of(5, 0, 1, 2), of(4, 3, 4, 5)}, 0, 1},
 		{"the same token", []*grant{of(5, 0, 1, 2), of(5, 0, 4, 5)}, 0, 1},
-		{"of other names", []*grant{of(5, 0, 1, 9), {"b", 5, at(3), at(4), at(5)}}, 0, 0},
+		{"of other names", []*grant{of(5, 0, 1, 9), {name: "b", token: 5, called: at(3), returned: at(4), until: at(5)}}, 0, 0},
 	} {
 		if found := overlaps(c.grants); len(found) != c.overlaps {
 			t.Errorf("%s: overlaps() = %q, want %d", c.what, found, c.overlaps)
@@ -108,6 +108,27 @@ func TestChecks(t *testing.T) {
 
 		if found := disorder(c.grants); len(found) != c.disorders {
 			t.Errorf("%s: disorder() = %q, want %d", c.what, found, c.disorders)
+		}
+	}
+}
+
+// TestPassed has a guarded write that is committed at 10, and a grant with a larger token before or after that.
+func TestPassed(t *testing.T) {
+	t.Parallel()
+
+	guarded := &grant{name: "a", token: 5, returned: time.UnixMilli(1), committing: time.UnixMilli(10)}
+
+	for _, c := range []struct {
+		other *grant
+		want  int
+	}{
+		{&grant{name: "a", token: 6, returned: time.UnixMilli(9)}, 1},
+		{&grant{name: "a", token: 6, returned: time.UnixMilli(11)}, 0},
+		{&grant{name: "a", token: 4, returned: time.UnixMilli(9)}, 0},
+		{&grant{name: "b", token: 6, returned: time.UnixMilli(9)}, 0},
+	} {
+		if found := passed([]*grant{c.other, guarded}); len(found) != c.want {
+			t.Errorf("passed() beside %+v = %q, want %d", c.other, found, c.want)
 		}
 	}
 }
