@@ -49,12 +49,13 @@ var dialects = grants.Table[statements]{
 		key: func(sum [32]byte) any {
 			return int64(binary.BigEndian.Uint64(sum[:8])) // any 64 bits will do
 		},
-		identity: databases.Statement{Name: "advisory.identity", SQL: `SELECT pg_catalog.pg_backend_pid()::pg_catalog.text`},
+		identity: databases.Statement{Name: "advisory.identity", SQL: `SELECT pg_catalog.pg_backend_pid()::pg_catalog.text WHERE ` + grants.PostgresAtPrimary},
 		// Keys are the database's; its sqllock_locks may be one of several,
 		// in several schemas.
 		namespace: databases.Statement{
 			Name: "advisory.namespace",
-			SQL:  `SELECT 'sqllock_locks'::pg_catalog.regclass::pg_catalog.oid::pg_catalog.text, pg_catalog.pg_backend_pid()::bigint`,
+			SQL: `SELECT 'sqllock_locks'::pg_catalog.regclass::pg_catalog.oid::pg_catalog.text, pg_catalog.pg_backend_pid()::bigint
+ WHERE ` + grants.PostgresAtPrimary,
 		},
 		// idle_session_timeout is there from version 14 on. On 13 a client
 		// that is frozen, and not dead, keeps its locks.
@@ -90,7 +91,7 @@ var dialects = grants.Table[statements]{
 			SQL:  `SELECT pg_catalog.pg_advisory_unlock_shared($1)`,
 			Args: []string{"key"},
 		},
-		ping: databases.Statement{Name: "advisory.check", SQL: `SELECT 1`},
+		ping: databases.Statement{Name: "advisory.check", SQL: `SELECT 1 WHERE ` + grants.PostgresAtPrimary},
 		// A 64-bit key is shown as two halves
 		// (https://www.postgresql.org/docs/current/view-pg-locks.html).
 		session: databases.Statement{
@@ -98,7 +99,7 @@ var dialects = grants.Table[statements]{
 			SQL: `SELECT pid FROM pg_catalog.pg_locks
  WHERE locktype = 'advisory' AND granted AND objsubid = 1
    AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
-   AND (classid::bigint << 32) | objid::bigint = $1::bigint`,
+   AND (classid::bigint << 32) | objid::bigint = $1::bigint AND ` + grants.PostgresAtPrimary,
 			Args: []string{"key"},
 		},
 		kill: databases.Statement{

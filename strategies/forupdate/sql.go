@@ -40,7 +40,7 @@ var dialects = grants.Table[statements]{
 	databases.Postgres: {
 		exists: databases.Statement{
 			Name: "forupdate.exists",
-			SQL:  `SELECT 1 FROM sqllock_mutexes WHERE name = $1`,
+			SQL:  `SELECT 1 FROM sqllock_mutexes WHERE name = $1 AND ` + grants.PostgresAtPrimary,
 			Args: []string{"name"},
 		},
 		create: databases.Statement{
@@ -72,7 +72,7 @@ var dialects = grants.Table[statements]{
 			SQL:  `SELECT name FROM sqllock_mutexes WHERE name = $1 FOR SHARE SKIP LOCKED`,
 			Args: []string{"name"},
 		},
-		ping: databases.Statement{Name: "forupdate.check", SQL: `SELECT 1`},
+		ping: databases.Statement{Name: "forupdate.check", SQL: `SELECT 1 WHERE ` + grants.PostgresAtPrimary},
 		end:  []databases.Statement{{Name: "forupdate.release", SQL: `ROLLBACK`}},
 		sessions: databases.Statement{
 			Name: "forupdate.sessions",
@@ -87,7 +87,8 @@ SELECT a.pid
 		},
 		session: databases.Statement{
 			Name: "forupdate.session",
-			SQL:  `SELECT pid FROM pg_catalog.pg_stat_activity WHERE application_name = $1 AND datname = pg_catalog.current_database()`,
+			SQL: `SELECT pid FROM pg_catalog.pg_stat_activity
+ WHERE application_name = $1 AND datname = pg_catalog.current_database() AND ` + grants.PostgresAtPrimary,
 			Args: []string{"session"},
 		},
 		kill: databases.Statement{

@@ -73,7 +73,10 @@ func TestPostgres(t *testing.T) {
 
 				var seen sync.Map
 
-				t.Cleanup(func() { resolved(t, config, stranger(), &seen) })
+				t.Cleanup(func() {
+					resolved(t, config, stranger(), &seen)
+					atPrimary(t, config, &seen)
+				})
 
 				sqllocktest.Run(t, sqllocktest.Harness{
 					Only: part(m, n),

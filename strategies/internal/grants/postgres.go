@@ -29,6 +29,12 @@ const (
 	PostgresMicros = `(pg_catalog.date_part('epoch', ` + PostgresNow + `) * 1000000::float)::bigint`
 )
 
+// PostgresAtPrimary is a condition, always true, that has a statement which only reads sent to the primary where a proxy
+// balances load. pgpool-II goes by the text of a statement: without a volatile function it is sent to any server, and a
+// standby shows what was so a moment ago
+// (https://www.pgpool.net/docs/latest/en/html/runtime-config-load-balancing.html).
+const PostgresAtPrimary = PostgresNow + ` IS NOT NULL`
+
 // PostgresBriefly is a condition, always true, that lets its statement wait for a
 // lock for a moment only: an INSERT waits for a transaction that has inserted the
 // same name, and has not ended. MySQL's statements have Brief for that.
@@ -381,13 +387,13 @@ UPDATE sqllock_locks l
 			},
 			Readers: databases.Statement{
 				Name: "share.readers",
-				SQL:  `SELECT owner FROM sqllock_shares WHERE name = $1 AND phase = $2 AND ` + PostgresNow + ` IS NOT NULL`,
+				SQL:  `SELECT owner FROM sqllock_shares WHERE name = $1 AND phase = $2 AND ` + PostgresAtPrimary,
 				Args: []string{"name", "phase"},
 			},
 			Holder: databases.Statement{
 				Name: "share.holder",
 				SQL: `SELECT host, pid, label, metadata FROM sqllock_shares
- WHERE name = $1 AND phase = $2 AND ` + PostgresNow + ` IS NOT NULL ORDER BY expires_at DESC LIMIT 1`,
+ WHERE name = $1 AND phase = $2 AND ` + PostgresAtPrimary + ` ORDER BY expires_at DESC LIMIT 1`,
 				Args: []string{"name", "phase"},
 			},
 			End: databases.Statement{

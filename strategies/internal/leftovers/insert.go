@@ -31,7 +31,8 @@ var Insert = grants.Table[grants.Leftover]{
 		Stale: databases.Statement{
 			Name: "insert.stale",
 			SQL: `SELECT i.name, i.owner FROM sqllock_inserts i
- WHERE NOT EXISTS (SELECT 1 FROM sqllock_locks l WHERE l.name = i.name AND l.owner = i.owner) ORDER BY i.name LIMIT 1000`,
+ WHERE NOT EXISTS (SELECT 1 FROM sqllock_locks l WHERE l.name = i.name AND l.owner = i.owner) AND ` + grants.PostgresAtPrimary + `
+ ORDER BY i.name LIMIT 1000`,
 		},
 		Clear: databases.Statement{
 			Name: "insert.clear-stale",
