@@ -208,7 +208,18 @@ func checks(dialect databases.Dialect) []check {
 
 // one reads a row.
 func (e *exam) one(ctx context.Context, query string, dest ...any) error {
-	return e.conn.QueryRowContext(ctx, query, e.mode()...).Scan(dest...)
+	return e.conn.QueryRowContext(ctx, e.asked(query), e.mode()...).Scan(dest...)
+}
+
+// asked is a query as it is sent. pgpool-II would send one that only reads to a standby, whose settings, sessions and tables
+// are not those of the primary, but for this comment
+// (https://www.pgpool.net/docs/latest/en/html/runtime-config-load-balancing.html).
+func (e *exam) asked(query string) string {
+	if e.db.Target.Dialect == databases.Postgres {
+		return "/*NO LOAD BALANCE*/ " + query
+	}
+
+	return query
 }
 
 func fine(format string, args ...any) []Finding {

@@ -63,7 +63,7 @@ func postgresPath(ctx context.Context, e *exam) ([]Finding, error) {
 			"ALTER ROLE ... SET search_path, or search_path in the URL; or create the schema"), nil
 	}
 
-	rows, err := e.conn.QueryContext(ctx, `SELECT pg_catalog.quote_ident(n.nspname::text), coalesce(pg_catalog.quote_ident(r.rolname::text), 'PUBLIC'), g.grantee = n.nspowner
+	rows, err := e.conn.QueryContext(ctx, e.asked(`SELECT pg_catalog.quote_ident(n.nspname::text), coalesce(pg_catalog.quote_ident(r.rolname::text), 'PUBLIC'), g.grantee = n.nspowner
   FROM pg_catalog.pg_namespace n
  CROSS JOIN LATERAL (SELECT n.nspowner AS grantee
                       UNION
@@ -74,7 +74,7 @@ func postgresPath(ctx context.Context, e *exam) ([]Finding, error) {
    AND g.grantee <> (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
    AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_class c
                     WHERE c.oid = pg_catalog.to_regclass('sqllock_locks')::pg_catalog.oid AND c.relowner = g.grantee)
- ORDER BY 1, 2`, e.mode()...)
+ ORDER BY 1, 2`), e.mode()...)
 	if err != nil {
 		return nil, err
 	}
@@ -183,10 +183,10 @@ func postgresIsolation(ctx context.Context, e *exam) ([]Finding, error) {
 }
 
 func postgresTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
-	rows, err := e.conn.QueryContext(ctx, `SELECT name, setting::bigint FROM pg_catalog.pg_settings
+	rows, err := e.conn.QueryContext(ctx, e.asked(`SELECT name, setting::bigint FROM pg_catalog.pg_settings
  WHERE name IN ('idle_session_timeout', 'idle_in_transaction_session_timeout', 'statement_timeout', 'lock_timeout', 'transaction_timeout')
    AND setting::bigint > 0
- ORDER BY name`, e.mode()...)
+ ORDER BY name`), e.mode()...)
 	if err != nil {
 		return nil, err
 	}

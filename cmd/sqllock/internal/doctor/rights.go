@@ -94,7 +94,7 @@ func (e *exam) lacks(ctx context.Context, table string) ([]string, error) {
 			statement = strings.Replace(statement, "(name) SELECT 'sqllock doctor'", "(name, owner) SELECT 'sqllock doctor', ''", 1)
 		}
 
-		_, err := e.conn.ExecContext(ctx, statement, e.mode()...)
+		_, err := e.conn.ExecContext(ctx, e.asked(statement), e.mode()...)
 
 		switch {
 		case e.forbidden(err):

@@ -138,7 +138,7 @@ func (e *exam) gone(ctx context.Context, tables []string) (gone []string, err er
 			break // they may lack only what they read
 		}
 
-		_, err := e.conn.ExecContext(ctx, "SELECT 1 FROM "+table+" WHERE 1 = 0", e.mode()...)
+		_, err := e.conn.ExecContext(ctx, e.asked("SELECT 1 FROM "+table+" WHERE 1 = 0"), e.mode()...)
 
 		switch {
 		case err == nil, e.forbidden(err):
@@ -212,7 +212,7 @@ func (e *exam) columns(ctx context.Context) (map[string]map[string]bool, error) 
 	case databases.Postgres:
 	}
 
-	rows, err := e.conn.QueryContext(ctx, query, e.mode()...)
+	rows, err := e.conn.QueryContext(ctx, e.asked(query), e.mode()...)
 	if err != nil {
 		return nil, err
 	}
