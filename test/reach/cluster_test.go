@@ -1,109 +1,222 @@
-// Package reach tests the locks on clusters that somebody has brought up: make reach. It starts no server, and what it
-// runs on is named in the environment, a DSN for each node:
+// Package reach tests the locks on clusters and behind proxies that somebody has brought up: make reach. It starts no server,
+// and what it runs on is named in the environment. What is not named is said to be not run.
 //
-//	SQLLOCK_REACH_GALERA='root@tcp(127.0.0.1:3306)/test,root@tcp(127.0.0.1:3307)/test'
-//	SQLLOCK_REACH_GROUP='...' # MySQL Group Replication with several primaries
-//	SQLLOCK_REACH_TIDB='root@tcp(127.0.0.1:4000)/test' # the conformance suite, in package conformance
+// Clusters, a DSN for each node, with a comma between them:
 //
-//	SQLLOCK_REACH_START_GALERA='./galera.sh start' # and _GROUP: starts the node whose number is added, after it was killed
+//	SQLLOCK_REACH_GALERA        # MariaDB Galera
+//	SQLLOCK_REACH_GROUP         # MySQL Group Replication, several primaries
+//	SQLLOCK_REACH_GROUP_PRIMARY # MySQL Group Replication, one primary
+//	SQLLOCK_REACH_PATRONI       # PostgreSQL, one primary at a time
 //
-// The nodes are on this machine: tests stop and kill the process of the first.
+//	SQLLOCK_REACH_GALERA='root@tcp(127.0.0.1:3306)/,root@tcp(127.0.0.1:3307)/'
+//	SQLLOCK_REACH_PATRONI='postgres://postgres@127.0.0.1:5432/postgres,postgres://postgres@127.0.0.1:5433/postgres'
+//
+// The nodes are on this machine: tests stop and kill the process that listens there. Commands for sh, to which the number of a
+// node is added, do what a signal does not, for each cluster by its name:
+//
+//	SQLLOCK_REACH_START_GALERA='./start-node'          # starts a node that was killed, and returns when it is back
+//	SQLLOCK_REACH_KILL_PATRONI='./kill-node'           # kills a node, where that is more than one process
+//	SQLLOCK_REACH_SWITCH_PATRONI='./switch-over'       # makes another node the primary, which this one is
+//
+// Proxies before PostgreSQL, the DSNs of the proxy, and past it of the server, and of its standby if it has one:
+//
+//	SQLLOCK_REACH_PGBOUNCER           # PgBouncer, pool_mode=transaction
+//	SQLLOCK_REACH_PGBOUNCER_STATEMENT # PgBouncer, pool_mode=statement
+//	SQLLOCK_REACH_ODYSSEY             # Odyssey, pool "transaction"
+//	SQLLOCK_REACH_PGPOOL              # pgpool-II, load_balance_mode=on
+//
+// TiDB, a server, for the conformance suite in package conformance:
+//
+//	SQLLOCK_REACH_TIDB='root@tcp(127.0.0.1:4000)/test'
 package reach_test
 
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
-	"net"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-
-	driver "github.com/go-sql-driver/mysql"
+	"time"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
+	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/sqllock"
-	"github.com/sqllock/sqllock/strategies/cas"
+	"github.com/sqllock/sqllock/test/catalog"
 	"github.com/sqllock/sqllock/test/schema"
 )
 
-// clusters are those whose nodes all take writes, by the variable that names them.
-var clusters = map[string]string{"galera": "SQLLOCK_REACH_GALERA", "group": "SQLLOCK_REACH_GROUP"}
-
-// node is a server of a cluster as a process sees it that has no other.
-type node struct {
-	pool   *sql.DB
-	locker *sqllock.Locker
-	pid    int
+// cluster is one that somebody brought up.
+type cluster struct {
+	name    string // in the names of variables
+	dialect databases.Dialect
+	several bool // all nodes take writes; elsewhere one of them does, and processes look for it
 }
 
-// nodes are those of a cluster, on a database of the test's own.
-func nodes(t *testing.T, cluster string) []node {
+var clusters = []cluster{
+	{"GALERA", databases.MySQL, true},
+	{"GROUP", databases.MySQL, true},
+	{"GROUP_PRIMARY", databases.MySQL, false},
+	{"PATRONI", databases.Postgres, false},
+}
+
+// node is a server of a cluster.
+type node struct {
+	number    int
+	address   string
+	connector driver.Connector
+}
+
+// process is one that uses locks, with what it reaches of the cluster: a node, or whichever is the primary.
+type process struct {
+	pool   *sql.DB
+	open   func() *sql.DB // one more pool
+	locker *sqllock.Locker
+}
+
+// site is a cluster with a database of the test's own.
+type site struct {
+	cluster
+
+	nodes     []node
+	processes []process // as many as nodes
+}
+
+// on runs a test on each cluster that is named, one after the other: each needs the machine.
+func on(t *testing.T, suits func(cluster) bool, test func(t *testing.T, s site)) {
 	t.Helper()
 
-	dsns := os.Getenv(clusters[cluster])
-	if dsns == "" {
-		t.Skipf("not run: %s names no nodes", clusters[cluster])
+	for _, c := range clusters {
+		if suits(c) {
+			t.Run(strings.ToLower(c.name), func(t *testing.T) { test(t, reach(t, c)) })
+		}
+	}
+}
+
+func all(cluster) bool          { return true }
+func several(c cluster) bool    { return c.several }
+func onePrimary(c cluster) bool { return !c.several }
+
+// named returns what a variable says. What says nothing is not run.
+func named(t *testing.T, variable string) string {
+	t.Helper()
+
+	value := os.Getenv(variable)
+	if value == "" {
+		t.Skipf("not run: %s is not set", variable)
 	}
 
+	return value
+}
+
+func reach(t *testing.T, c cluster) site {
+	t.Helper()
+
 	var (
-		made []node
-		name = fmt.Sprintf("sqllock_reach_%d", os.Getpid())
+		made  = site{cluster: c}
+		dsns  = strings.Split(named(t, "SQLLOCK_REACH_"+c.name), ",")
+		own   = fmt.Sprintf("sqllock_reach_%d", os.Getpid())
+		admin []node
 	)
 
-	for i, dsn := range strings.Split(dsns, ",") {
-		config, err := driver.ParseDSN(dsn)
-		if err != nil {
-			t.Fatal(err)
+	for i, dsn := range dsns {
+		admin = append(admin, connect(t, c.dialect, dsn, i+1, ""))
+		made.nodes = append(made.nodes, connect(t, c.dialect, dsn, i+1, own))
+	}
+
+	maintenance := open(t, toPrimary{c.dialect, admin})
+	execute(t, maintenance, "CREATE DATABASE "+own)
+	t.Cleanup(func() { drop(t, maintenance, c.dialect, own) })
+
+	if err := schema.Up(t.Context(), open(t, toPrimary{c.dialect, made.nodes}), c.dialect); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, n := range made.nodes {
+		to := n.connector
+		if !c.several {
+			to = toPrimary{c.dialect, made.nodes}
 		}
 
-		config.DBName = ""
-		config.ParseTime = true // goose reads times
+		p := process{open: func() *sql.DB { return open(t, to) }}
+		p.pool = p.open()
+		p.locker = c.locker(t, p, catalog.Leased()[0])
+		made.processes = append(made.processes, p)
 
-		if i == 0 {
-			admin := open(t, config)
-			execute(t, admin, "CREATE DATABASE "+name)
-			t.Cleanup(func() { _, _ = admin.ExecContext(context.Background(), "DROP DATABASE "+name) })
-		}
-
-		config.DBName = name
-		pool := open(t, config)
-
-		if i == 0 {
-			if err := schema.Up(t.Context(), pool, databases.MySQL); err != nil {
-				t.Fatal(err)
-			}
-		}
-
-		locker, err := sqllock.New(cas.New(mysql.New(pool)))
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		t.Cleanup(func() { _ = locker.Close(context.Background()) })
-
-		made = append(made, node{pool: pool, locker: locker, pid: listener(t, config.Addr)})
+		// The tables may come to it a moment later.
+		takesWrites(t, p)
 	}
 
 	return made
 }
 
-func open(t *testing.T, config *driver.Config) *sql.DB {
+// locker is one more of a process, with a pool of its own.
+func (c cluster) locker(t *testing.T, p process, s catalog.Strategy) *sqllock.Locker {
 	t.Helper()
 
-	connector, err := driver.NewConnector(config)
+	var db databases.DB = mysql.New(p.open())
+	if c.dialect == databases.Postgres {
+		db = postgres.NewStd(p.open())
+	}
+
+	locker, err := sqllock.New(s.Make(db))
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	pool := sql.OpenDB(connector)
-	pool.SetMaxIdleConns(20)
-	t.Cleanup(func() { _ = pool.Close() })
+	t.Cleanup(func() { _ = locker.Close(context.WithoutCancel(t.Context())) })
 
-	return pool
+	return locker
+}
+
+// takesWrites waits until a process can acquire a lock.
+func takesWrites(t *testing.T, p process) {
+	t.Helper()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+
+	for {
+		lock, err := p.locker.Acquire(ctx, "again")
+		if err == nil {
+			if err := lock.Release(ctx); err != nil {
+				t.Error(err)
+			}
+
+			return
+		}
+
+		select {
+		case <-ctx.Done():
+			t.Fatalf("no lock can be acquired: %v", err)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// primary is the node that takes writes: the first one where all do.
+func (s site) primary(t *testing.T) node {
+	t.Helper()
+
+	for _, n := range s.nodes {
+		conn, err := n.connector.Connect(t.Context())
+		if err != nil {
+			continue
+		}
+
+		writable, err := takes(t.Context(), conn, s.dialect)
+		_ = conn.Close()
+
+		if err == nil && writable {
+			return n
+		}
+	}
+
+	t.Fatal("no node takes writes")
+
+	return node{}
 }
 
 func execute(t *testing.T, pool *sql.DB, statement string) {
@@ -114,51 +227,16 @@ func execute(t *testing.T, pool *sql.DB, statement string) {
 	}
 }
 
-// listener returns the process that listens at an address of this machine.
-func listener(t *testing.T, address string) int {
+// drop removes a database, of whose pools some may be open.
+func drop(t *testing.T, pool *sql.DB, dialect databases.Dialect, name string) {
 	t.Helper()
 
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
+	statement := "DROP DATABASE " + name
+	if dialect == databases.Postgres {
+		statement += " WITH (FORCE)"
 	}
 
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
+	if _, err := pool.ExecContext(context.WithoutCancel(t.Context()), statement); err != nil {
+		t.Errorf("%s: %v", statement, err)
 	}
-
-	socket := ""
-
-	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		table, _ := os.ReadFile(file)
-
-		for line := range strings.Lines(string(table)) {
-			// sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode; 0A listens.
-			fields := strings.Fields(line)
-			if len(fields) > 9 && fields[3] == "0A" && strings.HasSuffix(fields[1], fmt.Sprintf(":%04X", number)) {
-				socket = "socket:[" + fields[9] + "]"
-			}
-		}
-	}
-
-	files, err := filepath.Glob("/proc/[0-9]*/fd/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for _, file := range files {
-		if to, err := os.Readlink(file); err == nil && to == socket {
-			pid, err := strconv.Atoi(strings.Split(file, "/")[2])
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			return pid
-		}
-	}
-
-	t.Fatalf("no process of this machine listens at %s", address)
-
-	return 0
 }

@@ -3,18 +3,13 @@ package reach_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"os"
-	"os/exec"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/test/catalog"
 )
 
 const (
@@ -27,233 +22,136 @@ const (
 //
 //nolint:paralleltest // one cluster after the other, each of which needs the machine
 func TestNodeStopped(t *testing.T) {
-	for cluster := range clusters {
-		t.Run(cluster, func(t *testing.T) {
-			nodes := nodes(t, cluster)
+	on(t, all, func(t *testing.T, s site) {
+		if s.name == "PATRONI" {
+			t.Skip("not run: a node of Patroni is many processes")
+		}
 
-			fail(t, nodes, func() { signal(t, nodes[0], syscall.SIGSTOP) })
-			signal(t, nodes[0], syscall.SIGCONT)
-			again(t, nodes[0])
-		})
-	}
+		n := s.primary(t)
+		pid := listener(t, n.address)
+
+		fail(t, s, func() { signal(t, pid, syscall.SIGSTOP) })
+		signal(t, pid, syscall.SIGCONT)
+		takesWrites(t, s.processes[0])
+	})
 }
 
-// TestNodeKilled kills a node, and starts it again with the command that SQLLOCK_REACH_START_GALERA or _GROUP is, to which
-// the number of the node is added.
+// TestNodeKilled kills a node, and starts it again.
 //
 //nolint:paralleltest // as above
 func TestNodeKilled(t *testing.T) {
-	for cluster := range clusters {
-		t.Run(cluster, func(t *testing.T) {
-			nodes := nodes(t, cluster)
-			variable := "SQLLOCK_REACH_START_" + strings.ToUpper(cluster)
+	on(t, all, func(t *testing.T, s site) {
+		kill, start := s.command(t, "KILL"), s.command(t, "START")
 
-			command := strings.Fields(os.Getenv(variable))
-			if len(command) == 0 {
-				t.Skipf("not run: %s names no command that starts a node again", variable)
-			}
-
-			fail(t, nodes, func() { signal(t, nodes[0], syscall.SIGKILL) })
-
-			start := exec.CommandContext(t.Context(), command[0], append(command[1:], "1")...)
-			if out, err := start.CombinedOutput(); err != nil {
-				t.Fatalf("%s 1: %v\n%s", os.Getenv(variable), err, out)
-			}
-
-			again(t, nodes[0])
-		})
-	}
-}
-
-func signal(t *testing.T, n node, sig syscall.Signal) {
-	t.Helper()
-
-	if err := syscall.Kill(n.pid, sig); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// again waits until a node takes writes.
-func again(t *testing.T, n node) {
-	t.Helper()
-
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-
-	for {
-		lock, err := n.locker.Acquire(ctx, "again")
-		if err == nil {
-			if err := lock.Release(ctx); err != nil {
-				t.Error(err)
-			}
-
-			return
+		switch {
+		case start == nil:
+			t.Skipf("not run: %s has no command that starts a node again", s.variable("START"))
+		case kill == nil && s.name == "PATRONI":
+			t.Skipf("not run: %s has no command that kills a node, which is many processes", s.variable("KILL"))
+		case kill == nil:
+			kill = func(n node) { signal(t, listener(t, n.address), syscall.SIGKILL) }
 		}
 
-		select {
-		case <-ctx.Done():
-			t.Fatalf("the node takes no writes again: %v", err)
-		case <-time.After(time.Second):
-		}
-	}
+		n := s.primary(t)
+
+		fail(t, s, func() { kill(n) })
+		start(n)
+		takesWrites(t, s.processes[0])
+	})
 }
 
-// load acquires a few names on the nodes that live, and notes each grant.
-type load struct {
-	mutex   sync.Mutex
-	held    map[string]int64 // the token of the name's holder, zero if there is none
-	last    map[string]int64 // the largest that was seen
-	grants  int
-	refused int
-	latest  time.Time
-	gap     time.Duration // the longest time without a grant
-	wrong   []string
-}
-
-func (l *load) granted(lock *sqllock.Lock) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-
-	name, now := lock.Name(), time.Now()
-
-	if other := l.held[name]; other != 0 {
-		l.wrong = append(l.wrong, fmt.Sprintf("%s was granted as %d while %d held it", name, lock.Token(), other))
-	}
-
-	if last := l.last[name]; lock.Token() <= last {
-		l.wrong = append(l.wrong, fmt.Sprintf("%s was granted as %d after %d", name, lock.Token(), last))
-	}
-
-	l.held[name], l.last[name] = lock.Token(), lock.Token()
-	l.grants++
-
-	if !l.latest.IsZero() {
-		l.gap = max(l.gap, now.Sub(l.latest))
-	}
-
-	l.latest = now
-}
-
-// ended is told when a lock may not be trusted any more.
-func (l *load) ended(lock *sqllock.Lock) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-
-	if l.held[lock.Name()] == lock.Token() {
-		l.held[lock.Name()] = 0
-	}
-}
-
-func (l *load) run(ctx context.Context, n node) {
-	for ctx.Err() == nil {
-		limited, cancel := context.WithTimeout(ctx, lease)
-		lock, err := n.locker.Acquire(limited, "load-"+strconv.Itoa(rand.IntN(3)), sqllock.WithLease(lease))
-
-		cancel()
-
-		if err != nil {
-			l.mutex.Lock()
-			l.refused++
-			l.mutex.Unlock()
-
-			continue
+// TestSwitchover has another node become the primary.
+//
+//nolint:paralleltest // as above
+func TestSwitchover(t *testing.T) {
+	on(t, onePrimary, func(t *testing.T, s site) {
+		change := s.command(t, "SWITCH")
+		if change == nil {
+			t.Skipf("not run: %s has no command that makes another node the primary", s.variable("SWITCH"))
 		}
 
-		l.granted(lock)
+		n := s.primary(t)
 
-		select {
-		case <-lock.Done():
-		case <-time.After(rand.N(20 * time.Millisecond)):
+		fail(t, s, func() { change(n) })
+
+		if now := s.primary(t); now.number == n.number {
+			t.Errorf("the primary is node %d still, want another", n.number)
 		}
-
-		l.ended(lock)
-
-		brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), lease)
-		_ = lock.Release(brief)
-
-		cancel()
-	}
+	})
 }
 
-// fail lets a fault strike the first node, and sees what holders on it and elsewhere are told, and who has grants meanwhile.
-func fail(t *testing.T, nodes []node, strike func()) {
+// fail lets a fault strike the first node, or the primary, and sees what holders and waiters are told, and who has grants
+// meanwhile. A process that has only the node that fails loses its locks. One that finds the next primary may keep them.
+func fail(t *testing.T, s site, strike func()) {
 	t.Helper()
 
 	ctx, cancel := context.WithTimeout(t.Context(), before+failing)
 	defer cancel()
 
-	there, err := nodes[0].locker.Acquire(ctx, "there", sqllock.WithLease(lease))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	here, err := nodes[1].locker.Acquire(ctx, "here", sqllock.WithLease(failing))
+	here, err := s.processes[1].locker.Acquire(ctx, "here", sqllock.WithLease(2*failing))
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	var (
 		group sync.WaitGroup
-		l     = load{held: make(map[string]int64), last: make(map[string]int64)}
-		next  *sqllock.Lock
-		nexts error
+		l     = newLoad()
+		pairs = s.pairs(ctx, t)
 	)
 
-	for _, n := range nodes[1:] {
-		for range 3 {
-			group.Go(func() { l.run(ctx, n) })
+	for _, p := range s.processes[1:] {
+		for i := range 3 {
+			locker := s.locker(t, p, catalog.Leased()[i%2])
+
+			group.Go(func() { l.work(ctx, locker) })
 		}
 	}
 
-	group.Go(func() { next, nexts = nodes[1].locker.Acquire(ctx, "there", sqllock.WithLease(lease)) })
+	group.Go(func() { l.try(ctx, s.processes[1].locker) })
 
-	select {
-	case <-there.Done():
-		t.Fatalf("the lock on the first node was lost before the fault: %v", there.Err())
-	case <-time.After(before):
+	for _, p := range pairs {
+		group.Go(func() { p.wait(t) })
 	}
 
-	strike()
+	<-time.After(before)
+
+	for _, p := range pairs {
+		if err := p.held.Err(); err != nil {
+			t.Fatalf("%s: the lock was lost before the fault: %v", p.strategy, err)
+		}
+	}
 
 	struck := time.Now()
 
-	select {
-	case <-there.Done():
-	case <-ctx.Done():
-		t.Error("the holder on the node that failed was told nothing")
+	l.strike(struck)
+	strike()
+
+	for _, p := range pairs {
+		group.Go(func() { p.hold(ctx, l) })
 	}
 
-	told := time.Now()
+	<-ctx.Done()
+
+	for _, p := range pairs {
+		// Not before: who waits would have the lock although nothing happened to it.
+		if err := p.held.Release(t.Context()); err != nil && !errors.Is(err, sqllock.ErrLost) {
+			t.Errorf("%s: Release() of the lock on the node that failed = %v, want nil or ErrLost", p.strategy, err)
+		}
+	}
 
 	group.Wait()
 
-	switch {
-	case nexts != nil:
-		t.Errorf("who waited for the lock of the node that failed: %v", nexts)
-	case next.Token() <= there.Token():
-		t.Errorf("the next token is %d, want more than %d", next.Token(), there.Token())
-	case told.After(struck.Add(lease)):
-		t.Errorf("the holder was told %s after the fault, want before the lease of %s ends", told.Sub(struck), lease)
+	if err := here.Release(t.Context()); err != nil {
+		t.Errorf("Release() of a lock elsewhere = %v, want nil", err)
 	}
 
-	if err := there.Err(); !errors.Is(err, sqllock.ErrLost) {
-		t.Errorf("the holder on the node that failed was told %v, want ErrLost", err)
-	}
+	t.Log(l.end())
 
-	if err := here.Check(t.Context()); err != nil {
-		t.Errorf("Check() of a lock elsewhere = %v, want nil", err)
+	for _, p := range pairs {
+		p.check(t, struck, s.several)
 	}
-
-	t.Logf("%d grants, %d attempts without, %s without a grant at most; the holder there was told after %s",
-		l.grants, l.refused, l.gap.Round(time.Millisecond), told.Sub(struck).Round(time.Millisecond))
 
 	for _, wrong := range l.wrong {
 		t.Error(wrong)
-	}
-
-	_ = here.Release(t.Context())
-
-	if next != nil {
-		_ = next.Release(t.Context())
 	}
 }

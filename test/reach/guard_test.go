@@ -23,33 +23,29 @@ const length = 40 * time.Second
 //
 //nolint:paralleltest // one cluster after the other, each of which needs the machine
 func TestGuardAcrossNodes(t *testing.T) {
-	for cluster := range clusters {
-		t.Run(cluster, func(t *testing.T) {
-			met := meet(t, nodes(t, cluster), length, func(tx strategies.Tx) strategies.Tx { return tx }, func(meetings) bool { return false })
-			t.Log(met)
+	on(t, several, func(t *testing.T, s site) {
+		met := meet(t, s, length, func(tx strategies.Tx) strategies.Tx { return tx }, func(meetings) bool { return false })
+		t.Log(met)
 
-			if met.late > 0 || met.refused == 0 {
-				t.Errorf("%s; want no late commit, and some that are refused", met)
-			}
-		})
-	}
+		if met.late > 0 || met.refused == 0 {
+			t.Errorf("%s; want no late commit, and some that are refused", met)
+		}
+	})
 }
 
 // TestGuardThatOnlyReads shows that TestGuardAcrossNodes finds a guard that writes nothing.
 //
 //nolint:paralleltest // as above
 func TestGuardThatOnlyReads(t *testing.T) {
-	for cluster := range clusters {
-		t.Run(cluster, func(t *testing.T) {
-			met := meet(t, nodes(t, cluster), 2*length, func(tx strategies.Tx) strategies.Tx { return &reading{tx.(databases.Tx)} },
-				func(m meetings) bool { return m.late > 10 })
-			t.Log(met)
+	on(t, several, func(t *testing.T, s site) {
+		met := meet(t, s, 2*length, func(tx strategies.Tx) strategies.Tx { return &reading{tx.(databases.Tx)} },
+			func(m meetings) bool { return m.late > 10 })
+		t.Log(met)
 
-			if met.late == 0 {
-				t.Errorf("%s; want a late commit", met)
-			}
-		})
-	}
+		if met.late == 0 {
+			t.Errorf("%s; want a late commit", met)
+		}
+	})
 }
 
 // reading is a transaction in which a guard locks the row, and changes none.
@@ -85,7 +81,7 @@ func (m meetings) String() string {
 }
 
 // meet lets guards on the first node meet grants on another, while the first stops for moments, until it is enough.
-func meet(t *testing.T, nodes []node, length time.Duration, wrap func(strategies.Tx) strategies.Tx, enough func(meetings) bool) meetings {
+func meet(t *testing.T, s site, length time.Duration, wrap func(strategies.Tx) strategies.Tx, enough func(meetings) bool) meetings {
 	t.Helper()
 
 	ctx, cancel := context.WithTimeout(t.Context(), length)
@@ -94,22 +90,23 @@ func meet(t *testing.T, nodes []node, length time.Duration, wrap func(strategies
 	var (
 		group sync.WaitGroup
 		mutex sync.Mutex
-		all   meetings
+		met   meetings
+		pid   = listener(t, s.nodes[0].address)
 	)
 
-	group.Go(func() { stutter(ctx, nodes[0].pid) })
+	group.Go(func() { stutter(ctx, pid) })
 
 	for worker := range 8 {
 		group.Go(func() {
 			for round := 0; ctx.Err() == nil; round++ {
-				one := take(fmt.Sprintf("guarded-%d-%d", worker, round), nodes[0], nodes[1+rand.IntN(len(nodes)-1)], wrap)
+				one := take(fmt.Sprintf("guarded-%d-%d", worker, round), s.processes[0], s.processes[1+rand.IntN(len(s.processes)-1)], wrap)
 
 				mutex.Lock()
-				all.late += one.late
-				all.kept += one.kept
-				all.refused += one.refused
-				all.failed += one.failed
-				done := enough(all)
+				met.late += one.late
+				met.kept += one.kept
+				met.refused += one.refused
+				met.failed += one.failed
+				done := enough(met)
 				mutex.Unlock()
 
 				if done {
@@ -121,7 +118,7 @@ func meet(t *testing.T, nodes []node, length time.Duration, wrap func(strategies
 
 	group.Wait()
 
-	return all
+	return met
 }
 
 // stutter stops a process again and again, for 20 to 120 ms.
@@ -135,7 +132,7 @@ func stutter(ctx context.Context, pid int) {
 }
 
 // take is one meeting: a guards a transaction, b takes the name from it, and a commits.
-func take(name string, a, b node, wrap func(strategies.Tx) strategies.Tx) (met meetings) {
+func take(name string, a, b process, wrap func(strategies.Tx) strategies.Tx) (met meetings) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 
