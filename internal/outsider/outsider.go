@@ -21,6 +21,8 @@ type Outsider struct {
 	DB       *sql.DB
 	Dialect  databases.Dialect
 	Strategy string
+	// Callers is the pool of the transactions in which locks are guarded, where DB goes past a proxy; nil is DB.
+	Callers *sql.DB
 	// Fail ends a case because of what went wrong here, and does not return. nil fails it.
 	Fail func(t *testing.T, err error)
 }
@@ -132,7 +134,12 @@ func (o Outsider) parameter(n int) string {
 func (o Outsider) begin(t *testing.T, isolation string, wrap func(*sql.Tx) databases.Tx) sqllocktest.Transaction {
 	t.Helper()
 
-	tx, err := o.DB.BeginTx(context.WithoutCancel(t.Context()), &sql.TxOptions{Isolation: map[string]sql.IsolationLevel{
+	callers := o.Callers
+	if callers == nil {
+		callers = o.DB
+	}
+
+	tx, err := callers.BeginTx(context.WithoutCancel(t.Context()), &sql.TxOptions{Isolation: map[string]sql.IsolationLevel{
 		"":                sql.LevelDefault,
 		"read committed":  sql.LevelReadCommitted,
 		"repeatable read": sql.LevelRepeatableRead,
