@@ -126,6 +126,9 @@ func fail(t *testing.T, s site, strike func()) {
 	l.strike(struck)
 	strike()
 
+	// A command may take some seconds until it does what it is for.
+	begun := time.Now()
+
 	for _, p := range pairs {
 		group.Go(func() { p.hold(ctx, l) })
 	}
@@ -148,7 +151,7 @@ func fail(t *testing.T, s site, strike func()) {
 	t.Log(l.end())
 
 	for _, p := range pairs {
-		p.check(t, struck, s.several)
+		p.check(t, struck, begun, s.several)
 	}
 
 	for _, wrong := range l.wrong {

@@ -138,7 +138,10 @@ func (l *load) work(ctx context.Context, locker *sqllock.Locker) {
 
 		cancel()
 
-		if err != nil {
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return
+		case err != nil:
 			l.hears("waiters", err)
 
 			continue
@@ -164,7 +167,7 @@ func (l *load) work(ctx context.Context, locker *sqllock.Locker) {
 // try asks for a name of its own all the time, and does not wait.
 func (l *load) try(ctx context.Context, locker *sqllock.Locker) {
 	for ctx.Err() == nil {
-		lock, err := locker.TryAcquire(ctx, "tried")
+		lock, err := locker.TryAcquire(ctx, "tried", sqllock.WithLease(lease))
 
 		switch {
 		case err == nil:
