@@ -39,6 +39,19 @@ func mysqlCluster(ctx context.Context, e *exam) ([]Finding, error) {
 		return findings, err
 	}
 
+	consistency, err := e.variable(ctx, "GLOBAL VARIABLES", "group_replication_consistency")
+	if err != nil {
+		return nil, err
+	}
+
+	// https://dev.mysql.com/doc/refman/9.7/en/group-replication-configuring-consistency-guarantees.html
+	if consistency == "EVENTUAL" {
+		return found(Warning, "the primary of a replication group whose group_replication_consistency is EVENTUAL",
+			"the next primary begins before it has caught up: until then it shows locks as they were, and may let the guard of an "+
+				"earlier holder pass",
+			"set group_replication_consistency = BEFORE_ON_PRIMARY_FAILOVER, the default from MySQL 8.4 on"), nil
+	}
+
 	return fine("the primary of a replication group"), nil
 }
 

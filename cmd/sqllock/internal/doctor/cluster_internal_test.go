@@ -60,6 +60,14 @@ func TestCluster(t *testing.T) {
 			[]string{"ok the primary of a replication group"},
 		},
 		{
+			"primary that the next one may lag behind",
+			map[string]string{
+				"group_replication_single_primary_mode": "ON", "group_replication_group_name": "g", "group_replication_consistency": "EVENTUAL",
+			},
+			&group{3, 3, "ONLINE", "PRIMARY", "a:3306"}, "cas",
+			[]string{"warning the primary of a replication group whose group_replication_consistency is EVENTUAL"},
+		},
+		{
 			"secondary",
 			map[string]string{"group_replication_single_primary_mode": "ON", "group_replication_group_name": "g"},
 			&group{3, 3, "ONLINE", "SECONDARY", "a:3306"}, "cas",
