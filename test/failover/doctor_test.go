@@ -1,13 +1,11 @@
 package failover_test
 
 import (
-	"bytes"
-	"encoding/json"
 	osexec "os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/sqllock/sqllock/test/doctor"
 	"github.com/sqllock/sqllock/test/servers"
 )
 
@@ -16,14 +14,7 @@ import (
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 
-	program := filepath.Join(t.TempDir(), "sqllock")
-
-	build := osexec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
-	build.Dir = filepath.Join("..", "..", "cmd", "sqllock")
-
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	program := doctor.Build(t)
 
 	for _, c := range []struct {
 		name        string
@@ -38,11 +29,11 @@ func TestDoctor(t *testing.T) {
 
 			pair := start(t, c.replication)
 
-			if got := examine(t, program, pair.PrimaryDSN())["replication"]; got != c.primary {
+			if got := doctor.Examine(t, program, pair.PrimaryDSN())["replication"]; got != c.primary {
 				t.Errorf("doctor of the primary says of replication: %q, want %q", got, c.primary)
 			}
 
-			if got := examine(t, program, pair.StandbyDSN())["writable"]; got != "error" {
+			if got := doctor.Examine(t, program, pair.StandbyDSN())["writable"]; got != "error" {
 				t.Errorf("doctor of the standby says of writing: %q, want an error", got)
 			}
 
@@ -82,34 +73,4 @@ func lookAtStandby(t *testing.T, program string, pair cluster) {
 	if said, code := command(pair.StandbyDSN(), "run", "--name", "m", "--", "true"); code != 69 || !strings.Contains(said, "standby") {
 		t.Errorf("sqllock run at the standby exited with %d: %s", code, said)
 	}
-}
-
-// examine returns the worst level of each of the doctor's checks.
-func examine(t *testing.T, program, dsn string) map[string]string {
-	t.Helper()
-
-	var (
-		out      bytes.Buffer
-		findings []struct{ Check, Level string }
-	)
-
-	doctor := osexec.CommandContext(t.Context(), program, "doctor", "--json")
-	doctor.Env = append(doctor.Environ(), "DATABASE_URL="+dsn)
-	doctor.Stdout = &out
-
-	// It exits with 1 for what it finds.
-	if err := doctor.Run(); err != nil && doctor.ProcessState.ExitCode() != 1 {
-		t.Fatalf("sqllock doctor: %v", err)
-	}
-
-	if err := json.Unmarshal(out.Bytes(), &findings); err != nil {
-		t.Fatalf("sqllock doctor --json: %v: %s", err, out.String())
-	}
-
-	levels := make(map[string]string)
-	for _, f := range findings {
-		levels[f.Check] = f.Level
-	}
-
-	return levels
 }

@@ -53,18 +53,22 @@ type cluster struct {
 	name    string // in the names of variables
 	dialect databases.Dialect
 	several bool // all nodes take writes; elsewhere one of them does, and processes look for it
+
+	// check is what the doctor looks at, and finds as bad as this, on a node that takes writes.
+	check, found string
 }
 
 var clusters = []cluster{
-	{"GALERA", databases.MySQL, true},
-	{"GROUP", databases.MySQL, true},
-	{"GROUP_PRIMARY", databases.MySQL, false},
-	{"PATRONI", databases.Postgres, false},
+	{"GALERA", databases.MySQL, true, "cluster", "note"},
+	{"GROUP", databases.MySQL, true, "cluster", "note"},
+	{"GROUP_PRIMARY", databases.MySQL, false, "cluster", "ok"},
+	{"PATRONI", databases.Postgres, false, "replication", "ok"},
 }
 
 // node is a server of a cluster.
 type node struct {
 	number    int
+	url       string // for the command
 	address   string
 	connector driver.Connector
 }

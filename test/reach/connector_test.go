@@ -33,7 +33,7 @@ func connect(t *testing.T, dialect databases.Dialect, dsn string, number int, da
 
 		address := net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))
 
-		return node{number, address, stdlib.GetConnector(*config)}
+		return node{number, dsn, address, stdlib.GetConnector(*config)}
 	}
 
 	config, err := mysqldriver.ParseDSN(dsn)
@@ -51,7 +51,7 @@ func connect(t *testing.T, dialect databases.Dialect, dsn string, number int, da
 		t.Fatal(err)
 	}
 
-	return node{number, config.Addr, connector}
+	return node{number, fmt.Sprintf("mysql://%s:%s@%s/%s", config.User, config.Passwd, config.Addr, database), config.Addr, connector}
 }
 
 func postgresConfig(t *testing.T, dsn string) *pgx.ConnConfig {

@@ -19,6 +19,7 @@ import (
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/test/catalog"
+	"github.com/sqllock/sqllock/test/doctor"
 	"github.com/sqllock/sqllock/test/schema"
 )
 
@@ -27,13 +28,14 @@ type proxy struct {
 	name         string // in the name of its variable
 	refused      []string
 	transactions bool
+	doctor       string // how bad the doctor finds it
 }
 
 var proxies = []proxy{
-	{"PGBOUNCER", []string{"advisory"}, true},
-	{"PGBOUNCER_STATEMENT", []string{"forupdate", "advisory"}, false},
-	{"ODYSSEY", []string{"advisory"}, true},
-	{"PGPOOL", nil, true},
+	{"PGBOUNCER", []string{"advisory"}, true, "note"},
+	{"PGBOUNCER_STATEMENT", []string{"forupdate", "advisory"}, false, "warning"},
+	{"ODYSSEY", []string{"advisory"}, true, "note"},
+	{"PGPOOL", nil, true, "note"},
 }
 
 // TestProxy has locks through each proxy that is named. Where there is a standby, it is told to stop where it is, so that
@@ -49,6 +51,10 @@ func TestProxy(t *testing.T) {
 			}
 
 			through := behind(t, dsns)
+
+			if got := doctor.Examine(t, doctor.Build(t), dsns[0])["pooler"]; got != p.doctor {
+				t.Errorf("the doctor says %q of the proxy, want %q", got, p.doctor)
+			}
 
 			for _, strategy := range catalog.All() {
 				t.Run(strategy.Name, func(t *testing.T) {
