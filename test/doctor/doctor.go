@@ -15,7 +15,7 @@ func Build(t *testing.T) string {
 
 	program := filepath.Join(t.TempDir(), "sqllock")
 
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".") //nolint:gosec // a folder of the test's
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
 	build.Dir = filepath.Join("..", "..", "cmd", "sqllock")
 
 	if out, err := build.CombinedOutput(); err != nil {
@@ -34,7 +34,7 @@ func Examine(t *testing.T, program, dsn string, args ...string) map[string]strin
 		findings []struct{ Check, Level string }
 	)
 
-	doctor := exec.CommandContext(t.Context(), program, append([]string{"doctor", "--json"}, args...)...) //nolint:gosec // as above
+	doctor := exec.CommandContext(t.Context(), program, append([]string{"doctor", "--json"}, args...)...)
 	doctor.Env = append(doctor.Environ(), "DATABASE_URL="+dsn)
 	doctor.Stdout = &out
 

@@ -130,7 +130,10 @@ func reach(t *testing.T, c cluster) site {
 		made.nodes = append(made.nodes, connect(t, c.dialect, dsn, i+1, own))
 	}
 
+	// Each time over a new connection: the primary may be another one by then.
 	maintenance := open(t, toPrimary{c.dialect, admin})
+	maintenance.SetMaxIdleConns(0)
+
 	execute(t, maintenance, "CREATE DATABASE "+own)
 	t.Cleanup(func() { drop(t, maintenance, c.dialect, own) })
 

@@ -11,6 +11,8 @@ import (
 //nolint:paralleltest // one cluster after the other, each of which needs the machine
 func TestDoctor(t *testing.T) {
 	on(t, all, func(t *testing.T, s site) {
+		t.Helper()
+
 		program, primary := doctor.Build(t), s.primary(t)
 
 		for _, n := range s.nodes {

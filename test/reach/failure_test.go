@@ -23,6 +23,8 @@ const (
 //nolint:paralleltest // one cluster after the other, each of which needs the machine
 func TestNodeStopped(t *testing.T) {
 	on(t, all, func(t *testing.T, s site) {
+		t.Helper()
+
 		if s.name == "PATRONI" {
 			t.Skip("not run: a node of Patroni is many processes")
 		}
@@ -41,6 +43,8 @@ func TestNodeStopped(t *testing.T) {
 //nolint:paralleltest // as above
 func TestNodeKilled(t *testing.T) {
 	on(t, all, func(t *testing.T, s site) {
+		t.Helper()
+
 		kill, start := s.command(t, "KILL"), s.command(t, "START")
 
 		switch {
@@ -65,6 +69,8 @@ func TestNodeKilled(t *testing.T) {
 //nolint:paralleltest // as above
 func TestSwitchover(t *testing.T) {
 	on(t, onePrimary, func(t *testing.T, s site) {
+		t.Helper()
+
 		change := s.command(t, "SWITCH")
 		if change == nil {
 			t.Skipf("not run: %s has no command that makes another node the primary", s.variable("SWITCH"))

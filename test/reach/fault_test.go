@@ -1,6 +1,7 @@
 package reach_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -10,7 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
+
+// commandTime is how long a command may take.
+const commandTime = 2 * time.Minute
 
 // command returns what a cluster has for a fault, or for its end: SQLLOCK_REACH_KILL_GALERA for KILL. nil if there is none.
 func (s site) command(t *testing.T, verb string) func(node) {
@@ -24,7 +29,12 @@ func (s site) command(t *testing.T, verb string) func(node) {
 	return func(n node) {
 		t.Helper()
 
-		c := exec.CommandContext(t.Context(), "sh", "-c", line+` "$1"`, "sh", strconv.Itoa(n.number)) //nolint:gosec // what the tester names
+		ctx, cancel := context.WithTimeout(t.Context(), commandTime)
+		defer cancel()
+
+		c := exec.CommandContext(ctx, "sh", "-c", line+` "$1"`, "sh", strconv.Itoa(n.number))
+		c.WaitDelay = time.Second // for what it started, and did not wait for
+
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%s %d: %v\n%s", line, n.number, err, out)
 		}

@@ -24,6 +24,8 @@ const length = 40 * time.Second
 //nolint:paralleltest // one cluster after the other, each of which needs the machine
 func TestGuardAcrossNodes(t *testing.T) {
 	on(t, several, func(t *testing.T, s site) {
+		t.Helper()
+
 		met := meet(t, s, length, func(tx strategies.Tx) strategies.Tx { return tx }, func(meetings) bool { return false })
 		t.Log(met)
 
@@ -38,6 +40,8 @@ func TestGuardAcrossNodes(t *testing.T) {
 //nolint:paralleltest // as above
 func TestGuardThatOnlyReads(t *testing.T) {
 	on(t, several, func(t *testing.T, s site) {
+		t.Helper()
+
 		met := meet(t, s, 2*length, func(tx strategies.Tx) strategies.Tx { return &reading{tx.(databases.Tx)} },
 			func(m meetings) bool { return m.late > 10 })
 		t.Log(met)
