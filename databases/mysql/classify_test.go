@@ -9,6 +9,19 @@ import (
 	"github.com/sqllock/sqllock/databases/mysql"
 )
 
+// TestClassifyBlocked has what a primary of a replication group answers to all, while it waits to hand its role on.
+func TestClassifyBlocked(t *testing.T) {
+	t.Parallel()
+
+	err := &driver.MySQLError{
+		Number: 4094, Message: "All queries have been blocked while function 'group_replication_set_as_primary()' is executing.",
+	}
+
+	if got := mysql.New(nil).Classify(err); got != databases.Unreachable {
+		t.Errorf("Classify(%v) = %d, want %d, so that waits outlast it", err, got, databases.Unreachable)
+	}
+}
+
 // TestClassifyLostCommits has what a commit returns that lost to one on another node, and what looks like it.
 func TestClassifyLostCommits(t *testing.T) {
 	t.Parallel()

@@ -120,7 +120,10 @@ func (*DB) Classify(err error) databases.Class {
 	case 1044, 1142, 1143, 1227, 1370: // no privilege: on a database, a table, a column, of a kind, on a routine
 		return databases.NotAllowed
 	case 1053, // the server is shutting down
-		1047,                   // a node of Galera that is not ready
+		1047, // a node of Galera that is not ready
+		// the primary of a replication group that hands its role on, and answers nothing else until then
+		// (https://dev.mysql.com/doc/refman/9.7/en/group-replication-changing-primary-member.html)
+		4094,
 		1152, 1158, 1159, 1160, // the connection was aborted, or could not be read or written
 		1161, 1184, //
 		1927, 3169, // the connection was killed (MariaDB, MySQL)
