@@ -647,6 +647,10 @@ func (a *acquisition) failed(ctx context.Context, request strategies.Request, er
 			}
 		})
 		a.changeOwner()
+	case errors.Is(err, strategies.ErrUnsettled):
+		// Also though somebody has the name: what is left of the attempt is nobody's.
+		a.locker.settle(ctx, request, nil)
+		a.changeOwner()
 	case uncertain(err) && a.set.many():
 		// The next attempt may be for another slot.
 		a.locker.settle(ctx, request, nil)
@@ -759,7 +763,7 @@ func (a *acquisition) place(wait context.Context) (any, error) {
 
 // uncertain says whether an attempt that failed may have been granted all the same.
 func uncertain(err error) bool {
-	return err != nil && !isAnswer(err) && !errors.Is(err, strategies.ErrNotSent) && !errors.Is(err, strategies.ErrBusy) &&
+	return errors.Is(err, strategies.ErrUnsettled) || err != nil && !isAnswer(err) && !errors.Is(err, strategies.ErrNotSent) && !errors.Is(err, strategies.ErrBusy) &&
 		!errors.Is(err, ErrTooManyConnections) && !errors.Is(err, strategies.ErrNotBatched)
 }
 

@@ -324,7 +324,7 @@ func (h *hold) overdueBy(state error) bool {
 func (h *hold) leaveToLease() {
 	lease := h.longestLease()
 
-	e := newEnding(h.ctx, h.name(), lease, h.grant.Release)
+	e := newEnding(h.ctx, h.name(), lease, h.free)
 	e.looks, e.overdue = []time.Time{e.until}, true
 
 	h.locker.background.mu.Lock()
@@ -339,7 +339,7 @@ func (h *hold) leaveToLease() {
 
 	// What the attempt brings has the same owner: ended sooner, it would end the lock.
 	doubt := newEnding(h.ctx, h.name(), lease, h.settle)
-	doubt.overdue, doubt.soonest = true, h.doubt.Add(lastLook)
+	doubt.overdue, doubt.soonest = true, h.lastDoubt().Add(lastLook)
 	doubt.looks = []time.Time{later(e.until, doubt.soonest)}
 	doubt.until = doubt.looks[0].Add(lease)
 	h.locker.background.startLocked(doubt)
@@ -490,19 +490,50 @@ func (h *hold) releaseNow(ctx context.Context) error {
 // overtaken: nobody would have it.
 func (h *hold) settleDoubt(ctx context.Context) {
 	if h.doubted() {
-		h.locker.settle(ctx, h.request, nil)
+		r := h.request
+		r.Lease = h.longestLease()
+
+		h.locker.settle(ctx, r, nil)
 	}
 }
 
 // doubted says whether there is such an attempt, and it may still be on its way.
-func (h *hold) doubted() bool { return !h.doubt.IsZero() && time.Since(h.doubt) < lastLook }
+func (h *hold) doubted() bool {
+	last := h.lastDoubt()
+
+	return !last.IsZero() && time.Since(last) < lastLook
+}
+
+// lastDoubt is when the last of them was given up, or a call for the grant that was not needed for it.
+func (h *hold) lastDoubt() time.Time { return later(h.doubt, doubtOf(h.grant)) }
+
+// doubtOf is when a call for a grant was last given up that may bring something yet; zero if there is none.
+func doubtOf(grant strategies.Grant) time.Time {
+	if d, ok := grant.(strategies.Doubter); ok {
+		return d.Doubt()
+	}
+
+	return time.Time{}
+}
+
+// free ends the grant in the database, and has what that does not end settled.
+func (h *hold) free(ctx context.Context) error {
+	err := h.grant.Release(ctx)
+	if err == nil || lossIn(err) != nil {
+		if !doubtOf(h.grant).IsZero() {
+			h.settleDoubt(ctx)
+		}
+	}
+
+	return err
+}
 
 // releaseLater goes on with the release in the background, for as long as the lease
 // that it returns may run, or a connection is held.
 func (h *hold) releaseLater(ctx context.Context) time.Duration {
 	lease := h.longestLease()
 
-	e := newEnding(ctx, h.name(), lease, h.grant.Release)
+	e := newEnding(ctx, h.name(), lease, h.free)
 	if h.locker.features.ConnectionHeld {
 		e.until = time.Time{}
 	}

@@ -170,7 +170,7 @@ func (p *inLine) pause(wait context.Context, held *HeldError, request *strategie
 	request.First, request.Line = true, 0
 
 	if p.locker.waiters.queuer == nil {
-		return sleep(wait, p.poll())
+		return sleep(wait, max(p.poll(), p.spread(held)))
 	}
 
 	if p.vain > 0 {
@@ -301,6 +301,16 @@ func (p *inLine) ahead() int {
 // poll is the pause before a question without a line.
 func (p *inLine) poll() time.Duration {
 	return pollPause(time.Since(p.began), p.one.set.pollMin, lastRetry)
+}
+
+// spread is how long to wait for a name without a line of which nobody is known to have it: several may have asked for it at
+// once, each of whom kept it from the others. It is random, and longer each time.
+func (p *inLine) spread(held *HeldError) time.Duration {
+	if !unheld(held) || p.vain == 0 {
+		return 0
+	}
+
+	return backoff(p.vain-1, lookPause, lastRetry/2)
 }
 
 // disbelief is how long to wait after a turn that was none. The name's row was locked for a

@@ -180,7 +180,7 @@ func (l *Locker) settleLocked(ctx context.Context, request strategies.Request, g
 	e := newEnding(ctx, request.Name, request.Lease, func(ctx context.Context) error { return l.strategy.Settle(ctx, request) })
 
 	switch {
-	case grant == nil:
+	case grant == nil || !doubtOf(grant).IsZero():
 		e.looks = lookTimes(e.looks[0])
 		e.until = e.until.Add(lastLook) // the lease begins when it arrives
 	case l.features.ConnectionHeld:

@@ -42,7 +42,7 @@ func (m *Memory) Peer() *Memory { return &Memory{Script: newMemoryScript(), stor
 
 func newMemoryScript() *Script {
 	return &Script{operations: []string{
-		"acquire", "acquire-all", "acquire-group", "renew", "renew-all", "check", "release", "release-all", "settle", "guard", "releasetx",
+		"acquire", "acquire-all", "acquire-group", "raise", "renew", "renew-all", "check", "release", "release-all", "settle", "guard", "releasetx",
 		"join", "list", "status", "force", "reap", "listen", "enqueue", "enqueue-all", "keep", "leave", "stand", "call", "waiters",
 		"notes", "tick", "ask", "announce",
 	}}
@@ -107,7 +107,7 @@ const memoryName = "memory"
 func (*Memory) Features() strategies.Features {
 	return strategies.Features{
 		Strategy: memoryName, Database: memoryName, LeavesLine: true,
-		MinHold: true, LockDelay: true, Shared: true, Slots: true, Several: true,
+		MinHold: true, LockDelay: true, Shared: true, Slots: true, Several: true, Raises: true,
 	}
 }
 
@@ -322,9 +322,14 @@ func (r *memoryRow) inTheWay(now time.Time) error {
 
 	switch {
 	case now.Before(free):
-		return &strategies.HeldError{
+		held := &strategies.HeldError{
 			Name: r.name, Holder: r.statuses(now)[0].Holder, Token: r.token, Shared: r.reads(now), Remaining: free.Sub(now),
 		}
+		if r.owner != "" && now.Before(r.expires) {
+			held.Owner = r.owner
+		}
+
+		return held
 	case len(r.pins) > 0:
 		return &strategies.HeldError{Name: r.name, Detail: "an open transaction guards it"}
 	default:
@@ -653,7 +658,7 @@ func (g *memoryGrant) mine() (*memoryRow, error) {
 	switch {
 	case row == nil:
 		lost.Detail = "its row is gone from the database"
-	case row.token == g.last && row.owner == g.owner:
+	case row.token >= g.last && row.owner == g.owner: // a Raise without an answer may have been before
 		return row, nil
 	case row.token != g.last:
 		lost.Reason, lost.Token = strategies.TakenOver, row.token
@@ -682,6 +687,28 @@ func (g *memoryGrant) Renew(ctx context.Context, lease time.Duration) error {
 
 		return nil
 	})
+}
+
+// Raise is the grant under a token that is larger.
+func (g *memoryGrant) Raise(ctx context.Context, token int64) (strategies.Grant, error) {
+	var raised strategies.Grant
+
+	err := g.memory.do(ctx, "raise", func(time.Time) error {
+		row, err := g.mine()
+		if err != nil {
+			return err
+		}
+
+		row.token = max(row.token, token)
+		raised = &memoryGrant{memory: g.memory, name: g.name, owner: g.owner, token: row.token, last: row.token}
+
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return raised, nil
 }
 
 // Check looks whether the grant is still there.

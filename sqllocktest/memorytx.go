@@ -123,6 +123,9 @@ func (g *memoryGrant) in(tx strategies.Tx) (*MemoryTx, *memoryRow, error) {
 	}
 
 	row, err := g.mine()
+	if err == nil && row.token != g.last {
+		err = &strategies.LostError{Reason: strategies.TakenOver, Token: row.token}
+	}
 
 	return mtx, row, err
 }

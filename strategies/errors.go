@@ -21,12 +21,16 @@ var (
 	ErrTooManyConnections = errors.New("no free connection")
 
 	// ErrNotSent is wrapped by an error that came before anything was sent to the
-	// database: while a connection was waited for, for example.
+	// database: while a connection was waited for, for example. Or what was taken was given back, and that
+	// was confirmed.
 	ErrNotSent = errors.New("nothing was sent")
 	// ErrBusy is wrapped by an error of an attempt that somebody else's transaction
 	// kept from an answer: nobody is known to have the lock, and nothing was taken; or by one of
 	// a release, that nothing was released. The error matches ErrUnreachable, too.
 	ErrBusy = errors.New("another transaction is in the way")
+	// ErrUnsettled is wrapped by an error of an attempt, also by a HeldError, that may have left something which the next
+	// attempt must not find. Settle has to follow, and the next attempt is another owner's.
+	ErrUnsettled = errors.New("the attempt may have left something")
 	// ErrNotBatched is a Batcher's answer to a call that needs a statement of its own.
 	// Nothing was granted or released; a renewal may have been done all the same.
 	ErrNotBatched = errors.New("not together with others")
@@ -39,6 +43,8 @@ type HeldError struct {
 	// Holder is who has it, Token that grant's; both zero if they are not known.
 	Holder Holder
 	Token  int64
+	// Owner of that grant, empty if it is not known. Two answers that have the same tell of the same grant.
+	Owner string
 	// Shared: readers have it, of whom Holder is one.
 	Shared bool
 	// Remaining is how long the name stays taken without a renewal; zero if not known.
@@ -50,6 +56,8 @@ type HeldError struct {
 	Lines map[string]int64
 	// Detail says more where there is more to say.
 	Detail string
+	// Err says more for errors.Is and errors.As, that the attempt is ErrUnsettled for example. It may be nil.
+	Err error
 }
 
 // Error is for logs; users see the core's *sqllock.HeldError.
@@ -57,6 +65,9 @@ func (e *HeldError) Error() string { return fmt.Sprintf("lock %q is held (%s)", 
 
 // Is reports whether target is ErrNotAcquired.
 func (*HeldError) Is(target error) bool { return target == ErrNotAcquired }
+
+// Unwrap returns Err.
+func (e *HeldError) Unwrap() error { return e.Err }
 
 // UnsupportedError reports that a strategy does not work with a database. It matches
 // ErrUnsupported.

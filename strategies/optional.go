@@ -207,6 +207,22 @@ type Reserver interface {
 	Next() Grant
 }
 
+// Raiser is a grant whose token can be raised. A strategy that is made of several others, which each draw tokens, brings
+// them to one.
+type Raiser interface {
+	// Raise returns the grant under a token, or under its own if that is larger. The next grant of the name, whoever gets
+	// it, has a larger token than that, also after a crash. Errors are those of Renew. With an error the grant is as before,
+	// and the call may be repeated. It waits for no transaction of somebody else that has the name's row locked.
+	Raise(ctx context.Context, token int64) (Grant, error)
+}
+
+// Doubter is a grant that can be had and released though some of what was asked for it got no answer.
+type Doubter interface {
+	// Doubt is when such a call was last given up, or is the present if one goes on; zero if there is none. What it may
+	// have left, or bring yet, Release does not end: Settle has to follow it.
+	Doubt() time.Time
+}
+
 // Sharer is the grant of a Request that is Shared.
 type Sharer interface {
 	// Phase is the Owner that Waiter tells while readers have the name.

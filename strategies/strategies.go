@@ -7,8 +7,8 @@
 //
 // What every strategy must have is in [Strategy] and [Grant]. What only some have is
 // an interface of its own, and the core finds it by a type assertion: [Batcher],
-// [Grouper], [Notifier], [Placer] and [Queuer] of a strategy; [TxReleaser], [Reserver], [Sharer] and
-// [Contention] of a grant. The conformance suite in package sqllocktest says whether a
+// [Grouper], [Notifier], [Placer] and [Queuer] of a strategy; [TxReleaser], [Reserver], [Raiser], [Doubter],
+// [Sharer] and [Contention] of a grant. The conformance suite in package sqllocktest says whether a
 // strategy keeps the contract. The package imports the standard library only.
 package strategies
 
@@ -165,6 +165,10 @@ type Features struct {
 	Several bool
 	// Unbatched: a Batcher answers every call with ErrNotBatched.
 	Unbatched bool
+	// Raises: its grants are Raisers, but those of a Request that is Shared.
+	Raises bool
+	// Unguarded: Guard returns ErrUnsupported.
+	Unguarded bool
 }
 
 // Tx is the caller's own transaction, as postgres.Tx, mysql.Tx, sqlite.Tx and

@@ -49,7 +49,7 @@ func New(db databases.DB) *Strategy {
 // Features says what the strategy can do: everything.
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
-	f.MinHold, f.LockDelay, f.Shared = true, true, true
+	f.MinHold, f.LockDelay, f.Shared, f.Raises = true, true, true, true
 
 	return f
 }

@@ -77,6 +77,9 @@ type Statements struct {
 	Renew        databases.Statement
 	Release      databases.Statement
 	ReleaseLater databases.Statement
+	// Raise makes the token of an owner's grant as large as another one, unless it is larger, and answers as Acquire
+	// does: with the token that the row has then.
+	Raise databases.Statement
 	// ReleaseTx is the release in a caller's transaction. ReleaseLater is sent there, too.
 	ReleaseTx databases.Statement
 	// Force ends a grant of the owner that State told, and notes why. One of

@@ -291,5 +291,6 @@ var (
 	_ Record = (*Grant)(nil)
 	_ Record = (*Share)(nil)
 
+	_ strategies.Raiser = (*Grant)(nil)
 	_ strategies.Sharer = (*Share)(nil)
 )

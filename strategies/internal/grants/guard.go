@@ -192,6 +192,7 @@ func (g *Grant) superseded(ctx context.Context) (err error) {
 }
 
 var (
+	errRowLocked   = errors.New("it has the row of the name locked")
 	errOldSnapshot = errors.New("the transaction's snapshot is older than the lock, or it is in another database or schema; " +
 		"begin it after the lock is acquired, where the lock is")
 	errNotDated = errors.New("the lock was handed on within the process, and that could not be written down outside of the transaction; " +

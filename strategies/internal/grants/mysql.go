@@ -124,6 +124,19 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 			Args: []string{"lease", "name", "owner"},
 		},
 
+		// The owner of the lease decides, as in a renewal: that in the other row is of the last acquisition, and stays when
+		// it is released. Both rows are locked, so that the grant cannot end meanwhile; one that a renewal has is skipped.
+		Raise: databases.Statement{
+			Name: "grant.raise",
+			SQL: `UPDATE (
+    SELECT l.name FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
+     WHERE l.name = UNHEX(?) AND e.owner = UNHEX(?) LIMIT 1 FOR UPDATE SKIP LOCKED
+) held
+STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
+   SET l.token = LAST_INSERT_ID(GREATEST(l.token, ?))`,
+			Args: []string{"name", "owner", "token"},
+		},
+
 		Release: databases.Statement{
 			Name: "grant.release",
 			SQL: `UPDATE sqllock_leases SET owner = '', expires_at = 0 * LAST_INSERT_ID(waiting <> 0)

@@ -185,6 +185,17 @@ RETURNING l.token`,
 			Args: []string{"name", "owner", "lease"},
 		},
 
+		// FOR NO KEY UPDATE, as a renewal's lock: a guard is not in the way, and does not change.
+		Raise: databases.Statement{
+			Name: "grant.raise",
+			SQL: `WITH held AS (
+    SELECT name FROM sqllock_locks WHERE name = $1 AND owner = $2 FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE sqllock_locks l SET token = greatest(l.token, $3::bigint) FROM held WHERE l.name = held.name
+RETURNING l.token`,
+			Args: []string{"name", "owner", "token"},
+		},
+
 		Release: databases.Statement{
 			Name: "grant.release",
 			SQL: `UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0

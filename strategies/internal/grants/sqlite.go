@@ -63,6 +63,13 @@ RETURNING token`,
 			Args: []string{"name", "owner", "lease"},
 		},
 
+		Raise: databases.Statement{
+			Name: "grant.raise",
+			SQL: `UPDATE sqllock_locks SET token = max(token, ?3) WHERE name = ?1 AND owner = ?2
+RETURNING token`,
+			Args: []string{"name", "owner", "token"},
+		},
+
 		Release: databases.Statement{
 			Name: "grant.release",
 			SQL: `UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0 WHERE name = ?1 AND owner = ?2

@@ -83,7 +83,7 @@ func (st State) Held(name string) *strategies.HeldError {
 
 	switch {
 	case st.Owner != "" && st.Left > 0:
-		held.Holder, held.Token, held.Shared = st.Holder, st.Token, strings.HasPrefix(st.Owner, sharedPrefix)
+		held.Holder, held.Token, held.Owner, held.Shared = st.Holder, st.Token, st.Owner, strings.HasPrefix(st.Owner, sharedPrefix)
 	case st.Owner != "" && st.Left+st.Delay > 0:
 		held.Detail = "the lock delay of a lease that expired"
 	case st.Left > 0:

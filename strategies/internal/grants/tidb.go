@@ -69,6 +69,14 @@ UPDATE sqllock_leases was JOIN sqllock_locks l ON l.name = was.name JOIN sqllock
 		},
 	}
 
+	d.Raise = databases.Statement{
+		Name: "grant.raise",
+		SQL: `SELECT GREATEST(l.token, ?) FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
+ WHERE l.name = UNHEX(?) AND e.owner = UNHEX(?) FOR UPDATE NOWAIT;
+UPDATE sqllock_locks SET token = GREATEST(token, ?) WHERE name = UNHEX(?)`,
+		Args: []string{"token", "name", "owner", "token", "name"},
+	}
+
 	d.Release = tidbRelease("grant.release", ``, "name", "owner")
 
 	d.Force[0] = databases.Statement{

@@ -1,0 +1,60 @@
+package grants
+
+import (
+	"context"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// Raise is the grant under a token, if that is larger than its own. Where the answer to an earlier call was lost the row
+// has the token already.
+func (g *Grant) Raise(ctx context.Context, token int64) (raised strategies.Grant, err error) {
+	conn, err := g.store.Conn(ctx)
+	if err != nil {
+		return nil, replaced(err)
+	}
+
+	defer g.store.Return(conn, &err)
+
+	last, err := g.raise(ctx, conn, token)
+	if err != nil {
+		return nil, err
+	}
+
+	// One token: what was reserved is below it.
+	r := g.request
+	r.Tokens = 1
+
+	return g.store.Grant(r, last), nil
+}
+
+// raise returns the token that the row has afterwards.
+func (g *Grant) raise(ctx context.Context, on databases.Session, token int64) (last int64, err error) {
+	s, values := g.store, databases.Values{"name": g.request.Name, "owner": g.request.Owner, "token": token}
+
+	// Above Read Committed it is refused where another has changed the row since it began: a renewal, for example.
+	for range conflictTries {
+		if last, err = s.draw(ctx, on, s.sql.Raise, values); !s.Busy(err) {
+			break
+		}
+	}
+
+	switch {
+	case s.Busy(err):
+		return 0, busyError{"another transaction is in the way of the token", err}
+	case err != nil || last > 0:
+		return last, err
+	}
+
+	st, found, err := ReadState(ctx, on, s.sql.State, g.request.Name)
+
+	switch {
+	case err != nil:
+		return 0, err
+	case found && st.Owner == g.request.Owner:
+		return 0, busyError{"another transaction is in the way of the token", errRowLocked}
+	default:
+		return 0, g.lost(st)
+	}
+}
