@@ -763,8 +763,7 @@ func (a *acquisition) place(wait context.Context) (any, error) {
 
 // uncertain says whether an attempt that failed may have been granted all the same.
 func uncertain(err error) bool {
-	return errors.Is(err, strategies.ErrUnsettled) || err != nil && !isAnswer(err) && !errors.Is(err, strategies.ErrNotSent) && !errors.Is(err, strategies.ErrBusy) &&
-		!errors.Is(err, ErrTooManyConnections) && !errors.Is(err, strategies.ErrNotBatched)
+	return strategies.Uncertain(err) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrInvalidName)
 }
 
 // changeOwner makes the next attempt another owner's. What the one before may have is

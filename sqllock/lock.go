@@ -322,7 +322,7 @@ func (l *Lock) inTx(ctx context.Context, tx strategies.Tx, verb string) error {
 	switch {
 	case none(tx):
 		return fmt.Errorf("%s lock %q: %w: the transaction is nil", verb, l.Name(), ErrInvalidOption)
-	case tx.Database() != database:
+	case tx.Database() != database && !l.hold.locker.features.Unguarded:
 		return fmt.Errorf("%s lock %q: %w: the transaction is in %s, but the lock is in %s",
 			verb, l.Name(), ErrUnsupported, tx.Database(), database)
 	}

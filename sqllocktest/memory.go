@@ -18,6 +18,7 @@ import (
 //
 //   - Lose takes a lock away, as if another process had taken it over.
 //   - Age makes a lease run out without waiting.
+//   - Wipe forgets all locks, as a server that lost its data, and Skew sets its clock.
 //   - Its Script fails operations, loses their answers, and stops them.
 //   - Begin opens a transaction to guard; only its locks are real.
 //   - Peer is the same locks as another process sees them.
@@ -57,7 +58,8 @@ type memoryStore struct {
 	floor  int64
 	ears   map[*memoryEar]struct{}
 	queue  map[memoryPlace]memoryWaiter
-	ticket int64 // the last
+	ticket int64         // the last
+	ahead  time.Duration // of this process's clock
 }
 
 // memoryEar is one that listens.
@@ -121,7 +123,7 @@ func (m *Memory) do(ctx context.Context, operation string, effect func(now time.
 		m.store.mu.Lock()
 		defer m.store.mu.Unlock()
 
-		return effect(time.Now())
+		return effect(time.Now().Add(m.store.ahead))
 	})
 }
 
@@ -476,6 +478,22 @@ func (m *Memory) Age(name string, d time.Duration) {
 		reader.acquired, reader.expires = reader.acquired.Add(-d), reader.expires.Add(-d)
 		row.readers[owner] = reader
 	}
+}
+
+// Skew sets how far the clock that decides is ahead of this process's, as that of a server can be; negative is behind.
+func (m *Memory) Skew(ahead time.Duration) {
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+
+	m.store.ahead = ahead
+}
+
+// Wipe deletes all that is known of all names, tokens included, as if the server were restored without its data.
+func (m *Memory) Wipe() {
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+
+	m.store.rows, m.store.floor = make(map[string]*memoryRow), 0
 }
 
 // Remove deletes all that is known of the name, as an operator could do.

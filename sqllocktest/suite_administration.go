@@ -30,7 +30,7 @@ func administrationCases() []testCase {
 		{"inspect/outlives the lock", nil, lastGrant},
 		{"inspect/within a minimum hold", minHoldOnly, lastGrantMinHold},
 		{"inspect/within a lock delay", lockDelayOnly, lastGrantLockDelay},
-		{"inspect/sees a guard", nil, lastGrantGuarded},
+		{"inspect/sees a guard", guardedOnly, lastGrantGuarded},
 	}
 }
 
@@ -78,6 +78,10 @@ func featuresRefused(e *env) {
 
 	lock := e.acquire(e.a)
 	tx := e.begin("")
+
+	if err := lock.Guard(e.ctx(), tx.Tx); f.Unguarded && !errors.Is(err, sqllock.ErrUnsupported) {
+		e.Errorf("Guard() = %v, want ErrUnsupported", err)
+	}
 
 	if err := lock.ReleaseTx(e.ctx(), tx.Tx); !errors.Is(err, sqllock.ErrUnsupported) {
 		e.Errorf("ReleaseTx() = %v, want ErrUnsupported", err)

@@ -12,6 +12,30 @@ import (
 )
 
 func guardCases() []testCase {
+	all := guardAndReleaseCases()
+
+	for i, c := range all {
+		if strings.HasPrefix(c.name, "guard/") {
+			all[i].skip = guardedOnly
+			if c.skip != nil {
+				all[i].skip = both(guardedOnly, c.skip)
+			}
+		}
+	}
+
+	return all
+}
+
+// guardedOnly leaves out strategies that refuse a guard, as the case of the features shows.
+func guardedOnly(e *env) string {
+	if e.features.Unguarded {
+		return "the strategy has no Guard"
+	}
+
+	return ""
+}
+
+func guardAndReleaseCases() []testCase {
 	return []testCase{
 		{"guard/passes", nil, guardPasses},
 		{"guard/pins until the transaction ends", leaseOnly, guardPins},

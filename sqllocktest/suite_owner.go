@@ -50,10 +50,12 @@ func ownerStaleGrant(e *env) {
 	e.lost("Renew() of a stale grant", first.Renew(e.ctx(), 10*lease), sqllock.ReasonTakenOver)
 	e.lost("Check() of a stale grant", first.Check(e.ctx()), sqllock.ReasonTakenOver)
 
-	tx := e.begin("")
-	e.lost("Guard() of a stale grant", first.Guard(e.ctx(), tx.Tx), sqllock.ReasonTakenOver)
+	if !e.features.Unguarded {
+		tx := e.begin("")
+		e.lost("Guard() of a stale grant", first.Guard(e.ctx(), tx.Tx), sqllock.ReasonTakenOver)
 
-	_ = tx.Rollback()
+		_ = tx.Rollback()
+	}
 
 	if releaser, ok := first.(strategies.TxReleaser); ok {
 		tx := e.begin("")

@@ -13,7 +13,7 @@ func tryCases() []testCase {
 		{"try/does not wait for the row lock of a held name", nil, tryHeldBesideRowLock},
 		{"try/does not wait for the row lock of what a dead holder left", leaseOnly, tryBesideLeft},
 		{"try/does not wait for another's first attempt", nil, tryBesideFirst},
-		{"try/does not wait for a guard", nil, tryBesideGuard},
+		{"try/does not wait for a guard", guardedOnly, tryBesideGuard},
 		{"try/does not wait for a release in a transaction", releaseTxOnly, tryBesideReleaseTx},
 	}
 }

@@ -36,6 +36,24 @@ var (
 	ErrNotBatched = errors.New("not together with others")
 )
 
+// Uncertain says whether an attempt that failed with err may have been granted all the same, as Strategy.TryAcquire has it.
+func Uncertain(err error) bool {
+	if err == nil || errors.Is(err, ErrUnsettled) {
+		return err != nil
+	}
+
+	for _, clear := range []error{
+		ErrNotAcquired, ErrUnsupported, ErrNoSchema, ErrReadOnly, ErrNotAllowed, ErrInvalidOption,
+		ErrNotSent, ErrBusy, ErrTooManyConnections, ErrNotBatched,
+	} {
+		if errors.Is(err, clear) {
+			return false
+		}
+	}
+
+	return true
+}
+
 // HeldError reports that a name is not free. It matches ErrNotAcquired.
 type HeldError struct {
 	// Name that is not free.

@@ -1,0 +1,209 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// reapLimit is how long a server has to reap.
+const reapLimit = time.Minute
+
+// listed is what a server says of a name.
+type listed struct {
+	status strategies.Status
+	found  bool
+}
+
+// List returns the names that one owner has on a majority, as far as the servers that answer say: a majority has to. What
+// Taken would tell is left out.
+func (s *Strategy) List(ctx context.Context, f strategies.Filter) ([]strategies.Status, error) {
+	most := f.Limit
+	f.Limit = 0
+
+	q := round[[]strategies.Status]{limit: longestLimit}
+
+	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) ([]strategies.Status, error) {
+		return member.List(ctx, f)
+	}))
+	if err := s.enough(errorsOf(answers)); err != nil {
+		return nil, err
+	}
+
+	type key struct{ name, owner string }
+
+	groups := make(map[key][]strategies.Status)
+
+	for _, a := range answers {
+		for _, status := range a.value {
+			if status.Owner != "" && status.Remaining > 0 {
+				k := key{status.Name, status.Owner}
+				groups[k] = append(groups[k], status)
+			}
+		}
+	}
+
+	var held []strategies.Status
+
+	for _, group := range groups {
+		if len(group) >= s.majority() {
+			held = append(held, s.whole(group))
+		}
+	}
+
+	slices.SortFunc(held, func(a, b strategies.Status) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner, b.Owner))
+	})
+
+	if most > 0 && len(held) > most {
+		held = held[:most]
+	}
+
+	return held, nil
+}
+
+// Status returns what a majority knows of a name's latest grant: an owner that a majority has, or else that nobody holds the
+// name. It is an error if servers that do not answer could say otherwise.
+func (s *Strategy) Status(ctx context.Context, lock string) (strategies.Status, bool, error) {
+	q := round[listed]{limit: longestLimit}
+
+	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (l listed, err error) {
+		l.status, l.found, err = member.Status(ctx, lock)
+
+		return l, err
+	}))
+
+	errs := errorsOf(answers)
+	if err := s.enough(errs); err != nil {
+		return strategies.Status{}, false, err
+	}
+
+	groups, silent := make(map[string][]strategies.Status), 0
+
+	var latest strategies.Status
+
+	for _, a := range answers {
+		switch {
+		case a.err != nil:
+			silent++
+		case a.value.found:
+			status := a.value.status
+			groups[status.Owner] = append(groups[status.Owner], status)
+
+			if status.Token > latest.Token {
+				latest = status
+			}
+		}
+	}
+
+	for owner, group := range groups {
+		switch {
+		case owner == "":
+		case len(group) >= s.majority():
+			return s.whole(group), true, nil
+		case len(group)+silent >= s.majority():
+			return strategies.Status{}, false, s.failed(fmt.Sprintf("say that it is held by %s", group[0].Holder.Host), len(group), errs, false)
+		}
+	}
+
+	switch nobody := groups[""]; {
+	case latest.Token == 0:
+		return strategies.Status{}, false, nil
+	case len(nobody) >= s.majority():
+		return s.whole(nobody), true, nil
+	}
+
+	// What is left of somebody is no holder.
+	return strategies.Status{Name: lock, Strategy: name, Token: latest.Token}, true, nil
+}
+
+// whole is the status of a grant that a majority tells of.
+func (s *Strategy) whole(group []strategies.Status) strategies.Status {
+	whole := group[0]
+
+	// Of a grant that has ended it is the latest that says why.
+	if whole.Owner == "" {
+		whole = slices.MaxFunc(group, func(a, b strategies.Status) int { return cmp.Compare(a.Token, b.Token) })
+	} else {
+		whole.Token = nth(s.majority(), group, func(st strategies.Status) int64 { return st.Token })
+	}
+
+	whole.Strategy = name
+	whole.Remaining = nth(s.majority(), group, func(st strategies.Status) time.Duration { return st.Remaining })
+	whole.HeldFor = nth(1, group, func(st strategies.Status) time.Duration { return st.HeldFor })
+	whole.Taken, whole.Guarded = 0, false
+
+	if whole.Remaining == 0 {
+		whole.HeldFor = 0
+	}
+
+	return whole
+}
+
+// enough is nil if a majority answered.
+func (s *Strategy) enough(errs []error) error {
+	answered := len(errs) - len(matching(errs, func(error) bool { return true }))
+	if answered >= s.majority() {
+		return nil
+	}
+
+	return s.failed("answered", answered, errs, false)
+}
+
+// ForceRelease ends the grant of whoever holds the name, on all servers. nil: a majority is free of it, so that its holder
+// has lost it, and others can have it.
+func (s *Strategy) ForceRelease(ctx context.Context, lock, reason string) (bool, error) {
+	q := round[bool]{limit: longestLimit}
+
+	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (bool, error) {
+		return member.ForceRelease(ctx, lock, reason)
+	}))
+
+	forced := count(answers, func(a answer[bool]) bool { return a.value }) > 0
+	free := count(answers, func(a answer[bool]) bool { return a.came && a.err == nil })
+
+	if free >= s.majority() {
+		return forced, nil
+	}
+
+	errs := errorsOf(answers)
+
+	// A *HeldError of one is that of the whole: another was granted the name there meanwhile, or its row is locked.
+	refusal := new(strategies.HeldError)
+	if errors.As(errors.Join(errs...), &refusal) {
+		return forced, &strategies.HeldError{Name: lock, Holder: refusal.Holder, Token: refusal.Token, Detail: s.describe("are free of it", free, errs)}
+	}
+
+	return forced, s.failed("are free of it", free, errs, false)
+}
+
+// Reap reaps all servers, and returns the sum of what they did.
+func (s *Strategy) Reap(ctx context.Context, retention time.Duration) (sum strategies.Reaped, err error) {
+	q := round[strategies.Reaped]{limit: reapLimit}
+
+	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (strategies.Reaped, error) {
+		return member.Reap(ctx, retention)
+	}))
+
+	did := 0
+
+	for _, a := range answers {
+		sum.Expired += a.value.Expired
+		sum.Removed += a.value.Removed
+
+		if a.err == nil {
+			did++
+		}
+	}
+
+	if errs := errorsOf(answers); did < len(answers) {
+		return sum, &failure{text: s.describe("were reaped", did, errs), errs: matching(errs, func(error) bool { return true })}
+	}
+
+	return sum, nil
+}

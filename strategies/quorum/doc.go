@@ -1,0 +1,2 @@
+// Package quorum keeps a lock on a majority of several servers.
+package quorum

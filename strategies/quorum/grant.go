@@ -1,0 +1,551 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// grant is a grant of a majority. An attempt that is under way is one already.
+type grant struct {
+	strategy *Strategy
+	request  strategies.Request
+
+	mu    sync.Mutex
+	token int64 // of the whole; zero before a majority is had
+	seats []seat
+	ended bool // by a release, or given back: what comes late is nobody's
+}
+
+// seat is what is known of one server.
+type seat struct {
+	grant strategies.Grant       // nil: it has not granted the name
+	lost  *strategies.LostError  // it said so. It is never asked to grant the name again: an administrator may have freed it
+	freed bool                   // it has released it
+	asked bool                   // a release got no answer
+	under int                    // attempts that were given up, and have not returned
+	doubt time.Time              // of the last call that may have left something, or bring it yet; zero if there is none
+}
+
+// holds says whether the server has granted the name and has not said since that it is gone.
+func (s *seat) holds() bool { return s.grant != nil && s.lost == nil }
+
+func newGrant(s *Strategy, r strategies.Request) *grant {
+	return &grant{strategy: s, request: own(r), seats: make([]seat, len(s.members))}
+}
+
+// Token is the largest of those that the majority drew; each of its servers has it.
+func (g *grant) Token() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	return g.token
+}
+
+// where lists the seats of which something is so.
+func (g *grant) where(is func(*seat) bool) (list []int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	for i := range g.seats {
+		if is(&g.seats[i]) {
+			list = append(list, i)
+		}
+	}
+
+	return list
+}
+
+// empty are the servers that may be asked to grant the name.
+func (g *grant) empty() []int {
+	return g.where(func(s *seat) bool { return s.grant == nil && s.lost == nil && s.under == 0 && !g.ended })
+}
+
+// held is how many hold the name.
+func (g *grant) held() int { return len(g.where((*seat).holds)) }
+
+// leveled is how many of them have the token.
+func (g *grant) leveled() int {
+	return len(g.where(func(s *seat) bool { return s.holds() && s.grant.Token() >= g.token }))
+}
+
+// enter asks servers to grant the name to the owner. What is given up may come later, and is part of the grant then.
+func (g *grant) enter(ctx context.Context, at []int, limit time.Duration, first bool) []answer[strategies.Grant] {
+	s := g.strategy
+	q := round[strategies.Grant]{limit: limit, slack: limit / slacks, patient: first}
+
+	if first {
+		q.decided = func(answers []answer[strategies.Grant]) bool { return decides(answers, s.majority()) }
+	}
+
+	q.late = func(i int, late strategies.Grant, err error) { g.arrived(ctx, i, late, err) }
+
+	calls := make([]func(context.Context) (strategies.Grant, error), len(s.members))
+
+	for _, i := range at {
+		calls[i] = func(ctx context.Context) (strategies.Grant, error) { return s.members[i].TryAcquire(ctx, g.request) }
+	}
+
+	g.mu.Lock()
+
+	for _, i := range at {
+		g.seats[i].under++
+	}
+
+	g.mu.Unlock()
+
+	answers := q.ask(ctx, calls)
+
+	for _, i := range at {
+		if answers[i].came {
+			g.arrived(ctx, i, answers[i].value, answers[i].err)
+		}
+	}
+
+	return answers
+}
+
+// decides says whether a majority has granted the name, or cannot any more.
+func decides[T any](answers []answer[T], majority int) bool {
+	granted, open := 0, 0
+
+	for _, a := range answers {
+		switch {
+		case !a.came:
+			open++
+		case a.err == nil:
+			granted++
+		}
+	}
+
+	return granted >= majority || granted+open < majority
+}
+
+// arrived takes the answer to an attempt. If nobody has the lock any more it is given back.
+func (g *grant) arrived(ctx context.Context, i int, granted strategies.Grant, err error) {
+	g.mu.Lock()
+
+	s := &g.seats[i]
+	s.under--
+
+	ended := g.ended
+
+	switch {
+	case err == nil && !ended:
+		s.grant = granted
+	case err == nil, strategies.Uncertain(err):
+		s.doubt = time.Now()
+	}
+
+	g.mu.Unlock()
+
+	if err == nil && ended {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestLimit)
+		defer cancel()
+
+		_ = g.strategy.members[i].Settle(ctx, g.request) // the core settles it, too, until that is confirmed
+	}
+}
+
+// level raises those that hold the name to the largest of their tokens.
+func (g *grant) level(ctx context.Context) []answer[strategies.Grant] {
+	g.mu.Lock()
+
+	calls := make([]func(context.Context) (strategies.Grant, error), len(g.seats))
+
+	for i := range g.seats {
+		if s := &g.seats[i]; s.holds() {
+			g.token = max(g.token, s.grant.Token())
+		}
+	}
+
+	token, level := g.token, 0
+
+	for i := range g.seats {
+		switch s := &g.seats[i]; {
+		case !s.holds():
+		case s.grant.Token() >= token:
+			level++
+		default:
+			grant := s.grant
+			calls[i] = func(ctx context.Context) (strategies.Grant, error) { return raise(ctx, grant, token) }
+		}
+	}
+
+	g.mu.Unlock()
+
+	limit := limit(g.request.Lease)
+	q := round[strategies.Grant]{limit: limit, slack: limit / slacks}
+	q.late = func(i int, raised strategies.Grant, err error) { g.raised(i, raised, err) }
+	q.decided = func(answers []answer[strategies.Grant]) bool {
+		return level+count(answers, func(a answer[strategies.Grant]) bool { return a.came && a.err == nil }) >= g.strategy.majority()
+	}
+
+	answers := q.ask(ctx, calls)
+
+	for i, a := range answers {
+		if a.came {
+			g.raised(i, a.value, a.err)
+		}
+	}
+
+	return answers
+}
+
+// raise raises a grant of a member, whose Features say that it can be.
+func raise(ctx context.Context, granted strategies.Grant, token int64) (strategies.Grant, error) {
+	raiser, ok := granted.(strategies.Raiser)
+	if !ok {
+		return nil, &strategies.UnsupportedError{Strategy: name, Where: "over a strategy whose tokens cannot be raised", Instead: "cas"}
+	}
+
+	return raiser.Raise(ctx, token)
+}
+
+// raised takes the answer to a raise.
+func (g *grant) raised(i int, raised strategies.Grant, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	s := &g.seats[i]
+
+	switch {
+	case err == nil:
+		s.grant = raised
+	default:
+		s.lose(err)
+	}
+}
+
+// lose notes a loss, if the error is one.
+func (s *seat) lose(err error) {
+	if loss := lossIn(err); loss != nil {
+		s.lost = loss
+	}
+}
+
+// lossIn is the loss that an error tells of; nil if it is none.
+func lossIn(err error) *strategies.LostError {
+	var loss *strategies.LostError
+
+	errors.As(err, &loss)
+
+	return loss
+}
+
+// count counts answers.
+func count[T any](answers []answer[T], is func(answer[T]) bool) (n int) {
+	for _, a := range answers {
+		if is(a) {
+			n++
+		}
+	}
+
+	return n
+}
+
+// giveBack ends an attempt at once on the servers that have granted the name, and says whether something may be left.
+func (g *grant) giveBack(ctx context.Context) (left bool) {
+	g.mu.Lock()
+	g.ended = true
+	g.mu.Unlock()
+
+	calls := make([]func(context.Context) (none, error), len(g.seats))
+
+	for _, i := range g.where((*seat).holds) {
+		member := g.strategy.members[i]
+		calls[i] = only(func(ctx context.Context) error { return member.Settle(ctx, g.request) })
+	}
+
+	q := round[none]{limit: limit(g.request.Lease)}
+
+	for i, a := range q.ask(context.WithoutCancel(ctx), calls) {
+		left = left || calls[i] != nil && a.err != nil
+	}
+
+	return left || len(g.where(func(s *seat) bool { return s.under > 0 || !s.doubt.IsZero() })) > 0
+}
+
+// Renew renews the leases that there are, and asks the other servers to grant the name to its holder, too. Those count
+// from the next renewal on.
+func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
+	answers := g.askHolding(ctx, limit(lease), func(ctx context.Context, i int, granted strategies.Grant) error {
+		return g.renew(ctx, i, granted, lease)
+	})
+
+	for i, a := range answers {
+		if a.came {
+			g.mu.Lock()
+			g.seats[i].lose(a.err)
+			g.mu.Unlock()
+		}
+	}
+
+	if err := g.verdict("renewed", answers, nil); err != nil {
+		return err
+	}
+
+	g.join(ctx, lease)
+
+	return nil
+}
+
+// renew renews the lease of one server, and brings its token to that of the whole before.
+func (g *grant) renew(ctx context.Context, i int, granted strategies.Grant, lease time.Duration) error {
+	token := g.Token()
+	if granted.Token() >= token {
+		return granted.Renew(ctx, lease)
+	}
+
+	raised, failed := raise(ctx, granted, token)
+	if lossIn(failed) != nil {
+		return failed
+	}
+
+	if failed == nil {
+		g.raised(i, raised, nil)
+
+		granted = raised
+	}
+
+	// Without the token it does not count, but its lease may run.
+	if err := granted.Renew(ctx, lease); err != nil {
+		return err
+	}
+
+	return failed
+}
+
+// join asks the servers that have not granted the name. One of them may have been down when the lock was acquired.
+func (g *grant) join(ctx context.Context, lease time.Duration) {
+	at := g.empty()
+	if len(at) == 0 {
+		return
+	}
+
+	g.enter(ctx, at, limit(lease)/2, false)
+}
+
+// askHolding makes a call for each server that holds the name.
+func (g *grant) askHolding(
+	ctx context.Context, limit time.Duration, call func(ctx context.Context, i int, granted strategies.Grant) error,
+) []answer[none] {
+	g.mu.Lock()
+
+	calls := make([]func(context.Context) (none, error), len(g.seats))
+
+	for i := range g.seats {
+		if s := &g.seats[i]; s.holds() {
+			granted := s.grant
+			calls[i] = only(func(ctx context.Context) error { return call(ctx, i, granted) })
+		}
+	}
+
+	g.mu.Unlock()
+
+	majority := g.strategy.majority()
+	q := round[none]{limit: limit, slack: limit / slacks}
+	q.decided = func(answers []answer[none]) bool {
+		return count(answers, func(a answer[none]) bool { return a.came && a.err == nil }) >= majority
+	}
+
+	return q.ask(ctx, calls)
+}
+
+// Check asks the servers whether a majority has the lock still.
+func (g *grant) Check(ctx context.Context) error {
+	answers := g.askHolding(ctx, limit(g.request.Lease), func(ctx context.Context, _ int, granted strategies.Grant) error {
+		return granted.Check(ctx)
+	})
+
+	// Not noted: a lease that has ended there, and that nobody else has had since, is there again when it is renewed.
+	var losses []*strategies.LostError
+
+	for _, a := range answers {
+		if loss := lossIn(a.err); loss != nil {
+			losses = append(losses, loss)
+		}
+	}
+
+	return g.verdict("confirmed", answers, losses)
+}
+
+// verdict is what the answers of those who hold the name come to, with losses that are not noted.
+func (g *grant) verdict(verb string, answers []answer[none], losses []*strategies.LostError) error {
+	s := g.strategy
+	confirmed := 0
+
+	for _, a := range answers {
+		if a.came && a.err == nil {
+			confirmed++
+		}
+	}
+
+	// Of those that were not asked nothing came.
+	switch {
+	case confirmed >= s.majority():
+		return nil
+	case g.held()-len(losses) < s.majority():
+		return g.lost(losses)
+	default:
+		return s.some(verb, confirmed, answers)
+	}
+}
+
+// lost is the loss of the whole, by the reason that says most.
+func (g *grant) lost(losses []*strategies.LostError) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	for i := range g.seats {
+		if loss := g.seats[i].lost; loss != nil {
+			losses = append(losses, loss)
+		}
+	}
+
+	for _, reason := range []strategies.Reason{strategies.Forced, strategies.TakenOver, strategies.Expired, strategies.Unknown} {
+		for _, loss := range losses {
+			if loss.Reason == reason {
+				whole := *loss
+
+				return &whole
+			}
+		}
+	}
+
+	return &strategies.LostError{Reason: strategies.Unknown}
+}
+
+// Release ends the grant on all servers.
+func (g *grant) Release(ctx context.Context) error {
+	calls := g.releases()
+	majority := g.strategy.majority()
+
+	q := round[none]{limit: longestLimit, slack: limit(g.request.Lease) / slacks}
+	q.decided = func(answers []answer[none]) bool {
+		return count(answers, func(a answer[none]) bool { return a.came && a.err == nil }) >= majority
+	}
+	q.late = func(i int, _ none, err error) { g.released(i, err) }
+
+	answers := q.ask(ctx, calls)
+
+	for i, a := range answers {
+		switch {
+		case calls[i] == nil:
+		case a.came:
+			g.released(i, a.err)
+		default:
+			g.unreleased(i)
+		}
+	}
+
+	free := g.free(answers)
+
+	switch {
+	case g.held() < majority:
+		return g.lost(nil)
+	case free >= majority:
+		return nil
+	default:
+		return g.strategy.some("released", free, answers)
+	}
+}
+
+// free is how many servers have nothing of the grant any more, after the answers to a release.
+func (g *grant) free(answers []answer[none]) (free int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	for i := range g.seats {
+		switch s := &g.seats[i]; {
+		case s.freed, s.lost != nil, s.under == 0 && answers[i].came && answers[i].err == nil:
+			free++
+		case s.grant == nil && s.under == 0 && s.doubt.IsZero():
+			free++
+		}
+	}
+
+	return free
+}
+
+// releases are the calls that end the grant where it is, and what an attempt that got no answer may have left.
+func (g *grant) releases() []func(context.Context) (none, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	g.ended = true
+
+	calls := make([]func(context.Context) (none, error), len(g.seats))
+
+	for i := range g.seats {
+		s, member := &g.seats[i], g.strategy.members[i]
+
+		switch {
+		case s.freed || s.lost != nil:
+		case s.grant != nil && s.grant.Token() >= g.token:
+			calls[i] = only(s.grant.Release)
+		case s.grant != nil || s.under > 0 || !s.doubt.IsZero():
+			// Whether its token was raised is not known, by which it would know itself.
+			calls[i] = only(func(ctx context.Context) error { return member.Settle(ctx, g.request) })
+		}
+	}
+
+	return calls
+}
+
+// released takes the answer to a release.
+func (g *grant) released(i int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	s := &g.seats[i]
+	loss := lossIn(err)
+
+	switch {
+	case err == nil, loss != nil && s.asked && loss.Reason == strategies.TakenOver:
+		// Whoever has it now has had it after an earlier release, whose answer was lost.
+		s.freed = s.grant != nil
+	case loss != nil:
+		s.lost = loss
+	default:
+		s.asked, s.doubt = true, time.Now()
+	}
+}
+
+// unreleased notes that a release got no answer in time.
+func (g *grant) unreleased(i int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	g.seats[i].asked, g.seats[i].doubt = true, time.Now()
+}
+
+// Doubt is when the last call was given up that may have left something.
+func (g *grant) Doubt() (last time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	for i := range g.seats {
+		switch s := &g.seats[i]; {
+		case s.under > 0:
+			return time.Now()
+		case s.doubt.After(last):
+			last = s.doubt
+		}
+	}
+
+	return last
+}
+
+// Guard is not supported: a transaction is in one database, and the lock on several servers.
+func (*grant) Guard(context.Context, strategies.Tx) error {
+	return &strategies.UnsupportedError{
+		Strategy: name, Where: "in a transaction, which is in one database and the lock in several",
+		Fix: "let what you write to compare the lock's token, or keep the lock in that database, with a synchronous replica", Instead: "cas",
+	}
+}
+
+var _ strategies.Doubter = (*grant)(nil)

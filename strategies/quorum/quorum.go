@@ -1,0 +1,182 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+const name = "quorum"
+
+// Strategy keeps locks on a majority of several servers. It is safe for concurrent use.
+type Strategy struct {
+	members []strategies.Strategy
+}
+
+// New returns the strategy over others, each on a database server of its own: three or more of them, and an odd number
+// (the package comment says why), with strategies cas or insert. sqllock.New reports what is wrong with them.
+func New(members ...strategies.Strategy) *Strategy { return &Strategy{members: slices.Clone(members)} }
+
+// Validate reports members that cannot carry a quorum, or were built wrong themselves.
+func (s *Strategy) Validate() error {
+	const op = name + ".New"
+
+	if n := len(s.members); n < 3 {
+		return fmt.Errorf("%s: %w: it was given %d, and a majority that outlasts the failure of one needs three servers at least; "+
+			"with one server use its strategy alone", op, strategies.ErrInvalidOption, n)
+	}
+
+	for i, member := range s.members {
+		if isNil(member) {
+			return fmt.Errorf("%s: %w: strategy %d is nil", op, strategies.ErrInvalidOption, i+1)
+		}
+
+		if j := slices.IndexFunc(s.members[:i], func(other strategies.Strategy) bool { return same(other, member) }); j >= 0 {
+			return fmt.Errorf("%s: %w: strategies %d and %d are the same; each needs a server of its own", op, strategies.ErrInvalidOption, j+1, i+1)
+		}
+
+		if err := member.Validate(); err != nil {
+			return fmt.Errorf("%s: strategy %d: %w", op, i+1, err)
+		}
+
+		switch f := member.Features(); {
+		case f.ConnectionHeld:
+			return &strategies.UnsupportedError{
+				Op: op, Strategy: name, Instead: "cas",
+				Where: fmt.Sprintf("over strategy %s, which is given as %d: its locks end with a connection, without notice", f.Strategy, i+1),
+			}
+		case !f.Raises:
+			return &strategies.UnsupportedError{
+				Op: op, Strategy: name, Instead: "cas",
+				Where: fmt.Sprintf("over strategy %s, which is given as %d: its tokens cannot be raised", f.Strategy, i+1),
+			}
+		}
+	}
+
+	return nil
+}
+
+// isNil says whether there is no strategy: nil, or a nil pointer.
+func isNil(s strategies.Strategy) bool {
+	if s == nil {
+		return true
+	}
+
+	v := reflect.ValueOf(s)
+
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// same says whether two strategies are one.
+func same(a, b strategies.Strategy) bool {
+	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.TypeOf(a).Comparable() && a == b
+}
+
+// Features says what the strategy can do: what a lock is, and no more.
+func (s *Strategy) Features() strategies.Features {
+	f := strategies.Features{Strategy: name, Unguarded: true}
+
+	var databases []string
+
+	for _, member := range s.members {
+		if isNil(member) {
+			continue
+		}
+
+		of := member.Features()
+		databases = append(databases, of.Database)
+
+		if of.MaxLease > 0 && (f.MaxLease == 0 || of.MaxLease < f.MaxLease) {
+			f.MaxLease = of.MaxLease
+		}
+	}
+
+	slices.Sort(databases)
+	f.Database = strings.Join(slices.Compact(databases), " and ")
+
+	return f
+}
+
+// majority is how many servers are more than half of all.
+func (s *Strategy) majority() int { return len(s.members)/2 + 1 }
+
+// server names one in messages.
+func (s *Strategy) server(i int) string {
+	return fmt.Sprintf("server %d (%s)", i+1, s.members[i].Features().Database)
+}
+
+const (
+	// longestLimit is how long a server has to answer at most: three questions one after the other fit into the five
+	// seconds that the core gives an attempt, and one into a third of these, which it gives a try to release.
+	longestLimit = 1500 * time.Millisecond
+	// limits is how many of them fit into a lease. A renewal has a fifth of it, and may ask twice.
+	limits = 15
+	// slacks is how many times shorter the rest is given when it is decided.
+	slacks = 10
+)
+
+// limit is how long a server has to answer what is asked about a lease.
+func limit(lease time.Duration) time.Duration { return min(lease/limits, longestLimit) }
+
+// own is a request as a member has it. It has one token, and stands in no line.
+func own(r strategies.Request) strategies.Request {
+	r.Tokens, r.First = 1, true
+	r.Line, r.Process, r.Wait, r.Place = 0, "", "", nil
+	r.MinHold, r.LockDelay = 0, 0
+
+	return r
+}
+
+// TryAcquire asks all servers at once, and has the name if a majority grants it.
+func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	if r.Mode != strategies.Exclusive {
+		return nil, &strategies.UnsupportedError{Strategy: name, Where: "for shared locks", Instead: "cas"}
+	}
+
+	g := newGrant(s, r)
+
+	answers := g.enter(ctx, g.empty(), limit(r.Lease), true)
+
+	if g.held() < s.majority() {
+		left := g.giveBack(ctx)
+
+		return nil, s.refused(r.Name, answers, left)
+	}
+
+	if failed := g.level(ctx); g.leveled() < s.majority() {
+		left := g.giveBack(ctx)
+
+		return nil, s.unleveled(failed, left)
+	}
+
+	return g, nil
+}
+
+// Settle ends on all servers what attempts of the owner left.
+func (s *Strategy) Settle(ctx context.Context, r strategies.Request) error {
+	q := round[none]{limit: longestLimit}
+
+	return s.all("settled", q.ask(ctx, s.each(func(ctx context.Context, member strategies.Strategy) (none, error) {
+		return none{}, member.Settle(ctx, own(r))
+	})))
+}
+
+// each is a call of every member.
+func (s *Strategy) each(call func(context.Context, strategies.Strategy) (none, error)) []func(context.Context) (none, error) {
+	return each(s, call)
+}
+
+func each[T any](s *Strategy, call func(context.Context, strategies.Strategy) (T, error)) []func(context.Context) (T, error) {
+	calls := make([]func(context.Context) (T, error), len(s.members))
+
+	for i, member := range s.members {
+		calls[i] = func(ctx context.Context) (T, error) { return call(ctx, member) }
+	}
+
+	return calls
+}
