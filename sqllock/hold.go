@@ -519,10 +519,8 @@ func doubtOf(grant strategies.Grant) time.Time {
 // free ends the grant in the database, and has what that does not end settled.
 func (h *hold) free(ctx context.Context) error {
 	err := h.grant.Release(ctx)
-	if err == nil || lossIn(err) != nil {
-		if !doubtOf(h.grant).IsZero() {
-			h.settleDoubt(ctx)
-		}
+	if (err == nil || lossIn(err) != nil) && !doubtOf(h.grant).IsZero() {
+		h.settleDoubt(ctx)
 	}
 
 	return err

@@ -176,11 +176,22 @@ func (l *Locker) settle(ctx context.Context, request strategies.Request, grant s
 }
 
 func (l *Locker) settleLocked(ctx context.Context, request strategies.Request, grant strategies.Grant) *ending {
-	// Not by its grant, which would keep a minimum hold that nobody has.
+	// Not by its grant, which would keep a minimum hold that nobody has. One that is a Doubter has none, and knows where it is.
 	e := newEnding(ctx, request.Name, request.Lease, func(ctx context.Context) error { return l.strategy.Settle(ctx, request) })
 
+	doubter, known := grant.(strategies.Doubter)
+
 	switch {
-	case grant == nil || !doubtOf(grant).IsZero():
+	case known:
+		e.end = func(ctx context.Context) error {
+			err := grant.Release(ctx)
+			if (err == nil || lossIn(err) != nil) && !doubter.Doubt().IsZero() {
+				l.settle(ctx, request, nil)
+			}
+
+			return err
+		}
+	case grant == nil:
 		e.looks = lookTimes(e.looks[0])
 		e.until = e.until.Add(lastLook) // the lease begins when it arrives
 	case l.features.ConnectionHeld:

@@ -430,7 +430,11 @@ func (s *memoryStore) tell(now time.Time, row *memoryRow) bool {
 // free ends the grant that the row has.
 func (r *memoryRow) free(reason strategies.Reason, detail string) {
 	r.owner, r.readers, r.reason, r.detail = "", nil, reason, detail
-	r.taken = r.acquired.Add(r.minHold)
+	r.taken = time.Time{}
+
+	if r.minHold > 0 {
+		r.taken = r.acquired.Add(r.minHold)
+	}
 }
 
 // Settle ends what attempts of the owner left.

@@ -43,6 +43,7 @@ type Script struct {
 	fails  []*failure
 	pauses []*pause
 	twice  []string
+	spread int // calls that make one operation; zero is one
 }
 
 type failure struct {
@@ -64,6 +65,15 @@ type pause struct {
 
 func (p *pause) resume() { p.leave.Do(func() { close(p.resumed) }) }
 
+// Spread says that an operation makes so many calls of its name, one on each of several servers that share the script. Fail
+// and Count count operations then.
+func (s *Script) Spread(calls int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.spread = calls
+}
+
 // Fail makes the next n calls of the name return err, before they take effect
 // or after. If err is nil it is ErrBroken.
 func (s *Script) Fail(name string, n int, when When, err error) {
@@ -76,7 +86,7 @@ func (s *Script) Fail(name string, n int, when When, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	s.fails = append(s.fails, &failure{name, n, when, err})
+	s.fails = append(s.fails, &failure{name, n * max(1, s.spread), when, err})
 }
 
 // Pause stops calls of the name, before they take effect or after, until
@@ -144,7 +154,12 @@ func (s *Script) Count(name string) int {
 		}
 	}
 
-	return n
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	spread := max(1, s.spread)
+
+	return (n + spread - 1) / spread
 }
 
 // Reset empties the log, forgets faults to come and resumes what is stopped.

@@ -24,6 +24,9 @@ func TestConformance(t *testing.T) {
 				servers[i].Script, peers[i].Script = servers[0].Script, peers[0].Script
 			}
 
+			servers[0].Spread(len(servers))
+			peers[0].Spread(len(peers))
+
 			every := func(f func(*sqllocktest.Memory)) {
 				for _, server := range servers {
 					f(server)

@@ -25,9 +25,9 @@ type seat struct {
 	grant strategies.Grant       // nil: it has not granted the name
 	lost  *strategies.LostError  // it said so. It is never asked to grant the name again: an administrator may have freed it
 	freed bool                   // it has released it
-	asked bool                   // a release got no answer
+	asked time.Time              // when a release got no answer; zero if it got one
 	under int                    // attempts that were given up, and have not returned
-	doubt time.Time              // of the last call that may have left something, or bring it yet; zero if there is none
+	doubt time.Time              // of the last attempt that may have left something, or bring it yet; zero if there is none
 }
 
 // holds says whether the server has granted the name and has not said since that it is gone.
@@ -126,28 +126,47 @@ func decides[T any](answers []answer[T], majority int) bool {
 
 // arrived takes the answer to an attempt. If nobody has the lock any more it is given back.
 func (g *grant) arrived(ctx context.Context, i int, granted strategies.Grant, err error) {
+	if g.sits(i, granted, err) {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestLimit)
+	defer cancel()
+
+	// The core settles it, too, until that is confirmed.
+	err = g.strategy.members[i].Settle(ctx, g.request)
+
 	g.mu.Lock()
+	defer g.mu.Unlock()
 
 	s := &g.seats[i]
 	s.under--
 
-	ended := g.ended
+	if err != nil {
+		s.doubt = time.Now()
+	}
+}
+
+// sits notes the answer to an attempt, unless the server has granted the name and the grant has ended.
+func (g *grant) sits(i int, granted strategies.Grant, err error) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if err == nil && g.ended {
+		return false
+	}
+
+	s := &g.seats[i]
+	s.under--
 
 	switch {
-	case err == nil && !ended:
+	case err == nil:
 		s.grant = granted
-	case err == nil, strategies.Uncertain(err):
+	case strategies.Uncertain(err):
 		s.doubt = time.Now()
 	}
 
-	g.mu.Unlock()
-
-	if err == nil && ended {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestLimit)
-		defer cancel()
-
-		_ = g.strategy.members[i].Settle(ctx, g.request) // the core settles it, too, until that is confirmed
-	}
+	return true
 }
 
 // level raises those that hold the name to the largest of their tokens.
@@ -249,24 +268,54 @@ func count[T any](answers []answer[T], is func(answer[T]) bool) (n int) {
 
 // giveBack ends an attempt at once on the servers that have granted the name, and says whether something may be left.
 func (g *grant) giveBack(ctx context.Context) (left bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit(g.request.Lease))
+	defer cancel()
+
+	_ = g.settle(ctx, g.where((*seat).holds))
+
+	if left = len(g.suspects()) > 0; !left {
+		g.strategy.known.forget(g)
+	}
+
+	return left
+}
+
+// settle ends on some servers what the owner has there.
+func (g *grant) settle(ctx context.Context, at []int) error {
 	g.mu.Lock()
 	g.ended = true
 	g.mu.Unlock()
 
 	calls := make([]func(context.Context) (none, error), len(g.seats))
 
-	for _, i := range g.where((*seat).holds) {
+	for _, i := range at {
 		member := g.strategy.members[i]
 		calls[i] = only(func(ctx context.Context) error { return member.Settle(ctx, g.request) })
 	}
 
-	q := round[none]{limit: limit(g.request.Lease)}
+	q := round[none]{limit: longestLimit}
+	answers := q.ask(ctx, calls)
 
-	for i, a := range q.ask(context.WithoutCancel(ctx), calls) {
-		left = left || calls[i] != nil && a.err != nil
+	did := 0
+
+	for _, i := range at {
+		if answers[i].came && answers[i].err == nil {
+			did++
+
+			g.released(i, nil)
+		}
 	}
 
-	return left || len(g.where(func(s *seat) bool { return s.under > 0 || !s.doubt.IsZero() })) > 0
+	if did == len(at) {
+		return nil
+	}
+
+	return g.strategy.some("settled", did, answers)
+}
+
+// suspects are the servers that may have something of an attempt, or of a grant that has ended.
+func (g *grant) suspects() []int {
+	return g.where(func(s *seat) bool { return s.holds() && !s.freed || s.under > 0 || !s.doubt.IsZero() })
 }
 
 // Renew renews the leases that there are, and asks the other servers to grant the name to its holder, too. Those count
@@ -444,6 +493,10 @@ func (g *grant) Release(ctx context.Context) error {
 
 	free := g.free(answers)
 
+	if len(g.suspects()) == 0 {
+		g.strategy.known.forget(g)
+	}
+
 	switch {
 	case g.held() < majority:
 		return g.lost(nil)
@@ -505,13 +558,13 @@ func (g *grant) released(i int, err error) {
 	loss := lossIn(err)
 
 	switch {
-	case err == nil, loss != nil && s.asked && loss.Reason == strategies.TakenOver:
+	case err == nil, loss != nil && !s.asked.IsZero() && loss.Reason == strategies.TakenOver:
 		// Whoever has it now has had it after an earlier release, whose answer was lost.
-		s.freed = s.grant != nil
+		s.freed, s.asked = s.grant != nil, time.Time{}
 	case loss != nil:
 		s.lost = loss
 	default:
-		s.asked, s.doubt = true, time.Now()
+		s.asked = time.Now()
 	}
 }
 
@@ -520,7 +573,7 @@ func (g *grant) unreleased(i int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	g.seats[i].asked, g.seats[i].doubt = true, time.Now()
+	g.seats[i].asked = time.Now()
 }
 
 // Doubt is when the last call was given up that may have left something.
@@ -529,11 +582,15 @@ func (g *grant) Doubt() (last time.Time) {
 	defer g.mu.Unlock()
 
 	for i := range g.seats {
-		switch s := &g.seats[i]; {
-		case s.under > 0:
+		s := &g.seats[i]
+		if s.under > 0 {
 			return time.Now()
-		case s.doubt.After(last):
-			last = s.doubt
+		}
+
+		for _, t := range []time.Time{s.doubt, s.asked} {
+			if t.After(last) {
+				last = t
+			}
 		}
 	}
 

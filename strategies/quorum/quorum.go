@@ -16,6 +16,7 @@ const name = "quorum"
 // Strategy keeps locks on a majority of several servers. It is safe for concurrent use.
 type Strategy struct {
 	members []strategies.Strategy
+	known   known
 }
 
 // New returns the strategy over others, each on a database server of its own: three or more of them, and an odd number
@@ -139,6 +140,7 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strate
 	}
 
 	g := newGrant(s, r)
+	s.known.add(g)
 
 	answers := g.enter(ctx, g.empty(), limit(r.Lease), true)
 
@@ -157,20 +159,20 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strate
 	return g, nil
 }
 
-// Settle ends on all servers what attempts of the owner left.
+// Settle ends what attempts of the owner left: on the servers that may have something, or on all if it is not known which.
 func (s *Strategy) Settle(ctx context.Context, r strategies.Request) error {
+	if g := s.known.grant(r.Owner); g != nil {
+		return g.settle(ctx, g.suspects())
+	}
+
 	q := round[none]{limit: longestLimit}
 
-	return s.all("settled", q.ask(ctx, s.each(func(ctx context.Context, member strategies.Strategy) (none, error) {
+	return s.all("settled", q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (none, error) {
 		return none{}, member.Settle(ctx, own(r))
 	})))
 }
 
 // each is a call of every member.
-func (s *Strategy) each(call func(context.Context, strategies.Strategy) (none, error)) []func(context.Context) (none, error) {
-	return each(s, call)
-}
-
 func each[T any](s *Strategy, call func(context.Context, strategies.Strategy) (T, error)) []func(context.Context) (T, error) {
 	calls := make([]func(context.Context) (T, error), len(s.members))
 
