@@ -64,6 +64,14 @@ func (g *grant) empty() []int {
 	return g.where(func(s *seat) bool { return s.grant == nil && s.lost == nil && s.under == 0 && !g.ended })
 }
 
+// over says whether nobody has the grant any more.
+func (g *grant) over() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	return g.ended
+}
+
 // held is how many hold the name.
 func (g *grant) held() int { return len(g.where((*seat).holds)) }
 

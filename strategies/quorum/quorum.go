@@ -156,6 +156,11 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strate
 		return nil, s.unleveled(failed, left)
 	}
 
+	// Whoever asked has given up meanwhile, and settled what there was.
+	if g.over() {
+		return nil, s.failed("have it still", 0, nil, g.giveBack(ctx))
+	}
+
 	return g, nil
 }
 
