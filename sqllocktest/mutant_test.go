@@ -94,6 +94,26 @@ var mutants = []struct {
 			return g.Grant.Guard(ctx, tx)
 		},
 	})},
+	{"a raise that the row does not know", "raise/the next token is larger", changed(mutation{
+		raise: func(_ context.Context, g *changedGrant, token int64) (strategies.Grant, error) {
+			return &changedGrant{g.Grant, g.memory, g.request, mutation{token: func(int64) int64 { return token }}}, nil
+		},
+	})},
+	{"a raise that lowers", "raise/never lower", changed(mutation{
+		raise: func(_ context.Context, g *changedGrant, token int64) (strategies.Grant, error) {
+			return &changedGrant{g.Grant, g.memory, g.request, mutation{token: func(int64) int64 { return token }}}, nil
+		},
+	})},
+	{"a raise without regard to the owner", "raise/by one who lost it", changed(mutation{
+		raise: func(ctx context.Context, g *changedGrant, token int64) (strategies.Grant, error) {
+			raiser, _ := g.Grant.(strategies.Raiser)
+			if raised, err := raiser.Raise(ctx, token); err == nil {
+				return raised, nil
+			}
+
+			return g, nil
+		},
+	})},
 	{"settling does nothing", "ambiguity/acquire without an answer is given back", changed(mutation{
 		settle: func(context.Context, *sqllocktest.Memory, strategies.Request) error { return nil },
 	})},

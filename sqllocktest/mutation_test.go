@@ -22,6 +22,7 @@ type mutation struct {
 	check   func(context.Context, *changedGrant) error
 	release func(context.Context, *changedGrant) error
 	guard   func(context.Context, *changedGrant, strategies.Tx) error
+	raise   func(context.Context, *changedGrant, int64) (strategies.Grant, error)
 	minHold bool // ignore it
 }
 
@@ -126,6 +127,16 @@ func (g *changedGrant) Guard(ctx context.Context, tx strategies.Tx) error {
 	}
 
 	return g.Grant.Guard(ctx, tx)
+}
+
+func (g *changedGrant) Raise(ctx context.Context, token int64) (strategies.Grant, error) {
+	if g.mutation.raise != nil {
+		return g.mutation.raise(ctx, g, token)
+	}
+
+	raiser, _ := g.Grant.(strategies.Raiser)
+
+	return raiser.Raise(ctx, token)
 }
 
 func (g *changedGrant) ReleaseTx(ctx context.Context, tx strategies.Tx) error {

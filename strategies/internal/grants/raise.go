@@ -33,9 +33,10 @@ func (g *Grant) Raise(ctx context.Context, token int64) (raised strategies.Grant
 func (g *Grant) raise(ctx context.Context, on databases.Session, token int64) (last int64, err error) {
 	s, values := g.store, databases.Values{"name": g.request.Name, "owner": g.request.Owner, "token": token}
 
-	// Above Read Committed it is refused where another has changed the row since it began: a renewal, for example.
+	// Above Read Committed it is refused where another has changed the row since it began: a renewal, for example. Where
+	// there is one writer it has waited for that already.
 	for range conflictTries {
-		if last, err = s.draw(ctx, on, s.sql.Raise, values); !s.Busy(err) {
+		if last, err = s.draw(ctx, on, s.sql.Raise, values); !s.Busy(err) || s.sql.OneWriter {
 			break
 		}
 	}
