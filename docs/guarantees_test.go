@@ -13,7 +13,7 @@ import (
 func TestNamedTests(t *testing.T) {
 	t.Parallel()
 
-	code := sources(t, "../sqllock", "../sqllocktest", "../election", "../test", "../internal/outsider")
+	code := sources(t, "../sqllock", "../sqllocktest", "../election", "../strategies/quorum", "../test", "../internal/outsider")
 
 	page, err := os.ReadFile("guarantees.md")
 	if err != nil {
