@@ -11,8 +11,21 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// reapLimit is how long a server has to reap.
-const reapLimit = time.Minute
+const (
+	// lookLimit is how long a server has to say what it knows, or to free a name, and lookSlack how much longer the others
+	// have at least when a majority has said it.
+	lookLimit = 5 * time.Second
+	lookSlack = 250 * time.Millisecond
+	// reapLimit is how long a server has to reap.
+	reapLimit = time.Minute
+)
+
+// answeredBy says whether so many have answered.
+func answeredBy[T any](majority int) func([]answer[T]) bool {
+	return func(answers []answer[T]) bool {
+		return count(answers, func(a answer[T]) bool { return a.came && a.err == nil }) >= majority
+	}
+}
 
 // listed is what a server says of a name.
 type listed struct {
@@ -26,7 +39,7 @@ func (s *Strategy) List(ctx context.Context, f strategies.Filter) ([]strategies.
 	most := f.Limit
 	f.Limit = 0
 
-	q := round[[]strategies.Status]{limit: longestLimit}
+	q := round[[]strategies.Status]{limit: lookLimit, slack: lookSlack, decided: answeredBy[[]strategies.Status](s.majority())}
 
 	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) ([]strategies.Status, error) {
 		return member.List(ctx, f)
@@ -70,7 +83,7 @@ func (s *Strategy) List(ctx context.Context, f strategies.Filter) ([]strategies.
 // Status returns what a majority knows of a name's latest grant: an owner that a majority has, or else that nobody holds the
 // name. It is an error if servers that do not answer could say otherwise.
 func (s *Strategy) Status(ctx context.Context, lock string) (strategies.Status, bool, error) {
-	q := round[listed]{limit: longestLimit}
+	q := round[listed]{limit: lookLimit, slack: lookSlack, decided: answeredBy[listed](s.majority())}
 
 	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (l listed, err error) {
 		l.status, l.found, err = member.Status(ctx, lock)
@@ -158,7 +171,7 @@ func (s *Strategy) enough(errs []error) error {
 // ForceRelease ends the grant of whoever holds the name, on all servers. nil: a majority is free of it, so that its holder
 // has lost it, and others can have it.
 func (s *Strategy) ForceRelease(ctx context.Context, lock, reason string) (bool, error) {
-	q := round[bool]{limit: longestLimit}
+	q := round[bool]{limit: lookLimit}
 
 	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (bool, error) {
 		return member.ForceRelease(ctx, lock, reason)

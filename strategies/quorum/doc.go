@@ -22,8 +22,9 @@
 // have a server in common, and that one grants the name to one at a time. Give an odd number: four servers outlast the
 // failure of one, as three do, and have more to fail.
 //
-//   - An acquisition asks all servers at once. Each has a fifteenth of the lease to answer, and a second and a half at most.
-//     When a majority has granted the name the others get as long again, or a hundred and fiftieth of the lease.
+//   - An acquisition asks all servers at once. Each has an eighth of the lease to answer, and three seconds at most. That is for
+//     as long as nothing is decided. When a majority has granted the name, or cannot, the others get as long again as that
+//     took, or 150 ms if that is longer (a hundred and sixtieth of a short lease). So a server that says nothing costs no more.
 //   - In a second round each server of the majority is raised to the largest of the tokens that they drew, before the grant
 //     is announced. The next majority has one of these servers, so the next token is larger, also where clocks are hours apart.
 //   - What a minority granted is given back at once. The core asks again after a random time, which grows while it

@@ -22,12 +22,12 @@ type grant struct {
 
 // seat is what is known of one server.
 type seat struct {
-	grant strategies.Grant       // nil: it has not granted the name
-	lost  *strategies.LostError  // it said so. It is never asked to grant the name again: an administrator may have freed it
-	freed bool                   // it has released it
-	asked time.Time              // when a release got no answer; zero if it got one
-	under int                    // attempts that were given up, and have not returned
-	doubt time.Time              // of the last attempt that may have left something, or bring it yet; zero if there is none
+	grant strategies.Grant      // nil: it has not granted the name
+	lost  *strategies.LostError // it said so. It is never asked to grant the name again: an administrator may have freed it
+	freed bool                  // it has released it
+	asked time.Time             // when a release got no answer; zero if it got one
+	under int                   // attempts that were given up, and have not returned
+	doubt time.Time             // of the last attempt that may have left something, or bring it yet; zero if there is none
 }
 
 // holds says whether the server has granted the name and has not said since that it is gone.
@@ -80,7 +80,7 @@ func (g *grant) leveled() int {
 	return len(g.where(func(s *seat) bool { return s.holds() && s.grant.Token() >= g.token }))
 }
 
-// enter asks servers to grant the name to the owner. What is given up may come later, and is part of the grant then.
+// enter asks servers to grant the name to the owner, which asks has noted. What is given up may come later, and is part of the grant then.
 func (g *grant) enter(ctx context.Context, at []int, limit time.Duration, first bool) []answer[strategies.Grant] {
 	s := g.strategy
 	q := round[strategies.Grant]{limit: limit, slack: limit / slacks, patient: first}
@@ -96,14 +96,6 @@ func (g *grant) enter(ctx context.Context, at []int, limit time.Duration, first 
 	for _, i := range at {
 		calls[i] = func(ctx context.Context) (strategies.Grant, error) { return s.members[i].TryAcquire(ctx, g.request) }
 	}
-
-	g.mu.Lock()
-
-	for _, i := range at {
-		g.seats[i].under++
-	}
-
-	g.mu.Unlock()
 
 	answers := q.ask(ctx, calls)
 
@@ -138,7 +130,7 @@ func (g *grant) arrived(ctx context.Context, i int, granted strategies.Grant, er
 		return
 	}
 
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
 	defer cancel()
 
 	// The core settles it, too, until that is confirmed.
@@ -178,7 +170,7 @@ func (g *grant) sits(i int, granted strategies.Grant, err error) bool {
 }
 
 // level raises those that hold the name to the largest of their tokens.
-func (g *grant) level(ctx context.Context) []answer[strategies.Grant] {
+func (g *grant) level(ctx context.Context, limit time.Duration) []answer[strategies.Grant] {
 	g.mu.Lock()
 
 	calls := make([]func(context.Context) (strategies.Grant, error), len(g.seats))
@@ -204,7 +196,6 @@ func (g *grant) level(ctx context.Context) []answer[strategies.Grant] {
 
 	g.mu.Unlock()
 
-	limit := limit(g.request.Lease)
 	q := round[strategies.Grant]{limit: limit, slack: limit / slacks}
 	q.late = func(i int, raised strategies.Grant, err error) { g.raised(i, raised, err) }
 	q.decided = func(answers []answer[strategies.Grant]) bool {
@@ -239,10 +230,9 @@ func (g *grant) raised(i int, raised strategies.Grant, err error) {
 
 	s := &g.seats[i]
 
-	switch {
-	case err == nil:
+	if err == nil {
 		s.grant = raised
-	default:
+	} else {
 		s.lose(err)
 	}
 }
@@ -276,7 +266,7 @@ func count[T any](answers []answer[T], is func(answer[T]) bool) (n int) {
 
 // giveBack ends an attempt at once on the servers that have granted the name, and says whether something may be left.
 func (g *grant) giveBack(ctx context.Context) (left bool) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit(g.request.Lease))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit(g.request.Lease)/6)
 	defer cancel()
 
 	_ = g.settle(ctx, g.where((*seat).holds))
@@ -301,7 +291,7 @@ func (g *grant) settle(ctx context.Context, at []int) error {
 		calls[i] = only(func(ctx context.Context) error { return member.Settle(ctx, g.request) })
 	}
 
-	q := round[none]{limit: longestLimit}
+	q := round[none]{limit: endLimit}
 	answers := q.ask(ctx, calls)
 
 	did := 0
@@ -376,14 +366,27 @@ func (g *grant) renew(ctx context.Context, i int, granted strategies.Grant, leas
 	return failed
 }
 
-// join asks the servers that have not granted the name. One of them may have been down when the lock was acquired.
+// join asks the servers that have not granted the name. One of them may have been down when the lock was acquired. It waits
+// for none of them: one that says nothing must not hold up the renewals of other locks.
 func (g *grant) join(ctx context.Context, lease time.Duration) {
 	at := g.empty()
 	if len(at) == 0 {
 		return
 	}
 
-	g.enter(ctx, at, limit(lease)/2, false)
+	g.asks(at)
+
+	go g.enter(context.WithoutCancel(ctx), at, limit(lease), false)
+}
+
+// asks notes that attempts begin.
+func (g *grant) asks(at []int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	for _, i := range at {
+		g.seats[i].under++
+	}
 }
 
 // askHolding makes a call for each server that holds the name.
@@ -405,9 +408,7 @@ func (g *grant) askHolding(
 
 	majority := g.strategy.majority()
 	q := round[none]{limit: limit, slack: limit / slacks}
-	q.decided = func(answers []answer[none]) bool {
-		return count(answers, func(a answer[none]) bool { return a.came && a.err == nil }) >= majority
-	}
+	q.decided = answeredBy[none](majority)
 
 	return q.ask(ctx, calls)
 }
@@ -481,10 +482,8 @@ func (g *grant) Release(ctx context.Context) error {
 	calls := g.releases()
 	majority := g.strategy.majority()
 
-	q := round[none]{limit: longestLimit, slack: limit(g.request.Lease) / slacks}
-	q.decided = func(answers []answer[none]) bool {
-		return count(answers, func(a answer[none]) bool { return a.came && a.err == nil }) >= majority
-	}
+	q := round[none]{limit: endLimit, slack: limit(g.request.Lease) / slacks}
+	q.decided = answeredBy[none](majority)
 	q.late = func(i int, _ none, err error) { g.released(i, err) }
 
 	answers := q.ask(ctx, calls)

@@ -112,13 +112,15 @@ func (s *Strategy) server(i int) string {
 }
 
 const (
-	// longestLimit is how long a server has to answer at most: three questions one after the other fit into the five
-	// seconds that the core gives an attempt, and one into a third of these, which it gives a try to release.
-	longestLimit = 1500 * time.Millisecond
-	// limits is how many of them fit into a lease. A renewal has a fifth of it, and may ask twice.
-	limits = 15
-	// slacks is how many times shorter the rest is given when it is decided.
-	slacks = 10
+	// longestLimit is how long a server has to answer at most while nothing is decided: asking again would help no more. An
+	// attempt takes half as long again at most, with what follows its first question, and the core gives it five seconds.
+	longestLimit = 3 * time.Second
+	// limits is how many of them fit into a lease. The core gives a renewal a fifth of that.
+	limits = 8
+	// slacks is how many times shorter the rest is given when it is decided: there may be a server that never answers.
+	slacks = 20
+	// endLimit is how long a server has for a release, and to settle: the core gives a try to release a little more.
+	endLimit = 1500 * time.Millisecond
 )
 
 // limit is how long a server has to answer what is asked about a lease.
@@ -139,10 +141,13 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strate
 		return nil, &strategies.UnsupportedError{Strategy: name, Where: "for shared locks", Instead: "cas"}
 	}
 
-	g := newGrant(s, r)
+	g, began, whole := newGrant(s, r), time.Now(), limit(r.Lease)
 	s.known.add(g)
 
-	answers := g.enter(ctx, g.empty(), limit(r.Lease), true)
+	at := g.empty()
+	g.asks(at)
+
+	answers := g.enter(ctx, at, whole, true)
 
 	if g.held() < s.majority() {
 		left := g.giveBack(ctx)
@@ -150,7 +155,7 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strate
 		return nil, s.refused(r.Name, answers, left)
 	}
 
-	if failed := g.level(ctx); g.leveled() < s.majority() {
+	if failed := g.level(ctx, whole+whole/3-time.Since(began)); g.leveled() < s.majority() {
 		left := g.giveBack(ctx)
 
 		return nil, s.unleveled(failed, left)
@@ -170,7 +175,7 @@ func (s *Strategy) Settle(ctx context.Context, r strategies.Request) error {
 		return g.settle(ctx, g.suspects())
 	}
 
-	q := round[none]{limit: longestLimit}
+	q := round[none]{limit: endLimit}
 
 	return s.all("settled", q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (none, error) {
 		return none{}, member.Settle(ctx, own(r))

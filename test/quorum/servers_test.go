@@ -34,7 +34,7 @@ import (
 )
 
 const (
-	// lease gives each server 400 ms to answer, which is much where a machine has much to do.
+	// lease gives each server 750 ms to answer, which is much where a machine has much to do.
 	lease = 6 * time.Second
 	// patience bounds what has no bound of its own.
 	patience = 30 * time.Second
