@@ -50,17 +50,19 @@ func (r *round[T]) ask(ctx context.Context, calls []func(context.Context) (T, er
 
 	r.answers, r.news = make([]answer[T], len(calls)), make(chan struct{}, 1)
 
-	for i, call := range calls {
-		if call == nil {
-			continue
+	for _, call := range calls {
+		if call != nil {
+			r.left++ // all of them before the first can answer
 		}
+	}
 
-		r.left++
-
-		go func() {
-			value, err := call(sent)
-			r.answered(i, value, err)
-		}()
+	for i, call := range calls {
+		if call != nil {
+			go func() {
+				value, err := call(sent)
+				r.answered(i, value, err)
+			}()
+		}
 	}
 
 	r.wait(ctx)
