@@ -49,7 +49,7 @@ type acquisition struct {
 	timedOut bool                    // the last attempt got none in its time
 	stop     context.CancelCauseFunc // ends the wait
 	entered  time.Time               // when its turn in this process came
-	ghost    bool                    // an attempt of an owner before may have the lock, and is settled
+	ghosts   []string                // owners before, whose attempts may have the lock, and are settled
 	doubt    time.Time               // of the last attempt of this owner whose outcome was unknown
 	last     error                   // to tell at the end: of the last attempt, or what others of this process were told
 }
@@ -769,6 +769,11 @@ func uncertain(err error) bool {
 // changeOwner makes the next attempt another owner's. What the one before may have is
 // settled meanwhile.
 func (a *acquisition) changeOwner() {
+	a.ghosts = append(a.ghosts, a.request.Owner)
+	for _, r := range a.requests {
+		a.ghosts = append(a.ghosts, r.Owner)
+	}
+
 	a.newOwners()
-	a.doubt, a.ghost = time.Time{}, true
+	a.doubt = time.Time{}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/internal/plain"
@@ -199,9 +200,13 @@ var errHaunted = fmt.Errorf("%w in time: an earlier attempt of this process may 
 // attempt whose answer came too late. Nobody has that lock, so that a job must not be
 // skipped because of it.
 func (a *acquisition) haunted(held *HeldError) bool {
+	if len(a.ghosts) == 0 || held.owner != "" {
+		return slices.Contains(a.ghosts, held.owner)
+	}
+
 	mine := a.request.Holder
 
-	return a.ghost && held.Holder.Host == mine.Host && held.Holder.PID == mine.PID && held.Holder.Label == mine.Label
+	return held.Holder.Host == mine.Host && held.Holder.PID == mine.PID && held.Holder.Label == mine.Label
 }
 
 // unheld says whether an answer tells of nobody who holds the name.

@@ -86,6 +86,7 @@ type HeldError struct {
 	line  int64            // not zero if nobody holds it, and others may wait for it
 	lines map[string]int64 // of several names, those of which that is so
 	asked time.Time        // when the database was asked; zero if it was not
+	owner string           // of the grant; empty if it is not known
 }
 
 // Error is one line: the name, the holder and the time left.
@@ -305,7 +306,7 @@ func asHeld(name string, err error) error {
 	if held := new(strategies.HeldError); errors.As(err, &held) {
 		return &HeldError{
 			Name: name, Holder: Holder(held.Holder), Token: held.Token, Shared: held.Shared, Remaining: held.Remaining, Detail: held.Detail,
-			line: held.Line, lines: held.Lines, asked: time.Now(),
+			line: held.Line, lines: held.Lines, asked: time.Now(), owner: held.Owner,
 		}
 	}
 
