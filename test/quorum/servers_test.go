@@ -34,8 +34,8 @@ import (
 )
 
 const (
-	// lease gives each server 750 ms to answer, which is much where a machine has much to do.
-	lease = 6 * time.Second
+	// lease gives each server 500 ms to answer, which is much where a machine has much to do.
+	lease = 4 * time.Second
 	// patience bounds what has no bound of its own.
 	patience = 30 * time.Second
 )
