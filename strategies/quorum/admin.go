@@ -137,14 +137,9 @@ func (s *Strategy) Status(ctx context.Context, lock string) (strategies.Status, 
 
 // whole is the status of a grant that a majority tells of.
 func (s *Strategy) whole(group []strategies.Status) strategies.Status {
-	whole := group[0]
-
-	// Of a grant that has ended it is the latest that says why.
-	if whole.Owner == "" {
-		whole = slices.MaxFunc(group, func(a, b strategies.Status) int { return cmp.Compare(a.Token, b.Token) })
-	} else {
-		whole.Token = nth(s.majority(), group, func(st strategies.Status) int64 { return st.Token })
-	}
+	// One server may have drawn a larger token since, for an attempt that no majority granted.
+	token := nth(s.majority(), group, func(st strategies.Status) int64 { return st.Token })
+	whole := group[slices.IndexFunc(group, func(st strategies.Status) bool { return st.Token == token })]
 
 	whole.Strategy = name
 	whole.Remaining = nth(s.majority(), group, func(st strategies.Status) time.Duration { return st.Remaining })

@@ -59,9 +59,20 @@ func (g *grant) where(is func(*seat) bool) (list []int) {
 	return list
 }
 
-// empty are the servers that may be asked to grant the name.
-func (g *grant) empty() []int {
-	return g.where(func(s *seat) bool { return s.grant == nil && s.lost == nil && s.under == 0 && !g.ended })
+// vacant are the servers that may be asked to grant the name. It notes that they are: a release that comes now has to know.
+func (g *grant) vacant() (at []int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	for i := range g.seats {
+		if s := &g.seats[i]; s.grant == nil && s.lost == nil && s.under == 0 && !g.ended {
+			s.under++
+
+			at = append(at, i)
+		}
+	}
+
+	return at
 }
 
 // over says whether nobody has the grant any more.
@@ -80,7 +91,7 @@ func (g *grant) leveled() int {
 	return len(g.where(func(s *seat) bool { return s.holds() && s.grant.Token() >= g.token }))
 }
 
-// enter asks servers to grant the name to the owner, which asks has noted. What is given up may come later, and is part of the grant then.
+// enter asks servers to grant the name to the owner, as vacant has noted. What is given up may come later, and is part of the grant then.
 func (g *grant) enter(ctx context.Context, at []int, limit time.Duration, first bool) []answer[strategies.Grant] {
 	s := g.strategy
 	q := round[strategies.Grant]{limit: limit, slack: limit / slacks, patient: first}
@@ -225,22 +236,25 @@ func raise(ctx context.Context, granted strategies.Grant, token int64) (strategi
 
 // raised takes the answer to a raise.
 func (g *grant) raised(i int, raised strategies.Grant, err error) {
+	if err != nil {
+		g.lose(i, err)
+
+		return
+	}
+
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	s := &g.seats[i]
-
-	if err == nil {
-		s.grant = raised
-	} else {
-		s.lose(err)
-	}
+	g.seats[i].grant = raised
 }
 
-// lose notes a loss, if the error is one.
-func (s *seat) lose(err error) {
-	if loss := lossIn(err); loss != nil {
-		s.lost = loss
+// lose notes a loss, if the error is one. What is found after a release began is what that has done.
+func (g *grant) lose(i int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if loss := lossIn(err); loss != nil && !g.ended {
+		g.seats[i].lost = loss
 	}
 }
 
@@ -325,13 +339,11 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 
 	for i, a := range answers {
 		if a.came {
-			g.mu.Lock()
-			g.seats[i].lose(a.err)
-			g.mu.Unlock()
+			g.lose(i, a.err)
 		}
 	}
 
-	if err := g.verdict("renewed", answers, nil); err != nil {
+	if err := g.verdict("renewed", answers); err != nil {
 		return err
 	}
 
@@ -369,23 +381,8 @@ func (g *grant) renew(ctx context.Context, i int, granted strategies.Grant, leas
 // join asks the servers that have not granted the name. One of them may have been down when the lock was acquired. It waits
 // for none of them: one that says nothing must not hold up the renewals of other locks.
 func (g *grant) join(ctx context.Context, lease time.Duration) {
-	at := g.empty()
-	if len(at) == 0 {
-		return
-	}
-
-	g.asks(at)
-
-	go g.enter(context.WithoutCancel(ctx), at, limit(lease), false)
-}
-
-// asks notes that attempts begin.
-func (g *grant) asks(at []int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-
-	for _, i := range at {
-		g.seats[i].under++
+	if at := g.vacant(); len(at) > 0 {
+		go g.enter(context.WithoutCancel(ctx), at, limit(lease), false)
 	}
 }
 
@@ -419,38 +416,46 @@ func (g *grant) Check(ctx context.Context) error {
 		return granted.Check(ctx)
 	})
 
-	// Not noted: a lease that has ended there, and that nobody else has had since, is there again when it is renewed.
-	var losses []*strategies.LostError
-
-	for _, a := range answers {
-		if loss := lossIn(a.err); loss != nil {
-			losses = append(losses, loss)
-		}
-	}
-
-	return g.verdict("confirmed", answers, losses)
+	// Losses are not noted: a lease that has ended there, and that nobody else has had since, is there again when it is renewed.
+	return g.verdict("confirmed", answers)
 }
 
-// verdict is what the answers of those who hold the name come to, with losses that are not noted.
-func (g *grant) verdict(verb string, answers []answer[none], losses []*strategies.LostError) error {
+// verdict is what the answers of those who hold the name come to.
+func (g *grant) verdict(verb string, answers []answer[none]) error {
 	s := g.strategy
-	confirmed := 0
+	confirmed := count(answers, func(a answer[none]) bool { return a.came && a.err == nil })
 
-	for _, a := range answers {
-		if a.came && a.err == nil {
-			confirmed++
+	var losses []*strategies.LostError
+
+	// Of those that were not asked nothing came.
+	kept := g.held()
+
+	for i, a := range answers {
+		if loss := lossIn(a.err); loss != nil {
+			losses = append(losses, loss)
+
+			if g.holdsAt(i) {
+				kept-- // it was not noted
+			}
 		}
 	}
 
-	// Of those that were not asked nothing came.
 	switch {
 	case confirmed >= s.majority():
 		return nil
-	case g.held()-len(losses) < s.majority():
+	case kept < s.majority():
 		return g.lost(losses)
 	default:
 		return s.some(verb, confirmed, answers)
 	}
+}
+
+// holdsAt says whether a server holds the name.
+func (g *grant) holdsAt(i int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	return g.seats[i].holds()
 }
 
 // lost is the loss of the whole, by the reason that says most.

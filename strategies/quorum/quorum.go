@@ -144,10 +144,7 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strate
 	g, began, whole := newGrant(s, r), time.Now(), limit(r.Lease)
 	s.known.add(g)
 
-	at := g.empty()
-	g.asks(at)
-
-	answers := g.enter(ctx, at, whole, true)
+	answers := g.enter(ctx, g.vacant(), whole, true)
 
 	if g.held() < s.majority() {
 		left := g.giveBack(ctx)
