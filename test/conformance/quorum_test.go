@@ -13,6 +13,7 @@ import (
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/databases/sqlite"
+	"github.com/sqllock/sqllock/internal/outsider"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/cas"
@@ -20,14 +21,21 @@ import (
 	"github.com/sqllock/sqllock/strategies/quorum"
 )
 
-// member is one database of a quorum, with two pools, and what a case does to its rows.
+// member is one database of a quorum, with two pools, and what a case does there beside the strategy.
 type member struct {
 	faulty, other *sqllocktest.Faulty
 	strategy      func(databases.DB) strategies.Strategy
-	begin         func(t *testing.T, isolation string) sqllocktest.Transaction
-	age           func(t *testing.T, name string, d time.Duration)
-	remove        func(t *testing.T, name string)
-	lock          func(t *testing.T, name string) (unlock func())
+	beside        sqllocktest.Fixture
+}
+
+func newMember(
+	open func() databases.DB, strategy func(databases.DB) strategies.Strategy, who outsider.Outsider, wrap func(*sql.Tx) databases.Tx,
+) member {
+	m := member{faulty: sqllocktest.NewFaulty(open()), other: sqllocktest.NewFaulty(open()), strategy: strategy}
+	m.beside.Faulty = m.faulty
+	who.Equip(&m.beside, wrap)
+
+	return m
 }
 
 func casOn(db databases.DB) strategies.Strategy    { return cas.New(db) }
@@ -61,21 +69,21 @@ func quorumFixture(t *testing.T, members ...member) sqllocktest.Fixture {
 	}
 
 	return sqllocktest.Fixture{
-		Strategy: quorum.New(all...), Other: quorum.New(others...), Script: first.faulty.Script, Begin: first.begin,
+		Strategy: quorum.New(all...), Other: quorum.New(others...), Script: first.faulty.Script, Begin: first.beside.Begin,
 		Age: func(t *testing.T, name string, d time.Duration) {
 			for _, m := range members {
-				m.age(t, name, d)
+				m.beside.Age(t, name, d)
 			}
 		},
 		RemoveRow: func(t *testing.T, name string) {
 			for _, m := range members {
-				m.remove(t, name)
+				m.beside.RemoveRow(t, name)
 			}
 		},
 		LockRow: func(t *testing.T, name string) func() {
 			unlocks := make([]func(), len(members))
 			for i, m := range members {
-				unlocks[i] = m.lock(t, name)
+				unlocks[i] = m.beside.LockRow(t, name)
 			}
 
 			return func() {
@@ -104,22 +112,9 @@ func sqliteMember(t *testing.T, strategy func(databases.DB) strategies.Strategy)
 	t.Helper()
 
 	file := sqliteFile(t)
-	beside := sqlitePool(t, file)
-	faulty := sqllocktest.NewFaulty(sqlite.New(sqlitePool(t, file)))
 
-	return member{
-		faulty: faulty, other: sqllocktest.NewFaulty(sqlite.New(sqlitePool(t, file))), strategy: strategy,
-		begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
-			return begin(t, beside, isolation, sqlite.Tx, faulty)
-		},
-		age: func(t *testing.T, name string, d time.Duration) { age(t, beside, "sqllock_locks", name, d) },
-		remove: func(t *testing.T, name string) {
-			removeRows(t, beside, "?", name, "sqllock_locks", "sqllock_inserts")
-		},
-		lock: func(t *testing.T, name string) func() {
-			return lockRows(t, beside, name, "UPDATE sqllock_locks SET token = token WHERE name = ?")
-		},
-	}
+	return newMember(func() databases.DB { return sqlite.New(sqlitePool(t, file)) }, strategy,
+		outsider.Outsider{DB: sqlitePool(t, file), Dialect: databases.SQLite}, sqlite.Tx)
 }
 
 // TestQuorum runs what is about answers that are lost, owners and tokens over a PostgreSQL, a MySQL and a MariaDB. The
@@ -164,40 +159,11 @@ func TestQuorum(t *testing.T) {
 func postgresMember(t *testing.T, config *pgx.ConnConfig, beside *sql.DB) member {
 	t.Helper()
 
-	faulty := sqllocktest.NewFaulty(pgxPool(t, config, pgx.QueryExecModeCacheStatement))
-
-	return member{
-		faulty: faulty, other: sqllocktest.NewFaulty(pgxPool(t, config, pgx.QueryExecModeCacheStatement)), strategy: casOn,
-		begin: func(t *testing.T, isolation string) sqllocktest.Transaction {
-			return begin(t, beside, isolation, func(tx *sql.Tx) databases.Tx { return postgres.StdTx(tx) }, faulty)
-		},
-		age: func(t *testing.T, name string, d time.Duration) {
-			exec(t, beside, "UPDATE sqllock_locks SET expires_at = expires_at - $2::float * interval '1 microsecond' WHERE name = $1",
-				name, d.Microseconds())
-
-			if d >= idle {
-				exec(t, beside, "UPDATE sqllock_locks SET token = token - $2 WHERE name = $1", name, d.Microseconds())
-			}
-		},
-		remove: func(t *testing.T, name string) {
-			removeRows(t, beside, "$1", name, "sqllock_locks", "sqllock_inserts")
-		},
-		lock: func(t *testing.T, name string) func() {
-			return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = $1 FOR UPDATE")
-		},
-	}
+	return newMember(func() databases.DB { return pgxPool(t, config, pgx.QueryExecModeCacheStatement) }, casOn,
+		outsider.Outsider{DB: beside, Dialect: databases.Postgres}, func(tx *sql.Tx) databases.Tx { return postgres.StdTx(tx) })
 }
 
 func mysqlMember(pool func() *sql.DB, beside *sql.DB, strategy func(databases.DB) strategies.Strategy) member {
-	return member{
-		faulty: sqllocktest.NewFaulty(mysql.New(pool())), other: sqllocktest.NewFaulty(mysql.New(pool())), strategy: strategy,
-		age: func(t *testing.T, name string, d time.Duration) { age(t, beside, "sqllock_leases", name, d) },
-		remove: func(t *testing.T, name string) {
-			removeRows(t, beside, "?", name, "sqllock_locks", "sqllock_leases", "sqllock_inserts")
-		},
-		lock: func(t *testing.T, name string) func() {
-			return lockRows(t, beside, name, "SELECT 1 FROM sqllock_locks WHERE name = ? FOR UPDATE",
-				"SELECT 1 FROM sqllock_leases WHERE name = ? FOR UPDATE")
-		},
-	}
+	return newMember(func() databases.DB { return mysql.New(pool()) }, strategy,
+		outsider.Outsider{DB: beside, Dialect: databases.MySQL}, func(tx *sql.Tx) databases.Tx { return mysql.Tx(tx) })
 }
