@@ -84,9 +84,26 @@ func (p *proving) line(strategy, promise string) {
 
 	for _, v := range prove.Verdicts(p.outcomes[strategy]) {
 		if v.Promise == promise {
-			_, _ = fmt.Fprintf(os.Stderr, "sqllock: %s: %s: %s\n", strategy, promise, v.Verdict)
+			_, _ = fmt.Fprintf(os.Stderr, "sqllock: %s: %s: %s%s\n", strategy, promise, v.Verdict, p.culprits(strategy, promise))
 		}
 	}
+}
+
+// culprits are the cases that broke a promise: whoever ends the proof early has no report.
+func (p *proving) culprits(strategy, promise string) string {
+	var names []string
+
+	for _, o := range p.outcomes[strategy] {
+		if o.Promise == promise && o.Verdict == prove.Broken {
+			names = append(names, o.Case)
+		}
+	}
+
+	if len(names) == 0 {
+		return ""
+	}
+
+	return " (" + strings.Join(names, ", ") + ")"
 }
 
 const (
