@@ -146,6 +146,11 @@ func TestQuorum(t *testing.T) {
 		Only: func(name string) bool {
 			kind, _, _ := strings.Cut(name, "/")
 
+			// These count faults, and a server that was late has none of them. In memory none is.
+			if strings.HasPrefix(name, "ambiguity/") && strings.Contains(name, " that failed") {
+				return false
+			}
+
 			return slices.Contains([]string{"exclusion", "token", "owner", "release", "ambiguity", "once", "features", "force release", "inspect"}, kind)
 		},
 		New: func(t *testing.T) sqllocktest.Fixture {
