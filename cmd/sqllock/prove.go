@@ -228,6 +228,7 @@ func serverOf(ctx context.Context, target dsn.Target) (said string, err error) {
 	query := map[databases.Dialect]string{
 		databases.Postgres: "SELECT version()",
 		databases.MySQL:    "SELECT CONCAT('MySQL protocol, ', @@version, ', ', @@version_comment)",
+		databases.TiDB:     "SELECT TIDB_VERSION()",
 		databases.SQLite:   "SELECT 'SQLite ' || sqlite_version()",
 	}[target.Dialect]
 
@@ -283,7 +284,7 @@ func where(place *prove.Place, target dsn.Target) string {
 		return target.String()
 	case target.Dialect == databases.Postgres:
 		return "the schema " + place.Name
-	case target.Dialect == databases.MySQL:
+	case target.Dialect == databases.MySQL, target.Dialect == databases.TiDB:
 		return "the database " + place.Name
 	default:
 		return "the folder " + place.Name

@@ -118,7 +118,7 @@ func (p *Place) denied(ctx context.Context, err error) error {
 	}
 
 	query, fix := `SELECT 'GRANT CREATE ON DATABASE ' || pg_catalog.quote_ident(current_database()::text) || ' TO ' || pg_catalog.quote_ident(current_user::text)`, ""
-	if p.base.Dialect == databases.MySQL {
+	if d := p.base.Dialect; d == databases.MySQL || d == databases.TiDB {
 		query = "SELECT CONCAT('GRANT ALL ON `" + strings.ReplaceAll(prefix, "_", `\\_`) + "%`.* TO ', QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', 1)), '@', QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', -1)))"
 	}
 
@@ -157,8 +157,10 @@ func (p *Place) tables(ctx context.Context) error {
 func objects(dialect databases.Dialect) []string {
 	list := []string{"VIEW sqllock_holders", "VIEW sqllock_waiters"}
 
+	leases := dialect == databases.MySQL || dialect == databases.TiDB
+
 	for _, table := range []string{"locks", "leases", "inserts", "mutexes", "shares", "queue"} {
-		if table != "leases" || dialect == databases.MySQL {
+		if table != "leases" || leases {
 			list = append(list, "TABLE sqllock_"+table)
 		}
 	}
@@ -293,7 +295,7 @@ func (p *Place) Leftovers(ctx context.Context) (statements []string) {
 	defer db.Close()
 
 	query := "SELECT nspname::text FROM pg_catalog.pg_namespace"
-	if p.base.Dialect == databases.MySQL {
+	if d := p.base.Dialect; d == databases.MySQL || d == databases.TiDB {
 		query = "SELECT schema_name FROM information_schema.schemata"
 	}
 

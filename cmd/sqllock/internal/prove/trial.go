@@ -19,6 +19,7 @@ import (
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/databases/sqlite"
+	"github.com/sqllock/sqllock/databases/tidb"
 	"github.com/sqllock/sqllock/internal/outsider"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
@@ -92,6 +93,7 @@ func (trial Trial) suite(t *testing.T) {
 		},
 		Isolations:         outsider.Isolations(dialect),
 		GuardBlocksRenewal: dialect == databases.SQLite,
+		GuardBlocksGuard:   dialect == databases.TiDB,
 		Statements:         outsider.Statements(trial.Strategy, dialect),
 		TryWithin:          tryWithin,
 		Patience:           patience,
@@ -192,6 +194,8 @@ func (trial Trial) tx(tx *sql.Tx) databases.Tx {
 	switch trial.Target.Dialect {
 	case databases.MySQL:
 		wrapped = mysql.Tx(tx)
+	case databases.TiDB:
+		wrapped = tidb.Tx(tx)
 	case databases.SQLite:
 		wrapped = sqlite.Tx(tx)
 	default:
