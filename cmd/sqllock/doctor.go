@@ -60,7 +60,7 @@ each strategy, or that of --strategy, in a few minutes. They work in a schema of
 their own (MySQL: a database, SQLite: a folder beside the file) that is removed
 afterwards; tables of yours are not touched, and only sessions of its own are
 ended. A server that sqllock refuses by its name is admitted for that. Exits
-with 1 if a promise is broken, and with 75 if some cases could not be set up.`,
+with 1 if a promise is broken, and with 75 if some cases could not be tried.`,
 		Example: `  sqllock doctor
   sqllock doctor --strategy advisory --holders 200
   sqllock doctor --fail-on warning --json

@@ -63,7 +63,7 @@ func (r proofReport) outcome() error {
 	case broken > 0:
 		return exitError{exitFailed, nil}
 	case missing > 0:
-		return exitError{exitNotAcquired, fmt.Errorf("nothing is broken, and %d cases could not be set up", missing)}
+		return exitError{exitNotAcquired, fmt.Errorf("nothing is broken, and %s could not be tried", cases(missing))}
 	case refused == len(r.Strategies):
 		return exitError{exitUsage, errors.New("there is no strategy to prove on this database")}
 	default:
@@ -258,9 +258,18 @@ func (r proofReport) last(b *strings.Builder, width int) {
 	}
 
 	if missing > 0 {
-		said += fmt.Sprintf(" %d could not be set up (*).", missing)
+		said += fmt.Sprintf(" %s could not be tried (*).", cases(missing))
 	}
 
 	b.WriteString("\n")
 	paragraph(b, "", said, width)
+}
+
+// cases says how many.
+func cases(n int) string {
+	if n == 1 {
+		return "1 case"
+	}
+
+	return fmt.Sprintf("%d cases", n)
 }

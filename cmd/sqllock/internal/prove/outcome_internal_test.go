@@ -19,15 +19,22 @@ func TestOutcomes(t *testing.T) {
 		"    outsider.go:3: not set up: denied\n\x16--- SKIP: suite/locks/try/does_not_wait_for_a_guard (0.10s)\n" +
 		"\x16=== NAME  suite/locks/guard/passes\n    suite_guard.go:13: again\n\x16--- FAIL: suite/locks/guard/passes (0.20s)\n" +
 		"\x16--- PASS: suite/reaper/leaves_a_tick_alone (0.00s)\n\x16=== RUN   history/guard\n    check.go:1: " + sqllock.ErrTooManyConnections.Error() + "\n\x16--- FAIL: history/guard (1.00s)\n" +
+		"\x16=== RUN   suite/locks/lease/one\n    suite.go:1: no answer within 386ms: " + sqllock.ErrUnreachable.Error() + ", want the lock\n\x16--- FAIL: suite/locks/lease/one (1.00s)\n" +
+		"\x16=== RUN   suite/locks/lease/two\n    suite.go:1: " + sqllock.ErrUnreachable.Error() + "\n    suite.go:2: two hold it\n\x16--- FAIL: suite/locks/lease/two (1.00s)\n" +
 		"\x16=== RUN   suite/locks/batch/tokens_grow\n    suite_batch.go:20: the strategy has no Batcher\n\x16--- SKIP: suite/locks/batch/tokens_grow (0.00s)\n" +
 		"\x16--- FAIL: suite (0.30s)\n\x16=== NAME  \nFAIL\n"
 
-	names := []string{"guard/passes", "try/does not wait for a guard", "reaper/leaves a tick alone", "history/guard", "batch/tokens grow"}
+	names := []string{"guard/passes", "try/does not wait for a guard", "reaper/leaves a tick alone", "history/guard", "lease/one", "lease/two", "batch/tokens grow"}
 	want := []Outcome{
 		{"try/does not wait for a guard", "a try does not wait", NotRun, "denied", true},
 		{"guard/passes", "guard", Broken, "suite_guard.go:12: Guard() = nil\nand more\nsuite_guard.go:13: again", true},
 		{"reaper/leaves a tick alone", "once per tick", Kept, "", true},
 		{"history/guard", "guard", NotRun, "the server took no more connections", true},
+		{
+			"lease/one", "one at a time", NotRun,
+			"the server did not answer in the time that the case has: suite.go:1: no answer within 386ms: " + sqllock.ErrUnreachable.Error() + ", want the lock", true,
+		},
+		{"lease/two", "one at a time", Broken, "suite.go:1: " + sqllock.ErrUnreachable.Error() + "\nsuite.go:2: two hold it", true},
 		{"batch/tokens grow", "many in one statement", NotRun, "the strategy has no Batcher", false},
 	}
 
