@@ -39,8 +39,8 @@ var (
 	// *databases.ServerError tells what is wrong with a server, a *[UnsupportedError] where
 	// the strategy does not work.
 	ErrUnsupported = strategies.ErrUnsupported
-	// ErrInvalidName reports a name that is empty, longer than [MaxNameLength] bytes, not
-	// UTF-8, or has a NUL byte.
+	// ErrInvalidName reports a name that is empty, longer than [MaxNameLength] bytes (250 bytes with
+	// [WithPermits]), not UTF-8, or has a NUL byte or U+001F.
 	ErrInvalidName = errors.New("invalid lock name")
 	// ErrInvalidOption reports an option whose value makes no sense.
 	ErrInvalidOption = strategies.ErrInvalidOption
@@ -257,6 +257,14 @@ func badOption(option, value, reason string, args ...any) *OptionError {
 // againstRule reports an option by the rule that it breaks.
 func againstRule(option, value, rule string, args ...any) *OptionError {
 	return &OptionError{Option: option, Value: value, Reason: fmt.Sprintf(rule, args...), Err: ErrInvalidOption, rule: true}
+}
+
+// unsupportedOption reports an option that a strategy cannot honour.
+func unsupportedOption(option string, features strategies.Features) *OptionError {
+	return &OptionError{
+		Option: option, Err: ErrUnsupported,
+		Reason: fmt.Sprintf("by strategy %s on %s; use strategy cas", features.Strategy, features.Database),
+	}
 }
 
 // ofExtend is an error in a lease that Extend was given.

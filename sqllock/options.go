@@ -183,12 +183,7 @@ func (s settings) difference(other *settings) string {
 }
 
 func (s settings) check(features strategies.Features) error {
-	unsupported := func(option string) error {
-		return &OptionError{
-			Option: option, Err: ErrUnsupported,
-			Reason: fmt.Sprintf("by strategy %s on %s; use strategy cas", features.Strategy, features.Database),
-		}
-	}
+	unsupported := func(option string) error { return unsupportedOption(option, features) }
 
 	switch {
 	case s.maxHold > 0 && s.minHold > s.maxHold:

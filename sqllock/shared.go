@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"sync"
 	"time"
@@ -67,10 +66,7 @@ func (s settings) checkShared(features strategies.Features) error {
 	case !s.shared:
 		return nil
 	case !features.Shared:
-		return &OptionError{
-			Option: "WithShared", Err: ErrUnsupported,
-			Reason: fmt.Sprintf("by strategy %s on %s; use strategy cas", features.Strategy, features.Database),
-		}
+		return unsupportedOption("WithShared", features)
 	case s.many():
 		with = "WithPermits"
 	case s.minHold > 0:

@@ -110,14 +110,14 @@ func (a *acquisition) lookForTick(wait, ctx context.Context, under *hold) error 
 
 // tickDone asks once.
 func (l *Locker) tickDone(ctx context.Context, name string, tick int64) error {
-	noter, err := l.noter("look for the tick of lock", name)
-	if err != nil {
-		return err
+	noter, ok := l.strategy.(strategies.Noter)
+	if !ok {
+		return unsupportedOption("WithTick", l.features)
 	}
 
 	var notes strategies.Notes
 
-	err = bounded(ctx, attemptTime, func(ctx context.Context) (err error) {
+	err := bounded(ctx, attemptTime, func(ctx context.Context) (err error) {
 		notes, err = noter.Notes(ctx, name)
 
 		return err
@@ -163,7 +163,7 @@ func (l *Lock) Complete(ctx context.Context) error {
 		return fmt.Errorf("%s lock %q: %w", verb, l.Name(), ErrReleased)
 	}
 
-	noter, err := l.hold.locker.noter(verb, l.Name())
+	noter, err := l.hold.locker.noter(verb+" lock", l.Name())
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,8 @@ func (l *Lock) completed(ctx context.Context, err error) error {
 func (l *Locker) noter(verb, name string) (strategies.Noter, error) {
 	noter, ok := l.strategy.(strategies.Noter)
 	if !ok {
-		return nil, fmt.Errorf("%s %q: %w by strategy %s on %s", verb, name, ErrUnsupported, l.features.Strategy, l.features.Database)
+		return nil, fmt.Errorf("%s %q: %w by strategy %s on %s; use strategy cas",
+			verb, name, ErrUnsupported, l.features.Strategy, l.features.Database)
 	}
 
 	return noter, nil

@@ -2,6 +2,7 @@ package sqllock_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +14,9 @@ import (
 )
 
 // tick is a point in time that has passed when a bubble begins.
-func tick() sqllock.Option { return sqllock.WithTick(time.Date(1999, time.December, 31, 2, 0, 0, 0, time.UTC)) }
+func tick() sqllock.Option {
+	return sqllock.WithTick(time.Date(1999, time.December, 31, 2, 0, 0, 0, time.UTC))
+}
 
 // A database that does not answer holds up who asks with a tick for no longer than who asks without.
 func TestTickAtASilentDatabase(t *testing.T) {
@@ -138,4 +141,15 @@ func neverCalled(t *testing.T) func(context.Context, *sqllock.Lock) error {
 
 		return nil
 	}
+}
+
+// A strategy that keeps no notes refuses a tick, as it does other options that it cannot honour.
+func TestTickUnsupported(t *testing.T) {
+	t.Parallel()
+
+	_, err := newLocker(t, plain{sqllocktest.NewMemory()}).TryAcquire(t.Context(), name, tick())
+
+	wantIs(t, "TryAcquire() with a tick", err, sqllock.ErrUnsupported)
+	wantOption(t, "TryAcquire() with a tick", err, fmt.Sprintf(
+		"lock %q: WithTick: not supported by strategy plain on memory; use strategy cas", name))
 }

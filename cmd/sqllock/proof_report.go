@@ -254,7 +254,7 @@ func (r proofReport) last(b *strings.Builder, width int) {
 	case ran == 0:
 		said += "there is no verdict."
 	default:
-		said += "every promise of which there is a verdict is kept."
+		said += "all promises that were tried are kept."
 	}
 
 	if missing > 0 {
