@@ -6,14 +6,18 @@
 //		return schedule(ctx, term.Token()) // until ctx ends
 //	})
 //
-// A leader is the holder of a lock, and what package sqllock guarantees of locks is true of leaders. The term is
-// its fencing token: a number that grows with every leader. The context of a leader ends before anybody else can
+// A leader is the holder of a lock, and what package sqllock guarantees of locks is true of leaders. A term is
+// the time for which one process leads. The leader has it as a [sqllock.Lock]; others know it by its fencing token, a
+// number that grows with every leader ([Leader]). The context of a leader ends before anybody else can
 // lead, unless somebody takes the lock away ([sqllock.Locker.ForceRelease]): then it ends as after a request to
 // resign, a moment later. An outage of the database that is shorter than the trust window changes nothing, and whoever wants to be
 // the next waits in line, first come, first served.
 //
 // Between the last look at a term and what a process does then, it can be paused for any length of time. Where
-// two leaders would do damage, use term.Guard, or pass the term along and refuse smaller ones.
+// two leaders would do damage, use term.Guard, or pass term.Token() along and refuse smaller ones.
+//
+// Let ctx end on SIGTERM (os/signal.NotifyContext): then a process that is replaced resigns, and the next leads at once.
+// Otherwise the next one waits for the lease to end.
 package election
 
 import (

@@ -72,7 +72,7 @@ func discard(conn *sql.Conn) error {
 	return err
 }
 
-// WithBothOfTheDatabase is for the release between the two.
+// WithBothOfTheDatabase is for the version between the two.
 func WithBothOfTheDatabase(ctx context.Context, db *sql.DB, key int64, locker *sqllock.Locker, edit Work) error {
 	return WithAdvisoryLock(ctx, db, key, func(ctx context.Context) error {
 		return WithSQLLock(ctx, locker, edit)

@@ -33,7 +33,7 @@ func WithEtcd(ctx context.Context, etcd *client.Client, edit Work) error {
 	return edit(ctx)
 }
 
-// WithEtcdAndSQLLock is for the release between the two.
+// WithEtcdAndSQLLock is for the version between the two.
 func WithEtcdAndSQLLock(ctx context.Context, etcd *client.Client, locker *sqllock.Locker, edit Work) error {
 	return WithEtcd(ctx, etcd, func(ctx context.Context) error {
 		return WithSQLLock(ctx, locker, edit)

@@ -57,7 +57,7 @@ func WithRedsync(ctx context.Context, locks *redsync.Redsync, edit Work) error {
 	return edit(ctx)
 }
 
-// WithRedisAndSQLLock is for the release between the two.
+// WithRedisAndSQLLock is for the version between the two.
 func WithRedisAndSQLLock(ctx context.Context, locks *redislock.Client, locker *sqllock.Locker, edit Work) error {
 	return WithRedislock(ctx, locks, func(ctx context.Context) error {
 		return WithSQLLock(ctx, locker, edit)

@@ -14,7 +14,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -28,7 +30,13 @@ import (
 )
 
 func main() {
-	if err := run(context.Background(), os.Getenv("DATABASE_URL")); err != nil {
+	// When the process is told to end, its leader resigns, and the next leads at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Getenv("DATABASE_URL"))
+
+	stop()
+
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -107,7 +115,11 @@ func serve(ctx context.Context, candidate *election.Election, asked bool) error 
 	return candidate.Run(ctx, func(ctx context.Context, _ *sqllock.Lock) error {
 		defer stop() // one term is enough
 
-		<-time.After(served)
+		select {
+		case <-ctx.Done(): // lost, or the process ends
+			return nil
+		case <-time.After(served):
+		}
 
 		if asked {
 			if err := candidate.RequestResign(ctx, "the machine is going down"); err != nil {

@@ -11,8 +11,8 @@
 // # Use a synchronous replica instead, if you can
 //
 // A PostgreSQL with synchronous replication, or a cluster such as Galera, outlasts the loss of a server too, and package cas
-// on it does all that a lock can: [sqllock.Lock.Guard], a line in the order of arrival, permits, readers, ticks. A quorum has none of
-// them. In particular it has no guard, because a guard is part of a transaction, and a transaction is in one database. Keep
+// on it does all that a lock can. A quorum does less (see "What does not hold"). In particular it has no
+// [sqllock.Lock.Guard], because a guard is part of a transaction, and a transaction is in one database. Keep
 // the lock where the data is, if what it protects is in a database. A quorum is for what is elsewhere, where the servers
 // have no replication, are of different kinds, or are not to depend on each other.
 //
@@ -22,9 +22,10 @@
 // have a server in common, and that one grants the name to one at a time. Give an odd number: four servers outlast the
 // failure of one, as three do, and have more to fail.
 //
-//   - An acquisition asks all servers at once. Each has an eighth of the lease to answer, and three seconds at most. That is for
-//     as long as nothing is decided. When a majority has granted the name, or cannot, the others get as long again as that
-//     took, or 150 ms if that is longer (a hundred and sixtieth of a short lease). So a server that says nothing costs no more.
+//   - An acquisition asks all servers at once. While the outcome is open, each has an eighth of the lease to answer, and
+//     three seconds at most. Once a majority has granted the name, or can no longer do so, the others get as much time again
+//     as that took, and never less than 150 ms (with a lease below 24 s, a 160th of it). So a server that says nothing
+//     costs no more.
 //   - In a second round each server of the majority is raised to the largest of the tokens that they drew, before the grant
 //     is announced. The next majority has one of these servers, so the next token is larger, also where clocks are hours apart.
 //   - What a minority granted is given back at once. The core asks again after a random time, which grows while it
@@ -58,9 +59,12 @@
 // data away for the longest lease before you let it in again: then no lock is in doubt. Only the tokens of names are,
 // until the clocks of the servers are past the largest.
 //
-// [sqllock.Lock.Guard], ReleaseTx, WithMinHold, WithLockDelay, WithPermits, WithShared, WithTick, AcquireAll, Watch and
-// the line of those who wait: they return ErrUnsupported, or waiters poll. So a quorum costs more than one server while it
-// is waited for, and those who wait are not served in order.
+// These return ErrUnsupported: [sqllock.Lock.Guard], ReleaseTx, WithMinHold, WithLockDelay, WithPermits, WithShared, WithTick,
+// AcquireAll of several names, Watch, RequestRelease and Waiters. So of package election Run works, and Observe and
+// RequestResign do not.
+//
+// There is no line and there are no notifications: those who wait poll, and are not served in order. So a quorum costs more
+// than one server while it is waited for.
 //
 // # Mixing
 //
@@ -68,7 +72,11 @@
 // servers alone, with cas for example, is taken on that server only.
 //
 // Each strategy must have a database server of its own. Whether it has, cannot be seen: two databases of one server fail
-// together. A server whose tables are missing is like one that is down; look at each with "sqllock doctor".
+// together.
+//
+// Migrate each server ("sqllock migrate up --dsn", once for each): one whose tables are missing is like one that is down.
+// While a minority is missing nothing tells you, not even the log, so watch each server yourself, for example with
+// "sqllock doctor --dsn" from cron.
 //
 // [sqllock.Lock.Guard]: https://pkg.go.dev/github.com/sqllock/sqllock/sqllock#Lock.Guard
 // [sqllock.Locker.Close]: https://pkg.go.dev/github.com/sqllock/sqllock/sqllock#Locker.Close
