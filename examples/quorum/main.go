@@ -1,4 +1,4 @@
-// Quorum keeps a lock on a majority of three servers, of which one answers nothing. It needs no server; with
+// Quorum keeps a lock on a majority of three servers, of which one is down. It needs no server; with
 // DATABASE_URLS, three postgres URLs with blanks between them, it uses those instead, and you may stop one:
 //
 //	go run ./examples/quorum
@@ -23,6 +23,8 @@ import (
 	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/strategies/quorum"
 )
+
+var errDown = fmt.Errorf("the server is down: %w", strategies.ErrNotSent)
 
 func main() {
 	if err := run(context.Background(), strings.Fields(os.Getenv("DATABASE_URLS"))); err != nil {
@@ -57,9 +59,9 @@ func run(ctx context.Context, urls []string) error {
 func open(ctx context.Context, urls []string) (servers []strategies.Strategy, end func(), err error) {
 	if len(urls) == 0 {
 		down := sqllocktest.NewMemory()
-		_, resume := down.Pause("acquire", sqllocktest.Before)
+		down.Fail("acquire", 1000, sqllocktest.Before, errDown)
 
-		return []strategies.Strategy{sqllocktest.NewMemory(), sqllocktest.NewMemory(), down}, resume, nil
+		return []strategies.Strategy{sqllocktest.NewMemory(), sqllocktest.NewMemory(), down}, func() {}, nil
 	}
 
 	var pools []*pgxpool.Pool
