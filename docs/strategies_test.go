@@ -24,6 +24,8 @@ func TestQuotedSQL(t *testing.T) {
 		"MySQLNow": "now", "MySQLLate": "late", "SQLiteNow": "now",
 		"PostgresTell": "tell", "postgresContended": "l.waiting <> 0", "channelOf": "sqllock_", "postgresLine": "pg_catalog.split_part(l.name, pg_catalog.chr(31), 1)", "allChannel": "sqllock_released",
 		"postgresSlot": "slot",
+		"TiDBNow": "now", "tidbToken": "IF(e.owner = UNHEX(?), l.token, GREATEST(l.token + ?, now))",
+		"which": " FROM sqllock_leases WHERE name = UNHEX(?) AND owner = UNHEX(?)",
 	}
 
 	var statements []string
@@ -37,6 +39,9 @@ func TestQuotedSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// What each of its statements is sent in.
+	shared = append(shared, filepath.Join(root, "databases", "tidb", "conn.go"))
 
 	for _, name := range append(files, shared...) {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
@@ -99,6 +104,27 @@ func text(e ast.Expr, constants map[string]string) string {
 		return constants[e.Name]
 	case *ast.SelectorExpr:
 		return constants[e.Sel.Name]
+	case *ast.CallExpr:
+		return called(e, constants)
+	default:
+		return ""
+	}
+}
+
+// called is what a function of package strings makes of a text.
+func called(call *ast.CallExpr, constants map[string]string) string {
+	var args []string
+	for _, arg := range call.Args {
+		args = append(args, text(arg, constants))
+	}
+
+	switch function, _ := call.Fun.(*ast.SelectorExpr); {
+	case function == nil:
+		return ""
+	case function.Sel.Name == "Replace" && len(args) == 4:
+		return strings.Replace(args[0], args[1], args[2], 1)
+	case function.Sel.Name == "TrimPrefix" && len(args) == 2:
+		return strings.TrimPrefix(args[0], args[1])
 	default:
 		return ""
 	}
