@@ -446,8 +446,22 @@ func (g *grant) verdict(verb string, answers []answer[none]) error {
 	case kept < s.majority():
 		return g.lost(losses)
 	default:
-		return s.some(verb, confirmed, answers)
+		return s.some(verb, confirmed, g.withLosses(answers))
 	}
+}
+
+// withLosses are the answers, with what those have said before that were not asked.
+func (g *grant) withLosses(answers []answer[none]) []answer[none] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	for i := range answers {
+		if lost := g.seats[i].lost; lost != nil && answers[i].err == nil {
+			answers[i].err = lost
+		}
+	}
+
+	return answers
 }
 
 // holdsAt says whether a server holds the name.

@@ -533,6 +533,35 @@ func TestForcedOnOne(t *testing.T) {
 	})
 }
 
+// TestWhoLostIt: what is told of a lock that no majority confirms names all servers that are in the way, also those that
+// are not asked any more.
+func TestWhoLostIt(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		p := c.process()
+		lock := p.acquire("a")
+
+		if _, err := c.servers[0].ForceRelease(t.Context(), "a", "by hand"); err != nil {
+			t.Fatal(err)
+		}
+
+		pass(lease)
+		p.down(1)
+
+		if err := lock.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "1 of 3 servers confirmed") ||
+			!strings.Contains(err.Error(), "server 1 (memory): ") || !strings.Contains(err.Error(), "by hand") ||
+			!strings.Contains(err.Error(), "server 2 (memory): ") || strings.ContainsAny(err.Error(), "\n\t") {
+			t.Errorf("Check() = %v, want it to name both servers, in one line", err)
+		}
+
+		p.up(1)
+		p.release(lock)
+		p.close()
+	})
+}
+
 // TestForceRelease frees a majority, or says that it did not.
 func TestForceRelease(t *testing.T) {
 	t.Parallel()

@@ -195,13 +195,23 @@ func (s *Strategy) describe(verb string, did int, errs []error) string {
 
 	for i, err := range errs {
 		if err != nil {
-			b.WriteString(separator + s.server(i) + ": " + strings.ReplaceAll(err.Error(), "\n", ": "))
+			b.WriteString(separator + s.server(i) + ": " + oneLine(err))
 
 			separator = "; "
 		}
 	}
 
 	return b.String()
+}
+
+// oneLine joins the lines of an error: of a driver that tells what each address of a server answered.
+func oneLine(err error) string {
+	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' })
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(strings.TrimSpace(line), ":")
+	}
+
+	return strings.Join(lines, ": ")
 }
 
 // failure is an error of several servers.
