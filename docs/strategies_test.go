@@ -24,7 +24,7 @@ func TestQuotedSQL(t *testing.T) {
 		"MySQLNow": "now", "MySQLLate": "late", "SQLiteNow": "now",
 		"PostgresTell": "tell", "postgresContended": "l.waiting <> 0", "channelOf": "sqllock_", "postgresLine": "pg_catalog.split_part(l.name, pg_catalog.chr(31), 1)", "allChannel": "sqllock_released",
 		"postgresSlot": "slot",
-		"TiDBNow": "now", "tidbToken": "IF(e.owner = UNHEX(?), l.token, GREATEST(l.token + ?, now))",
+		"TiDBNow":      "now", "tidbToken": "IF(e.owner = UNHEX(?), l.token, GREATEST(l.token + ?, now))",
 		"which": " FROM sqllock_leases WHERE name = UNHEX(?) AND owner = UNHEX(?)",
 	}
 

@@ -18,8 +18,6 @@ import (
 	"github.com/sqllock/sqllock/sqllocktest"
 )
 
-var errNotYet = errors.New("not so in time")
-
 func newMetrics(t *testing.T, options ...locks.Option) (*locks.Metrics, *sdkmetric.ManualReader) {
 	t.Helper()
 

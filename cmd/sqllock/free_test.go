@@ -33,7 +33,7 @@ func TestFreeBesideAGuard(t *testing.T) {
 					guard = "SELECT token FROM sqllock_locks WHERE name = 'a' LOCK IN SHARE MODE"
 				case databases.SQLite:
 					guard = "UPDATE sqllock_locks SET token = token WHERE name = 'a'"
-				case databases.Postgres:
+				case databases.Postgres, databases.TiDB:
 				}
 
 				tx, err := db.SQL.BeginTx(ctx, nil)

@@ -46,7 +46,7 @@ func TestBesideALockedRow(t *testing.T) {
 			run(t, url, "free", "a", "--reason", "test").want(exitNotAcquired, "somebody else has its row locked", "--force")
 			run(t, url, "free", "a", "--reason", "test", "--force").want(exitNotAcquired, `lock "a" cannot be freed: `+inTheWay)
 			run(t, url, "show", "a").want(0)
-		case databases.MySQL:
+		case databases.MySQL, databases.TiDB:
 			run(t, url, "free", "a", "--reason", "test").want(exitNotAcquired, "somebody else has its row locked", "--force")
 			// The lease is in another table.
 			run(t, url, "free", "a", "--reason", "test", "--force").want(0)

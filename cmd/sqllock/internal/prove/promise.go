@@ -22,7 +22,7 @@ func promises() []promise {
 		{"one at a time", []string{
 			"exclusion/", "lease/", "rivals/", "reentrancy/", "min hold/", "lock delay/", historyPrefix + checkWindows,
 		}},
-		{"tokens grow", []string{"token/", historyPrefix + checkTokens}},
+		{"tokens grow", []string{"token/", "raise/", historyPrefix + checkTokens}},
 		{"your own grant only", []string{"owner/", "once/", "release/", "release in a transaction/"}},
 		{"loss is reported", []string{
 			"loss/", "ambiguity/unanswered renewals move nothing", "ambiguity/renewal error ends the session",
