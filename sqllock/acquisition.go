@@ -33,8 +33,8 @@ import (
 // caller's, whose values the lock's context and the background work carry.
 type acquisition struct {
 	locker   *Locker
-	key      any   // of the hold in the context of its lock
-	outer    *hold // whose context asks for the same name again; nil if it is not one
+	key      reentry // of the hold in the context of its lock
+	outer    *hold   // whose context asks for the same name again; nil if it is not one
 	set      *settings
 	try      bool
 	request  strategies.Request
@@ -83,9 +83,9 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 		return nil, fmt.Errorf("lock %q: %w", name, ErrClosed)
 	}
 
-	var key any = reentry{l, name}
+	a := &acquisition{locker: l, key: reentry{l, name}}
 
-	outer, ended := holdOf(ctx, key)
+	outer, ended := holdOf(ctx, &a.key)
 	if outer != nil && ended != nil && ctx.Err() == nil {
 		outer = nil // the context is not that of the lock any more, by context.WithoutCancel
 	}
@@ -114,14 +114,14 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 		queued, _ = strategies.SlotRange(name, MaxPermits)
 	}
 
-	return &acquisition{
-		locker: l, key: key, outer: outer, set: set, try: try || set.waits && set.maxWait == 0, line: inLine{locker: l},
-		queued: queued, wish: anySlot,
-		request: strategies.Request{
-			Name: name, Owner: newOwner(), Mode: set.mode(), Lease: set.lease, MinHold: set.minHold, LockDelay: set.lockDelay,
-			DurableRelease: set.durable, Holder: strategies.Holder(set.holder),
-		},
-	}, nil
+	a.outer, a.set, a.try, a.line = outer, set, try || set.waits && set.maxWait == 0, inLine{locker: l}
+	a.queued, a.wish = queued, anySlot
+	a.request = strategies.Request{
+		Name: name, Owner: newOwner(), Mode: set.mode(), Lease: set.lease, MinHold: set.minHold, LockDelay: set.lockDelay,
+		DurableRelease: set.durable, Holder: strategies.Holder(set.holder),
+	}
+
+	return a, nil
 }
 
 // newOwner returns 128 random bits as 32 hexadecimal digits.
@@ -379,16 +379,15 @@ func (a *acquisition) takeTurn(wait, ctx context.Context) (*hold, error) {
 // the database for the first time, it waits for the answer and not for the lock; and a
 // little if that was that nobody is known to hold it.
 func (a *acquisition) tryTurn(wait, ctx context.Context) error {
+	line, taken := a.locker.queue.tryEnter(a.queued)
+	if taken {
+		return nil
+	}
+
 	looked := time.NewTimer(looksFor)
 	defer looked.Stop()
 
-	over := false
-
-	for {
-		line, taken := a.locker.queue.tryEnter(a.queued)
-		if taken {
-			return nil
-		}
+	for over := false; ; {
 
 		if held := a.heldHere(line); held != nil && (over || !unheld(held)) {
 			return orUnheld(held)
@@ -404,6 +403,10 @@ func (a *acquisition) tryTurn(wait, ctx context.Context) error {
 			over = true
 		case <-wait.Done():
 			return a.endedInLine(wait, ctx, line)
+		}
+
+		if line, taken = a.locker.queue.tryEnter(a.queued); taken {
+			return nil
 		}
 	}
 }

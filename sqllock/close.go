@@ -101,8 +101,8 @@ func (l *Locker) releaseAll(ctx context.Context, held []*hold) (losses []error) 
 
 			err := h.release(ctx)
 
-			if event := h.releaseNews(); event != nil {
-				l.news.add(h.settings, eventReleased, *event)
+			if event, untold := h.releaseNews(); untold {
+				l.news.add(h.settings, eventReleased, event)
 			}
 
 			if errors.Is(err, ErrLost) {

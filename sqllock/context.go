@@ -13,12 +13,26 @@ type heldContext struct {
 	hold    *hold
 	cancel  context.CancelCauseFunc // of Context
 	outside context.Context         //nolint:containedctx // what it was made of, which has the lock around this one
+	key     reentry                 // of what it is the context of
+	under   any                     // that: the hold, or the lock of a reader
 }
 
-// Value is that of a context of the standard library, but for the context itself.
+// reentry is the context key under which a lock's context has what it is the context of. A *reentry is asked for, which
+// takes no memory of its own.
+type reentry struct {
+	locker *Locker
+	name   string
+}
+
+// Value is that of a context of the standard library, but for the context itself and its lock.
 func (c *heldContext) Value(key any) any {
-	if key == (innermost{}) {
+	switch k := key.(type) {
+	case innermost:
 		return c
+	case *reentry:
+		if *k == c.key {
+			return c.under
+		}
 	}
 
 	return c.Context.Value(key)
@@ -43,7 +57,7 @@ type locksContext struct {
 
 // Value is that of the context, but for the holds.
 func (c locksContext) Value(key any) any {
-	if r, ok := key.(reentry); ok && r.locker == c.locker {
+	if r, ok := key.(*reentry); ok && r.locker == c.locker {
 		if lock := c.locks.Lock(r.name); lock != nil {
 			return lock.under()
 		}

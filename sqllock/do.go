@@ -43,10 +43,10 @@ func (l *Locker) do(
 		return err
 	}
 
-	work, cancel := context.WithCancelCause(context.WithValue(ctx, reentry{l, name}, lock.under()))
+	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	work = &heldContext{work, lock.hold, cancel, context.WithoutCancel(ctx)}
+	work = &heldContext{work, lock.hold, cancel, context.WithoutCancel(ctx), reentry{l, name}, lock.under()}
 
 	stop := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
 	defer stop()

@@ -34,6 +34,7 @@ type hold struct {
 	first     int64        // the grant's first token
 	doubt     time.Time    // of an attempt of the same owner whose outcome is unknown; zero if there is none
 	ctx       *heldContext // it is what Lock.Context returns: its end is the news of a loss
+	held      heldContext  // that
 	cancel    context.CancelCauseFunc
 	owner     string  // as those who wait for the name are told
 	readers   *shared // nil if it is not that of readers
@@ -59,7 +60,8 @@ type hold struct {
 	overdue  *ending   // releases a lock that was held for too long; under background's mutex
 	releaser sync.Once
 	released error
-	news     atomic.Pointer[Event] // of the release, until somebody tells of it
+	lasted   time.Duration // until then
+	untold   atomic.Bool   // nobody has told of the release yet
 
 	schedule schedule // of the keeper, under its mutex
 }
@@ -80,17 +82,12 @@ func newHold(ctx context.Context, a *acquisition, request strategies.Request, gr
 	return h
 }
 
-// reentry is the context key under which a lock's context carries its hold.
-type reentry struct {
-	locker *Locker
-	name   string
-}
-
 // open makes the lock's context.
-func (h *hold) open(ctx context.Context, key any) {
+func (h *hold) open(ctx context.Context, key reentry) {
 	outside := context.WithoutCancel(ctx)
-	ctx, h.cancel = context.WithCancelCause(context.WithValue(outside, key, h))
-	h.ctx = &heldContext{ctx, h, h.cancel, outside}
+	ctx, h.cancel = context.WithCancelCause(outside)
+	h.held = heldContext{ctx, h, h.cancel, outside, key, h}
+	h.ctx = &h.held
 }
 
 // left is how long the lock can be trusted from the instant n on.
@@ -419,8 +416,28 @@ func (h *hold) release(ctx context.Context) error {
 	return h.released
 }
 
-// releaseNews returns what there is to tell of the release, once; else nil.
-func (h *hold) releaseNews() *Event { return h.news.Swap(nil) }
+// releaseNews returns what there is to tell of the release, after it; false if there is nothing, or it was told of.
+func (h *hold) releaseNews() (event Event, untold bool) {
+	if !h.untold.Swap(false) {
+		return Event{}, false
+	}
+
+	err := h.released
+
+	if err != nil {
+		if failed := new(ReleaseError); errors.As(err, &failed) {
+			err = failed.Err // what is around it says the name once more
+		}
+	}
+
+	return Event{Name: h.name(), Slot: h.slot(), Token: h.token, HeldFor: h.lasted, Err: err}, true
+}
+
+// noteRelease has the release told of.
+func (h *hold) noteRelease() {
+	h.lasted = now().since(h.acquired)
+	h.untold.Store(true)
+}
 
 func (h *hold) releaseNow(ctx context.Context) error {
 	// Close waits for it.
@@ -432,7 +449,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 	h.mu.Unlock()
 
 	if h.handOff() {
-		h.news.Store(&Event{Name: h.name(), Slot: h.slot(), Token: h.token, HeldFor: now().since(h.acquired)})
+		h.noteRelease()
 
 		return nil
 	}
@@ -473,7 +490,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 	}
 
 	h.announce(ctx)
-	h.news.Store(&Event{Name: h.name(), Slot: h.slot(), Token: h.token, HeldFor: now().since(h.acquired), Err: err})
+	h.noteRelease()
 
 	switch {
 	case err == nil, errors.Is(err, ErrLost):

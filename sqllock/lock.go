@@ -362,7 +362,10 @@ func (l *Lock) Release(ctx context.Context) error {
 		return errors.Join(err, l.Release(l.hold.ctx))
 	}
 
-	var event *Event
+	var (
+		event Event
+		news  bool
+	)
 
 	l.release.Do(func() {
 		l.mu.Lock()
@@ -376,7 +379,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		if l.hold.drop() {
 			l.result = l.hold.release(ctx)
 
-			if event = l.hold.releaseNews(); event != nil && l.end != nil {
+			if event, news = l.hold.releaseNews(); news && l.end != nil {
 				event.HeldFor = now().since(l.since)
 			}
 
@@ -384,7 +387,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		}
 
 		if l.end != nil {
-			event = &Event{Name: l.Name(), Token: l.hold.token, HeldFor: now().since(l.since)}
+			event, news = Event{Name: l.Name(), Token: l.hold.token, HeldFor: now().since(l.since)}, true
 		}
 
 		if err := l.hold.err(); errors.Is(err, ErrLost) {
@@ -393,8 +396,8 @@ func (l *Lock) Release(ctx context.Context) error {
 	})
 
 	// Others may wait for the call above, and not for a log.
-	if event != nil {
-		l.hold.locker.note(l.hold.settings, eventReleased, *event)
+	if news {
+		l.hold.locker.note(l.hold.settings, eventReleased, event)
 	}
 
 	return l.result

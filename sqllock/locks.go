@@ -153,7 +153,7 @@ func (l *Locks) under(ctx context.Context) (context.Context, []func() bool) {
 		stops[i] = context.AfterFunc(held, func() { cancel(context.Cause(held)) })
 	}
 
-	return &heldContext{ctx, l.inner, cancel, l.inner.ctx.outside}, stops
+	return &heldContext{Context: ctx, hold: l.inner, cancel: cancel, outside: l.inner.ctx.outside}, stops
 }
 
 // Names returns the names, sorted.

@@ -341,16 +341,16 @@ func (a *acquisition) joinAsked(wait context.Context) *hold {
 }
 
 // handleOf returns the handle of a hold that somebody was given with ctx: of readers each has a context of its own.
-func (h *hold) handleOf(ctx context.Context, key any) *Lock {
+func (h *hold) handleOf(ctx context.Context, key reentry) *Lock {
 	if h.readers == nil {
 		return h.handle()
 	}
 
 	lock := &Lock{hold: h, since: now()}
 	outside := context.WithoutCancel(ctx)
-	ctx, cancel := context.WithCancelCause(context.WithValue(outside, key, lock))
+	ctx, cancel := context.WithCancelCause(outside)
 	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
-	lock.ctx = &heldContext{ctx, h, cancel, outside}
+	lock.ctx = &heldContext{ctx, h, cancel, outside, key, lock}
 	lock.end = func() {
 		stop()
 		cancel(ErrReleased)
@@ -370,7 +370,7 @@ func (l *Lock) under() any {
 
 // holdOf returns the hold whose context asks for the same name again, and why it has ended if it has; nil if the context
 // is not that of a lock. One of several readers may have left.
-func holdOf(ctx context.Context, key any) (h *hold, ended error) {
+func holdOf(ctx context.Context, key *reentry) (h *hold, ended error) {
 	switch under := ctx.Value(key).(type) {
 	case *hold:
 		return under, under.ctx.Err()

@@ -675,13 +675,15 @@ func (g *memoryGrant) Next() strategies.Grant {
 // mine returns the grant's row, or why there is none any more.
 func (g *memoryGrant) mine() (*memoryRow, error) {
 	row := g.memory.store.rows[g.name]
+	if row != nil && row.token >= g.last && row.owner == g.owner { // a Raise without an answer may have been before
+		return row, nil
+	}
+
 	lost := &strategies.LostError{Reason: strategies.Unknown}
 
 	switch {
 	case row == nil:
 		lost.Detail = "its row is gone from the database"
-	case row.token >= g.last && row.owner == g.owner: // a Raise without an answer may have been before
-		return row, nil
 	case row.token != g.last:
 		lost.Reason, lost.Token = strategies.TakenOver, row.token
 

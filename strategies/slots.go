@@ -46,8 +46,10 @@ func SlotNames(name string, slots int) []string {
 
 // SplitSlot returns the name and the slot that SlotName made one of.
 func SplitSlot(slotName string) (name string, slot int) {
-	name, number, _ := strings.Cut(slotName, slotMark)
-	slot, _ = strconv.Atoi(number)
+	name, number, found := strings.Cut(slotName, slotMark)
+	if found {
+		slot, _ = strconv.Atoi(number)
+	}
 
 	return name, slot
 }
