@@ -42,6 +42,7 @@ type acquisition struct {
 	locks    []*Lock              // that several names brought
 	queued   string               // the name in this process's queue: those who want a permit queue apart
 	hasTurn  bool                 // in that queue
+	crowded  bool                 // others are known to be in line, to whose end it goes before it asks
 	wish     int                  // the slot to ask for, of several
 	attempts int
 	line     inLine
@@ -51,7 +52,8 @@ type acquisition struct {
 	entered  time.Time               // when its turn in this process came
 	ghosts   []string                // owners before, whose attempts may have the lock, and are settled
 	doubt    time.Time               // of the last attempt of this owner whose outcome was unknown
-	last     error                   // to tell at the end: of the last attempt, or what others of this process were told
+	began    time.Time
+	last     error // to tell at the end: of the last attempt, or what others of this process were told
 }
 
 // newAcquisition checks what is asked for.
@@ -166,26 +168,14 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		return nil, fmt.Errorf("%s: %w", a.title(), ErrClosed)
 	}
 
-	started := now()
+	a.began = time.Now()
 
-	wait, free := a.bound(ctx)
-	defer free()
+	// done is of whoever had the lock before.
+	var done, err error
 
-	err := a.lookForTick(wait, ctx, nil)
-
-	var h *hold
-	if err == nil {
-		h, err = a.turn(wait, ctx)
-	}
-
-	for h == nil && err == nil {
-		h, err = a.attempt(wait, ctx)
-	}
-
-	// Of whoever had the lock before.
-	var done error
-	if err == nil {
-		done = a.lookForTick(wait, ctx, h)
+	h, failed := a.atOnce(ctx)
+	if h == nil {
+		h, done, err = a.goOn(ctx, failed)
 	}
 
 	if err != nil && a.hasTurn {
@@ -194,7 +184,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 
 	a.leaveLine(err == nil && a.request.Wait != "" && !a.oneByOne())
 
-	event := Event{Name: name, Attempts: a.attempts, Waited: now().since(started), Err: err}
+	event := Event{Name: name, Attempts: a.attempts, Waited: time.Since(a.began), Err: err}
 
 	// Before the hook and the log, which may block.
 	l.background.finish(name)
@@ -218,9 +208,76 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	return lock, nil
 }
 
+// atOnce makes the first attempt if there is nothing to wait for, and has the turn then. Most acquisitions end with it. So
+// it has one context, for what takes two of those that wait. It returns neither a hold nor an error if it was not made.
+func (a *acquisition) atOnce(ctx context.Context) (*hold, error) {
+	l := a.locker
+
+	if a.set.tick != 0 || a.set.many() || a.set.shared || a.together() || l.placer != nil || ctx.Err() != nil {
+		return nil, nil //nolint:nilnil // there is
+	}
+
+	if _, taken := l.queue.tryEnter(a.queued); !taken {
+		return nil, nil //nolint:nilnil // somebody has the turn
+	}
+
+	if a.takenTurn(); a.crowded {
+		return nil, nil //nolint:nilnil // it goes into line before
+	}
+
+	bound := longest(a.set)
+	if limit, why := a.limit(); why != nil {
+		bound = min(bound, limit)
+	}
+
+	first, cancel := context.WithTimeoutCause(ctx, bound, errNoAnswer)
+	defer cancel()
+
+	l.background.endsBy(a, cancel)
+	defer l.background.endsBy(a, nil)
+
+	start := now()
+
+	grant, err := l.acquires.serve(first, a.request, l.batches(a.set))
+	if err == nil {
+		a.attempts++
+
+		return a.granted(ctx, start, a.request, grant)
+	}
+
+	a.timedOut = errors.Is(first.Err(), context.DeadlineExceeded) && ctx.Err() == nil
+
+	return nil, err
+}
+
+// goOn goes through the states, after a first attempt if that failed. done is a TickError that was found under the lock.
+func (a *acquisition) goOn(ctx context.Context, failed error) (h *hold, done, err error) {
+	wait, free := a.bound(ctx)
+	defer free()
+
+	if failed != nil {
+		a.timedOut = a.timedOut && wait.Err() == nil
+		err = a.concluded(wait, ctx, a.began, a.failed(ctx, a.request, failed))
+	} else if err = a.lookForTick(wait, ctx, nil); err == nil {
+		h, err = a.turn(wait, ctx)
+	}
+
+	for h == nil && err == nil {
+		h, err = a.attempt(wait, ctx)
+	}
+
+	if err == nil {
+		done = a.lookForTick(wait, ctx, h)
+	}
+
+	return h, done, err
+}
+
 // reenter returns another handle of the lock that ctx is that of.
 func (a *acquisition) reenter(ctx context.Context) (*Lock, error) {
 	if a.set.tick != 0 {
+		a.began = time.Now()
+
 		wait, free := a.bound(ctx)
 		defer free()
 
@@ -241,18 +298,20 @@ func (a *acquisition) reenter(ctx context.Context) (*Lock, error) {
 
 // bound returns the context in which the acquisition waits.
 func (a *acquisition) bound(ctx context.Context) (wait context.Context, free func()) {
-	wait, a.stop = context.WithCancelCause(ctx)
-	stop := context.AfterFunc(a.locker.life, func() { a.stop(ErrClosed) })
+	wait, stop := context.WithCancelCause(ctx)
+	a.stop = stop
 	end := func() {}
 
 	if limit, why := a.limit(); why != nil {
-		wait, end = context.WithTimeoutCause(wait, limit, why)
+		wait, end = context.WithDeadlineCause(wait, a.began.Add(limit), why)
 	}
 
+	a.locker.background.endsBy(a, func() { stop(ErrClosed) })
+
 	return wait, func() {
+		a.locker.background.endsBy(a, nil)
 		end()
-		stop()
-		a.stop(nil)
+		stop(nil)
 	}
 }
 
@@ -307,6 +366,10 @@ func (a *acquisition) giveUp(ctx context.Context) {
 // database. The lock may come with it. Who wants one of several slots asks for one without
 // the turn, unless others already wait for that, and so does who wants several names.
 func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
+	if a.hasTurn {
+		return nil, a.goBehind(wait, ctx)
+	}
+
 	if a.together() || a.set.many() && (a.try || !a.locker.queue.busy(a.queued)) {
 		a.entered = time.Now()
 
@@ -350,29 +413,42 @@ func (a *acquisition) takeTurn(wait, ctx context.Context) (*hold, error) {
 		a.hear(last)
 	}
 
+	a.takenTurn()
+
+	return nil, a.goBehind(wait, ctx)
+}
+
+// takenTurn notes what is to be known of the turn.
+func (a *acquisition) takenTurn() {
+	l := a.locker
+
 	a.entered, a.hasTurn = time.Now(), true
 
-	tokens, crowded := l.queue.advise(name)
+	tokens, crowded := l.queue.advise(a.queued)
 	if a.set.handsOff && a.set.renew && a.set.minHold == 0 && !l.inTxs.Load() && !a.set.many() && !a.set.shared {
 		a.request.Tokens = tokens
 	}
 
 	// Where the line is not forgotten with the last of those in it, only an attempt tells.
-	if !crowded || a.try || !l.features.LeavesLine || l.waiters.queuer == nil {
-		return nil, nil //nolint:nilnil // the turn without the lock
+	a.crowded = crowded && !a.try && l.features.LeavesLine && l.waiters.queuer != nil
+}
+
+// goBehind goes to the end of the line if others wait: it would be refused.
+func (a *acquisition) goBehind(wait, ctx context.Context) error {
+	if !a.crowded {
+		return nil
 	}
 
-	// Others wait. It would be refused, and goes to the end of their line.
 	held := &HeldError{Name: a.request.Name, Detail: "others were in line for it", line: 1, asked: time.Now()}
 	a.waits(ctx)
-	l.queue.answered(name, held)
+	a.locker.queue.answered(a.queued, held)
 	a.hear(standing{held: held})
 
 	if !a.line.pause(wait, held, &a.request) {
-		return nil, a.ended(wait, ctx)
+		return a.ended(wait, ctx)
 	}
 
-	return nil, nil //nolint:nilnil // the turn without the lock
+	return nil
 }
 
 // tryTurn takes the turn if nobody has it. If somebody of this process is asking
@@ -484,13 +560,20 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 		h, err = a.granted(ctx, start, request, grant)
 	}
 
-	a.attempts++
-
 	if err != nil {
-		err = a.next(wait, ctx, started, err)
+		return nil, a.concluded(wait, ctx, started, err)
 	}
 
-	return h, err
+	a.attempts++
+
+	return h, nil
+}
+
+// concluded counts an attempt that failed, and says how the acquisition goes on.
+func (a *acquisition) concluded(wait, ctx context.Context, started time.Time, failed error) error {
+	a.attempts++
+
+	return a.next(wait, ctx, started, failed)
 }
 
 // next says how the acquisition goes on after an attempt that failed: with an error it
@@ -750,8 +833,8 @@ func (a *acquisition) giveSlot(request strategies.Request) {
 // place waits for what the strategy may need to hold the lock with. The lease does
 // not run meanwhile.
 func (a *acquisition) place(wait context.Context) (any, error) {
-	placer, ok := a.locker.strategy.(strategies.Placer)
-	if !ok || a.try || a.together() {
+	placer := a.locker.placer
+	if placer == nil || a.try || a.together() {
 		return nil, nil //nolint:nilnil // none is needed, or taken by the attempt itself
 	}
 

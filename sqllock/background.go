@@ -19,8 +19,9 @@ import (
 type background struct {
 	mu       sync.Mutex
 	closed   bool
-	underWay map[string]int // by the lock's name
-	idle     chan struct{}  // closed when nothing is under way; nil if nobody waits for that
+	underWay map[string]int          // by the lock's name
+	idle     chan struct{}           // closed when nothing is under way; nil if nobody waits for that
+	ends     map[*acquisition]func() // what ends the acquisitions under way
 
 	endings endingHeap // those that wait for their time
 	workers int        // at work on others
@@ -68,12 +69,31 @@ func (b *background) finishLocked(name string) {
 	}
 }
 
-// close lets no acquisition begin any more, and has what waits for the end of a lease ended now.
+// endsBy says what ends an acquisition when the locker is closed, at once if it is; nil: nothing.
+func (b *background) endsBy(a *acquisition, end func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	switch {
+	case end == nil:
+		delete(b.ends, a)
+	case b.closed:
+		end()
+	default:
+		b.ends[a] = end
+	}
+}
+
+// close lets no acquisition begin any more, ends those under way, and has what waits for the end of a lease ended now.
 func (b *background) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
 	b.closed = true
+
+	for _, end := range b.ends {
+		end()
+	}
 
 	for _, e := range b.endings {
 		if e.overdue && len(e.looks) > 0 {

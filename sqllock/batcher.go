@@ -31,6 +31,7 @@ type batcher[C, R any] struct {
 	// the strategy is no Batcher.
 	single   func(ctx context.Context, call C) (R, error)
 	together func(ctx context.Context, calls []C) ([]R, []error)
+	hands    *hands // make them
 
 	mu       sync.Mutex
 	waiting  list.List // of *waitingCall[C, R]
@@ -40,12 +41,32 @@ type batcher[C, R any] struct {
 	expected int       // how many calls are to gather before the next statement
 }
 
-// waitingCall is a call that waits for others' statement to come back.
+// waitingCall is a call, which may wait for others' statement to come back.
 type waitingCall[C, R any] struct {
-	ctx  context.Context //nolint:containedctx // of one call, which ends with it
-	call C
-	sent bool // under the batcher's mutex
-	*outcome[R]
+	outcome[R]
+
+	batcher *batcher[C, R]
+	ctx     context.Context //nolint:containedctx // of one call, which ends with it
+	call    C
+	batch   *batch[C, R] // that it was sent with, under the batcher's mutex; nil if it was not sent
+}
+
+// newCall returns a call that is to be made.
+func (b *batcher[C, R]) newCall(ctx context.Context, call C) *waitingCall[C, R] {
+	return &waitingCall[C, R]{outcome: outcome[R]{came: make(chan struct{})}, batcher: b, ctx: ctx, call: call}
+}
+
+// run makes the call in a statement of its own.
+func (w *waitingCall[C, R]) run() { w.put(w.batcher.single(w.ctx, w.call)) }
+
+// batch is a statement that several calls share.
+type batch[C, R any] struct {
+	batcher *batcher[C, R]
+	calls   []*waitingCall[C, R]
+	ctx     context.Context    //nolint:containedctx // of the statement: it ends when those of all calls have
+	cancel  context.CancelFunc // ends it
+	wanted  int                // how many still wait for their answer, under the batcher's mutex
+	ended   bool               // it does not count as under way any more, likewise
 }
 
 // serve makes one call, together with others if batched says so and it can be, and returns as within
@@ -60,11 +81,10 @@ func (b *batcher[C, R]) serve(ctx context.Context, call C, batched bool) (R, err
 		}
 	}
 
-	o := newOutcome[R]()
+	w := b.newCall(ctx, call)
+	b.hands.take(w)
 
-	go func() { o.put(b.single(ctx, call)) }()
-
-	return o.wait(ctx)
+	return w.wait(ctx)
 }
 
 // gather lets a call wait for others' statement, or returns nil if none is under way:
@@ -79,7 +99,7 @@ func (b *batcher[C, R]) gather(ctx context.Context, call C) *list.Element {
 		return nil
 	}
 
-	place := b.waiting.PushBack(&waitingCall[C, R]{ctx: ctx, call: call, outcome: newOutcome[R]()})
+	place := b.waiting.PushBack(b.newCall(ctx, call))
 	b.watchLocked()
 
 	if b.expected > 0 && b.waiting.Len() >= b.expected {
@@ -122,8 +142,8 @@ func (b *batcher[C, R]) await(ctx context.Context, place *list.Element) (R, erro
 	w, _ := place.Value.(*waitingCall[C, R])
 
 	select {
-	case a := <-w.answers:
-		return a.value, a.err
+	case <-w.came:
+		return w.value, w.err
 	case <-ctx.Done():
 	}
 
@@ -144,17 +164,25 @@ func (e withdrawnError) Unwrap() error { return e.error }
 // Is reports whether target is strategies.ErrNotSent.
 func (withdrawnError) Is(target error) bool { return target == strategies.ErrNotSent }
 
-// withdraw takes a call back that was not sent, and says whether it could.
+// withdraw takes a call back that was not sent, and says whether it could. A statement that nobody waits for any more is
+// ended, and counts as under way for a moment yet.
 func (b *batcher[C, R]) withdraw(place *list.Element) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
 	w, _ := place.Value.(*waitingCall[C, R])
-	if !w.sent {
+	if w.batch == nil {
 		b.waiting.Remove(place)
+
+		return true
 	}
 
-	return !w.sent
+	if w.batch.wanted--; w.batch.wanted == 0 && !w.batch.ended {
+		w.batch.cancel()
+		time.AfterFunc(grace, w.batch.end)
+	}
+
+	return false
 }
 
 func (b *batcher[C, R]) sendLocked() {
@@ -176,18 +204,18 @@ func (b *batcher[C, R]) nextLocked() {
 		return
 	}
 
-	batch := make([]*waitingCall[C, R], 0, min(b.waiting.Len(), maxBatch))
+	n := min(b.waiting.Len(), maxBatch)
+	s := &batch[C, R]{batcher: b, calls: make([]*waitingCall[C, R], n), wanted: n}
 
-	for len(batch) < cap(batch) {
+	for i := range s.calls {
 		w, _ := b.waiting.Remove(b.waiting.Front()).(*waitingCall[C, R])
-		w.sent = true
-		batch = append(batch, w)
+		w.batch, s.calls[i] = s, w
 	}
 
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(s.calls[0].ctx))
+
 	b.sendLocked()
-
-	go b.send(batch)
-
+	b.hands.take(s)
 	b.watchLocked()
 }
 
@@ -224,60 +252,40 @@ func (b *batcher[C, R]) patienceLocked() time.Duration {
 	return hangs
 }
 
-// send serves the calls of a batch. It returns, and others may be sent, when it is
-// done or abandoned.
-func (b *batcher[C, R]) send(batch []*waitingCall[C, R]) {
-	defer b.returned()
+// run gives each call its answer.
+func (s *batch[C, R]) run() {
+	defer s.end()
 
-	ctx, cancel := whileAny(batch)
-	defer cancel()
-
-	_, _ = within(ctx, func(ctx context.Context) (struct{}, error) {
-		b.answer(ctx, batch)
-
-		return struct{}{}, nil
-	})
-}
-
-// answer gives each call of a batch its answer.
-func (b *batcher[C, R]) answer(ctx context.Context, batch []*waitingCall[C, R]) {
-	if len(batch) == 1 {
-		batch[0].put(b.single(ctx, batch[0].call))
+	if len(s.calls) == 1 {
+		s.calls[0].run()
 
 		return
 	}
 
-	calls := make([]C, len(batch))
-	for i, w := range batch {
+	calls := make([]C, len(s.calls))
+	for i, w := range s.calls {
 		calls[i] = w.call
 	}
 
-	rs, errs := b.together(ctx, calls)
+	rs, errs := s.batcher.together(s.ctx, calls)
 
-	for i, w := range batch {
+	for i, w := range s.calls {
 		w.put(rs[i], errs[i])
 	}
 }
 
-// whileAny returns a context that ends when those of all calls have.
-func whileAny[C, R any](batch []*waitingCall[C, R]) (context.Context, context.CancelFunc) {
-	if len(batch) == 1 {
-		return context.WithCancel(batch[0].ctx)
+// end lets others be sent, when it is done or was abandoned.
+func (s *batch[C, R]) end() {
+	b := s.batcher
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	s.cancel()
+
+	if !s.ended {
+		s.ended = true
+		b.underWay--
+		b.nextLocked()
 	}
-
-	ctx, cancel := context.WithCancel(context.WithoutCancel(batch[0].ctx))
-
-	go func() {
-		for _, w := range batch {
-			select {
-			case <-w.ctx.Done():
-			case <-ctx.Done():
-				return
-			}
-		}
-
-		cancel()
-	}()
-
-	return ctx, cancel
 }

@@ -19,8 +19,12 @@ type echo struct {
 	sent [][]int
 }
 
-func newEcho(took time.Duration) *echo {
+func newEcho(t *testing.T, took time.Duration) *echo {
+	t.Helper()
+
 	e := &echo{}
+	e.hands = &hands{}
+	t.Cleanup(e.hands.close)
 	e.single = func(ctx context.Context, call int) (int, error) {
 		e.note(call)
 
@@ -92,7 +96,7 @@ func TestBatcher(t *testing.T) {
 	t.Run("alone if none is under way", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			e := newEcho(quick)
+			e := newEcho(t, quick)
 
 			for i := range 3 {
 				if took := e.call(t, i); took != quick {
@@ -109,7 +113,7 @@ func TestBatcher(t *testing.T) {
 	t.Run("what gathers goes together", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			e := newEcho(quick)
+			e := newEcho(t, quick)
 
 			if took := e.call(t, 1, 2, 3, 4, 5); took != 2*quick {
 				t.Errorf("five calls took %s, want %s", took, 2*quick)
@@ -124,7 +128,7 @@ func TestBatcher(t *testing.T) {
 	t.Run("nobody waits for one that hangs", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			e := newEcho(time.Minute)
+			e := newEcho(t, time.Minute)
 
 			if took := e.call(t, 1, 2, 3); took != time.Minute+patience {
 				t.Errorf("three calls of a minute took %s, want the patience of %s more", took, patience)
@@ -135,7 +139,7 @@ func TestBatcher(t *testing.T) {
 	t.Run("what the batch cannot do goes alone", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			e := newEcho(quick)
+			e := newEcho(t, quick)
 			e.call(t, 1, -2, 3)
 
 			if len(e.sent) != 3 || len(e.sent[2]) != 1 || e.sent[2][0] != -2 {
@@ -147,7 +151,7 @@ func TestBatcher(t *testing.T) {
 	t.Run("ended before it is sent", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			e := newEcho(quick)
+			e := newEcho(t, quick)
 			ctx, cancel := context.WithCancel(t.Context())
 
 			go func() { _, _ = e.serve(t.Context(), 1, true) }()
@@ -179,7 +183,7 @@ func TestBatcher(t *testing.T) {
 	t.Run("ended while its batch hangs", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			e := newEcho(time.Minute)
+			e := newEcho(t, time.Minute)
 			e.together = func(_ context.Context, calls []int) ([]int, []error) {
 				time.Sleep(time.Minute) // as a driver that does not look at the context
 
@@ -215,7 +219,7 @@ func TestBatcher(t *testing.T) {
 	t.Run("ended when all gave up", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			e := newEcho(time.Hour)
+			e := newEcho(t, time.Hour)
 			started := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 
@@ -242,7 +246,9 @@ func TestBatcher(t *testing.T) {
 func TestBatcherAfterManyUnderWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := &batcher[time.Duration, struct{}]{}
+		l := &batcher[time.Duration, struct{}]{hands: &hands{}}
+		t.Cleanup(l.hands.close)
+
 		l.single = func(ctx context.Context, took time.Duration) (struct{}, error) {
 			sleep(ctx, took)
 

@@ -36,8 +36,8 @@ func (l *Locker) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
 
-	l.background.close()
 	l.close(ErrClosed)
+	l.background.close()
 
 	var held []*hold
 
@@ -65,6 +65,8 @@ func (l *Locker) Close(ctx context.Context) error {
 	}
 
 	l.news.last(ctx)
+	l.hands.close()
+	l.keeper.alarm() // it ends
 
 	return errors.Join(errs...)
 }

@@ -570,8 +570,6 @@ const (
 // releaseGrant releases the grant, also though ctx has ended, and repeats it while
 // its outcome is unknown.
 func (h *hold) releaseGrant(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx)
-
 	var err error
 
 	// Others may wait for a name that is waited for here, which not every batch
@@ -584,7 +582,7 @@ func (h *hold) releaseGrant(ctx context.Context) error {
 
 	for try, busy := 0, 0; try < releaseTries; {
 		if unheard {
-			sleep(ctx, backoff(try, firstRetry, lastRetry))
+			sleep(context.WithoutCancel(ctx), backoff(try, firstRetry, lastRetry))
 		}
 
 		err = h.releaseOnce(ctx, together && try+busy == 0)
@@ -596,7 +594,7 @@ func (h *hold) releaseGrant(ctx context.Context) error {
 			return err
 		case errors.Is(err, strategies.ErrBusy) && time.Since(began) < releaseTimeout:
 			// Nothing was done. At SERIALIZABLE that can be so many times in a row.
-			sleep(ctx, backoff(busy, time.Millisecond, firstRetry))
+			sleep(context.WithoutCancel(ctx), backoff(busy, time.Millisecond, firstRetry))
 
 			busy++
 
@@ -610,12 +608,9 @@ func (h *hold) releaseGrant(ctx context.Context) error {
 	return err
 }
 
-// releaseOnce makes one try to release the grant, together with others or not.
+// releaseOnce makes one try to release the grant, together with others or not, also though ctx has ended.
 func (h *hold) releaseOnce(ctx context.Context, together bool) error {
-	ctx, cancel := context.WithTimeout(ctx, releaseTimeout/releaseTries)
-	defer cancel()
-
-	_, err := h.locker.releases.serve(ctx, h.grant, together)
+	_, err := h.locker.releases.serve(h.locker.release.of(ctx), h.grant, together)
 
 	return err
 }

@@ -23,7 +23,7 @@ const (
 
 // keeper renews the leases of a locker's locks at a third of their lease, and
 // ends their contexts when the trust window does. It is one goroutine, however
-// many locks there are, and none while there are none; renewals run on a few
+// many locks there are, and none soon after the last has ended; renewals run on a few
 // more, so that a database that does not answer delays nobody's end.
 type keeper struct {
 	locker *Locker
@@ -34,6 +34,7 @@ type keeper struct {
 	busy    int     // renewers at work
 	running bool
 	wake    chan struct{}
+	next    time.Duration // monotonic time of the next look at the latest
 	offset  time.Duration // of the wall clock to the monotonic one, last seen
 }
 
@@ -57,11 +58,18 @@ func (k *keeper) keep(h *hold) {
 
 	switch {
 	case !k.running:
-		k.running = true
+		k.running, k.next = true, 0 // it looks at once
 		k.offset = h.acquired.wall - h.acquired.mono
 
 		go k.run()
-	case h.schedule.index == 0:
+	default:
+		k.lookBy(h.schedule.due)
+	}
+}
+
+// lookBy wakes the keeper if it would look later.
+func (k *keeper) lookBy(due time.Duration) {
+	if due < k.next {
 		k.alarm()
 	}
 }
@@ -74,10 +82,6 @@ func (k *keeper) forget(h *hold) {
 	if h.schedule.index >= 0 {
 		heap.Remove(&k.holds, h.schedule.index)
 	}
-
-	if len(k.holds) == 0 {
-		k.alarm()
-	}
 }
 
 // replace keeps next in the place of h, whose grant it has.
@@ -89,14 +93,9 @@ func (k *keeper) replace(h, next *hold) {
 	h.schedule.index = -1
 
 	k.holds[next.schedule.index] = next
-	before := next.schedule.due
 	next.schedule.due = next.due(now())
 	heap.Fix(&k.holds, next.schedule.index)
-
-	// The keeper is not woken for each of many.
-	if next.schedule.due < before {
-		k.alarm()
-	}
+	k.lookBy(next.schedule.due)
 }
 
 // reschedule sets the next renewal after one that was begun at start.
@@ -124,10 +123,7 @@ func (k *keeper) fix(h *hold) {
 
 	h.schedule.due = h.due(now())
 	heap.Fix(&k.holds, h.schedule.index)
-
-	if h.schedule.index == 0 {
-		k.alarm()
-	}
+	k.lookBy(h.schedule.due)
 }
 
 func (k *keeper) alarm() {
@@ -265,10 +261,15 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 	}
 
 	if len(ended) > 0 {
+		k.next = n.mono
+
 		return 0, ended, true
 	}
 
-	return max(0, min(k.holds[0].schedule.due-n.mono, lookout)), nil, true
+	pause = max(0, min(k.holds[0].schedule.due-n.mono, lookout))
+	k.next = n.mono + pause
+
+	return pause, nil, true
 }
 
 // enqueue gives the hold to a renewer.

@@ -129,6 +129,8 @@ func TestOneKeeperForAllLocks(t *testing.T) {
 			}
 		}
 
+		// Whatever waits for more to do goes when nothing comes.
+		time.Sleep(3 * time.Second)
 		synctest.Wait()
 
 		if n := keepers(); n != 0 {

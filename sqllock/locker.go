@@ -13,8 +13,8 @@ import (
 //
 //	listener.mu, waiters.mu → background.mu → queue.mu → keeper.mu → hold.mu
 //
-// Those of news, of slots, of shares, of watches, of a batcher, of an outcome and of a Lock are locked with no other one
-// inside. No code of a strategy, of a hook or of a log runs under any of them, but under an
+// Those of news, of slots, of shares, of watches, of hands, of a deadline, of an outcome and of a Lock are locked with no other
+// one inside, and that of a batcher with that of hands. No code of a strategy, of a hook or of a log runs under any of them, but under an
 // ending's, for which nobody waits.
 
 // Locker acquires locks with one strategy in one database. A process needs one
@@ -31,8 +31,11 @@ type Locker struct {
 
 	batching strategies.Batcher // nil if the strategy is none
 	grouper  strategies.Grouper // nil if it is none
+	placer   strategies.Placer  // likewise
 	acquires batcher[strategies.Request, strategies.Grant]
 	releases batcher[strategies.Grant, struct{}]
+	hands    hands
+	release  deadline // of a try to release
 
 	listener listener
 	waiters  waiters
@@ -77,19 +80,22 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 		shares:   shares{open: make(map[string][]*hold)},
 		watches:  watches{open: make(map[string]*watch)},
 
-		background: background{underWay: make(map[string]int)},
+		background: background{underWay: make(map[string]int), ends: make(map[*acquisition]func())},
 	}
 	l.keeper = keeper{locker: l, wake: make(chan struct{}, 1)}
 	l.news = news{locker: l}
 
+	l.release.after = releaseTimeout / releaseTries
+	l.acquires.hands, l.releases.hands, l.listener.calls.hands, l.waiters.entries.hands = &l.hands, &l.hands, &l.hands, &l.hands
+
 	l.acquires.single = strategy.TryAcquire
 	l.releases.single = func(ctx context.Context, g strategies.Grant) (struct{}, error) { return struct{}{}, g.Release(ctx) }
 
-	l.listener = listener{locker: l}
+	l.listener.locker = l
 	l.listener.notifier, _ = strategy.(strategies.Notifier)
 	l.listener.calls.single, l.listener.calls.together = l.listener.callOne, l.listener.callAll
 
-	l.waiters = waiters{locker: l, process: newOwner(), wake: make(chan struct{}, 1)}
+	l.waiters.locker, l.waiters.process, l.waiters.wake = l, newOwner(), make(chan struct{}, 1)
 	l.waiters.present, l.waiters.asking = make(map[*waiting]struct{}), make(map[string]*waiting)
 	l.waiters.queuer, _ = strategy.(strategies.Queuer)
 	l.waiters.entries.single = l.waiters.enterOne
@@ -101,6 +107,7 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	}
 
 	l.grouper, _ = strategy.(strategies.Grouper)
+	l.placer, _ = strategy.(strategies.Placer)
 
 	if b, ok := strategy.(strategies.Batcher); ok && !features.Unbatched {
 		l.batching = b

@@ -11,29 +11,20 @@ const grace = 50 * time.Millisecond
 
 // outcome is the answer to a call that may be given up before it comes.
 type outcome[T any] struct {
-	answers chan answer[T] // holds the answer until somebody takes it
+	came chan struct{} // closed when the answer is there
 
-	mu   sync.Mutex
-	late func(T, error) // takes it, once the call was given up
-}
-
-// answer is what a call returned.
-type answer[T any] struct {
-	value T
+	mu    sync.Mutex
+	value T // the answer, which does not change any more
 	err   error
+	late  func(T, error) // takes it, once the call was given up
 }
-
-func newOutcome[T any]() *outcome[T] { return &outcome[T]{answers: make(chan answer[T], 1)} }
 
 // put gives the answer, once.
 func (o *outcome[T]) put(value T, err error) {
 	o.mu.Lock()
-
+	o.value, o.err = value, err
 	late := o.late
-	if late == nil {
-		o.answers <- answer[T]{value, err}
-	}
-
+	close(o.came)
 	o.mu.Unlock()
 
 	if late != nil {
@@ -46,9 +37,9 @@ func (o *outcome[T]) then(late func(T, error)) {
 	o.mu.Lock()
 
 	select {
-	case a := <-o.answers:
+	case <-o.came:
 		o.mu.Unlock()
-		late(a.value, a.err)
+		late(o.value, o.err)
 	default:
 		o.late = late
 		o.mu.Unlock()
@@ -59,8 +50,8 @@ func (o *outcome[T]) then(late func(T, error)) {
 // after ctx ended.
 func (o *outcome[T]) wait(ctx context.Context) (T, error) {
 	select {
-	case a := <-o.answers:
-		return a.value, a.err
+	case <-o.came:
+		return o.value, o.err
 	case <-ctx.Done():
 	}
 
@@ -68,8 +59,8 @@ func (o *outcome[T]) wait(ctx context.Context) (T, error) {
 	defer timer.Stop()
 
 	select {
-	case a := <-o.answers:
-		return a.value, a.err
+	case <-o.came:
+		return o.value, o.err
 	case <-timer.C:
 	}
 
@@ -92,7 +83,7 @@ func (e abandonedError[T]) Unwrap() error { return e.error }
 // abandonedError: some drivers do not return from a connection that was cut off
 // (lib/pq), or not while SQLite is busy (mattn/go-sqlite3).
 func within[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
-	o := newOutcome[T]()
+	o := &outcome[T]{came: make(chan struct{})}
 
 	go func() { o.put(f(ctx)) }()
 
