@@ -52,7 +52,7 @@ type acquisition struct {
 	entered  time.Time               // when its turn in this process came
 	ghosts   []string                // owners before, whose attempts may have the lock, and are settled
 	doubt    time.Time               // of the last attempt of this owner whose outcome was unknown
-	began    time.Time
+	began    instant
 	last     error // to tell at the end: of the last attempt, or what others of this process were told
 }
 
@@ -168,7 +168,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		return nil, fmt.Errorf("%s: %w", a.title(), ErrClosed)
 	}
 
-	a.began = time.Now()
+	a.began = now()
 
 	// done is of whoever had the lock before.
 	var done, err error
@@ -184,7 +184,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 
 	a.leaveLine(err == nil && a.request.Wait != "" && !a.oneByOne())
 
-	event := Event{Name: name, Attempts: a.attempts, Waited: time.Since(a.began), Err: err}
+	event := Event{Name: name, Attempts: a.attempts, Waited: now().since(a.began), Err: err}
 
 	// Before the hook and the log, which may block.
 	l.background.finish(name)
@@ -236,13 +236,11 @@ func (a *acquisition) atOnce(ctx context.Context) (*hold, error) {
 	l.background.endsBy(a, cancel)
 	defer l.background.endsBy(a, nil)
 
-	start := now()
-
 	grant, err := l.acquires.serve(first, a.request, l.batches(a.set))
 	if err == nil {
 		a.attempts++
 
-		return a.granted(ctx, start, a.request, grant)
+		return a.granted(ctx, a.began, a.request, grant)
 	}
 
 	a.timedOut = errors.Is(first.Err(), context.DeadlineExceeded) && ctx.Err() == nil
@@ -257,7 +255,7 @@ func (a *acquisition) goOn(ctx context.Context, failed error) (h *hold, done, er
 
 	if failed != nil {
 		a.timedOut = a.timedOut && wait.Err() == nil
-		err = a.concluded(wait, ctx, a.began, a.failed(ctx, a.request, failed))
+		err = a.concluded(wait, ctx, a.entered, a.failed(ctx, a.request, failed))
 	} else if err = a.lookForTick(wait, ctx, nil); err == nil {
 		h, err = a.turn(wait, ctx)
 	}
@@ -276,7 +274,7 @@ func (a *acquisition) goOn(ctx context.Context, failed error) (h *hold, done, er
 // reenter returns another handle of the lock that ctx is that of.
 func (a *acquisition) reenter(ctx context.Context) (*Lock, error) {
 	if a.set.tick != 0 {
-		a.began = time.Now()
+		a.began = now()
 
 		wait, free := a.bound(ctx)
 		defer free()
@@ -303,7 +301,7 @@ func (a *acquisition) bound(ctx context.Context) (wait context.Context, free fun
 	end := func() {}
 
 	if limit, why := a.limit(); why != nil {
-		wait, end = context.WithDeadlineCause(wait, a.began.Add(limit), why)
+		wait, end = context.WithTimeoutCause(wait, limit-now().since(a.began), why)
 	}
 
 	a.locker.background.endsBy(a, func() { stop(ErrClosed) })

@@ -53,7 +53,7 @@ func (k *keeper) keep(h *hold) {
 	defer k.mu.Unlock()
 
 	h.schedule.renewAt = h.acquired.mono + h.renewAfter()
-	h.schedule.due = h.due(now())
+	h.schedule.due = h.due(h.acquired)
 	heap.Push(&k.holds, h)
 
 	switch {

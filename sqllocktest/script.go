@@ -39,7 +39,9 @@ type Script struct {
 	operations []string // that there are; empty if that is not known
 
 	mu     sync.Mutex
-	log    []string
+	log    []uint16          // numbers of names: it grows with every call, and then costs little
+	names  []string          // by number
+	number map[string]uint16 // of a name
 	fails  []*failure
 	pauses []*pause
 	twice  []string
@@ -139,7 +141,28 @@ func (s *Script) Statements() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	return slices.Clone(s.log)
+	statements := make([]string, len(s.log))
+	for i, number := range s.log {
+		statements[i] = s.names[number]
+	}
+
+	return statements
+}
+
+// noteLocked puts a name at the end of the log.
+func (s *Script) noteLocked(name string) {
+	number, ok := s.number[name]
+
+	if !ok {
+		if s.number == nil {
+			s.number = make(map[string]uint16)
+		}
+
+		number = uint16(len(s.names)) //nolint:gosec // there are some dozens of statements
+		s.names, s.number[name] = append(s.names, name), number
+	}
+
+	s.log = append(s.log, number)
 }
 
 // Count is how often the name stands in the log.
@@ -195,7 +218,7 @@ func matches(pattern, name string) bool {
 // play makes a call under the script.
 func (s *Script) play(ctx context.Context, name string, call func() error) error {
 	s.mu.Lock()
-	s.log = append(s.log, name)
+	s.noteLocked(name)
 	twice := slices.ContainsFunc(s.twice, func(pattern string) bool { return matches(pattern, name) })
 	s.mu.Unlock()
 
