@@ -3,7 +3,9 @@
 // Programs that take locks can be tested without a database: [NewMemory] is a
 // strategy that keeps locks in this process. It works under testing/synctest,
 // so that leases run out without waiting, and it can be told to misbehave: to
-// lose a lock, to fail a call, to lose its answer, to stop it half-way.
+// lose a lock, to fail a call, to lose its answer, to stop it half-way. Close the
+// locker in the bubble: some goroutines of its wait a moment for more to do, and a bubble
+// whose test has returned has no time.
 //
 //	memory := sqllocktest.NewMemory()
 //	locker, err := sqllock.New(memory)
