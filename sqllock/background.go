@@ -72,28 +72,28 @@ func (b *background) finishLocked(name string) {
 // endsBy says what ends an acquisition when the locker is closed, at once if it is; nil: nothing.
 func (b *background) endsBy(a *acquisition, end func()) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 
-	switch {
-	case end == nil:
+	closed := b.closed
+	if end == nil {
 		delete(b.ends, a)
-	case b.closed:
-		end()
-	default:
+	} else {
 		b.ends[a] = end
+	}
+
+	b.mu.Unlock()
+
+	if closed && end != nil {
+		end()
 	}
 }
 
-// close lets no acquisition begin any more, ends those under way, and has what waits for the end of a lease ended now.
-func (b *background) close() {
+// close lets no acquisition begin any more, has what waits for the end of a lease ended now, and returns what ends the
+// acquisitions under way.
+func (b *background) close() []func() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
 	b.closed = true
-
-	for _, end := range b.ends {
-		end()
-	}
 
 	for _, e := range b.endings {
 		if e.overdue && len(e.looks) > 0 {
@@ -104,6 +104,8 @@ func (b *background) close() {
 
 	heap.Init(&b.endings)
 	b.workLocked()
+
+	return slices.Collect(maps.Values(b.ends))
 }
 
 // settled returns a channel that is closed when nothing is under way.

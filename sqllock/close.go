@@ -37,7 +37,10 @@ func (l *Locker) Close(ctx context.Context) error {
 	defer cancel()
 
 	l.close(ErrClosed)
-	l.background.close()
+
+	for _, end := range l.background.close() {
+		end()
+	}
 
 	var held []*hold
 
