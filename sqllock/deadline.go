@@ -39,7 +39,8 @@ type deadlineContext struct {
 	values context.Context //nolint:containedctx // has them
 }
 
-// Value is that of the context of the standard library, which finds itself in this way and has no other, or else the values'.
+// Value is that of the context of the standard library, which finds itself in this way and has nothing else, or that of
+// the values.
 func (c *deadlineContext) Value(key any) any {
 	if own := c.Context.Value(key); own != nil {
 		return own

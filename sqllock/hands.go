@@ -21,7 +21,8 @@ type hands struct {
 type job interface{ run() }
 
 const (
-	// handsRest is how often hands are sent away that nobody has needed since the last time, and mostIdle how many wait at most.
+	// handsRest is how often hands are sent away that nobody has needed since the last time, and mostIdle how many
+	// wait at most.
 	handsRest = time.Second
 	mostIdle  = 64
 )

@@ -423,7 +423,6 @@ func (h *hold) releaseNews() (event Event, untold bool) {
 	}
 
 	err := h.released
-
 	if err != nil {
 		if failed := new(ReleaseError); errors.As(err, &failed) {
 			err = failed.Err // what is around it says the name once more

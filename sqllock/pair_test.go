@@ -9,10 +9,13 @@ import (
 	"github.com/sqllock/sqllock/sqllocktest"
 )
 
+// acquiring is a way to a lock.
+type acquiring func(*sqllock.Locker, context.Context, string, ...sqllock.Option) (*sqllock.Lock, error)
+
 // pairs are the ways to a lock that nobody else wants.
 var pairs = []struct {
 	name    string
-	acquire func(*sqllock.Locker, context.Context, string, ...sqllock.Option) (*sqllock.Lock, error)
+	acquire acquiring
 }{
 	{"Acquire", (*sqllock.Locker).Acquire},
 	{"TryAcquire", (*sqllock.Locker).TryAcquire},
@@ -56,7 +59,7 @@ func TestPairAllocatesLittle(t *testing.T) {
 }
 
 // newPair returns a function that acquires and releases a lock, with a context that can end.
-func newPair(tb testing.TB, acquire func(*sqllock.Locker, context.Context, string, ...sqllock.Option) (*sqllock.Lock, error)) func() {
+func newPair(tb testing.TB, acquire acquiring) func() {
 	tb.Helper()
 
 	locker, err := sqllock.New(sqllocktest.NewMemory())
