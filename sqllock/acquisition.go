@@ -462,7 +462,6 @@ func (a *acquisition) tryTurn(wait, ctx context.Context) error {
 	defer looked.Stop()
 
 	for over := false; ; {
-
 		if held := a.heldHere(line); held != nil && (over || !unheld(held)) {
 			return orUnheld(held)
 		}

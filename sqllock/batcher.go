@@ -212,7 +212,7 @@ func (b *batcher[C, R]) nextLocked() {
 		w.batch, s.calls[i] = s, w
 	}
 
-	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(s.calls[0].ctx))
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(s.calls[0].ctx)) //nolint:gosec // end does
 
 	b.sendLocked()
 	b.hands.take(s)

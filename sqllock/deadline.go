@@ -26,7 +26,7 @@ func (d *deadline) of(ctx context.Context) context.Context {
 
 	if n := time.Now(); d.ctx == nil || n.Sub(d.made) >= min(deadlineShare, d.after/2) {
 		d.made = n
-		d.ctx, d.end = context.WithTimeout(context.Background(), d.after) //nolint:forbidigo // it is that of many calls
+		d.ctx, d.end = context.WithTimeout(context.Background(), d.after) //nolint:forbidigo,gosec // it is that of many calls, and ends by itself
 	}
 
 	return &deadlineContext{d.ctx, ctx}

@@ -51,7 +51,6 @@ func (h *hands) work(j job) {
 	for ok := true; ok; {
 		j.run()
 
-		j = nil // what it holds is not kept for as long as there is no other
 		if !h.rest(next) {
 			return
 		}

@@ -145,7 +145,7 @@ func TestDeadlineIsShared(t *testing.T) {
 		synctest.Wait()
 
 		for what, ctx := range map[string]context.Context{"the first context": first, "one derived from it": derived} {
-			if err := ctx.Err(); err != context.DeadlineExceeded { //nolint:errorlint // it is that and no other
+			if err := ctx.Err(); err != context.DeadlineExceeded {
 				t.Errorf("Err() of %s = %v, want %v", what, err, context.DeadlineExceeded)
 			}
 		}

@@ -158,7 +158,7 @@ func (s *Script) noteLocked(name string) {
 			s.number = make(map[string]uint16)
 		}
 
-		number = uint16(len(s.names)) //nolint:gosec // there are some dozens of statements
+		number = uint16(len(s.names)) // there are some dozens of statements
 		s.names, s.number[name] = append(s.names, name), number
 	}
 
