@@ -66,7 +66,7 @@ func (c Contestant) ID() string { return c.Server + "/" + c.Name }
 
 // All are the contestants, by server.
 func All() []Contestant {
-	all := slices.Concat(floors(), []Contestant{toldFloor()}, libraries(), goose(), redis(), etcd(), zooKeeper())
+	all := slices.Concat(floors(), []Contestant{toldFloor()}, libraries(), byHand(), goose(), redis(), etcd(), zooKeeper())
 	order := []string{"postgres", "mysql", "mariadb", "sqlite", "redis", "etcd", "zookeeper"}
 
 	slices.SortStableFunc(all, func(a, b Contestant) int {

@@ -8,9 +8,9 @@ import (
 	"github.com/sqllock/sqllock/databases/mysql"
 )
 
-// openMySQL is a pool of go-sql-driver/mysql with interpolateParams, as the
+// openMySQLStd is a pool of go-sql-driver/mysql with interpolateParams, as the
 // documentation recommends: each statement is one round trip.
-func openMySQL(c Config) (*pool, error) {
+func openMySQLStd(c Config) (*sql.DB, error) {
 	config, err := driver.ParseDSN(c.Address.DSN)
 	if err != nil {
 		return nil, err
@@ -28,6 +28,15 @@ func openMySQL(c Config) (*pool, error) {
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(c.Pool)
 	db.SetMaxIdleConns(c.Pool)
+
+	return db, nil
+}
+
+func openMySQL(c Config) (*pool, error) {
+	db, err := openMySQLStd(c)
+	if err != nil {
+		return nil, err
+	}
 
 	return stdPool(db, mysql.New(db)), nil
 }

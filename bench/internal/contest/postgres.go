@@ -12,8 +12,8 @@ import (
 	"github.com/sqllock/sqllock/sqllock"
 )
 
-// openPostgres is pgx's own pool.
-func openPostgres(ctx context.Context, c Config) (*pool, error) {
+// openPgxPool is pgx's own pool.
+func openPgxPool(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(c.Address.DSN)
 	if err != nil {
 		return nil, err
@@ -24,7 +24,11 @@ func openPostgres(ctx context.Context, c Config) (*pool, error) {
 	config.MaxConns = int32(c.Pool)
 	config.MinConns = 0
 
-	pgxs, err := pgxpool.NewWithConfig(ctx, config)
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+func openPostgres(ctx context.Context, c Config) (*pool, error) {
+	pgxs, err := openPgxPool(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -195,7 +195,9 @@ func own(name string, goroutines int, postgres, mysql float64, more ...report.Ta
 	}
 
 	return Scenario{
-		Name: name, Title: title, Columns: rateColumns("pairs/s"), Plots: []int{0}, Takes: locks, Targets: targets,
+		Name: name, Title: title, Columns: rateColumns("pairs/s"), Plots: []int{0}, Targets: targets,
+		// The floor is what figures of an older revision can be compared over.
+		Takes: func(c contest.Contestant) bool { return locks(c) || c.Name == pairFloor[c.Server] },
 		slice: load(worker.Own, goroutines),
 	}
 }

@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"syscall"
 	"time"
@@ -59,6 +60,11 @@ func handOver(ctx context.Context, c *Conductor, who contestant) (report.Samples
 		acquired, err := waiter.step(ctx)
 		if err != nil {
 			return nil, err
+		}
+
+		// One clock for both processes: before the release there was one holder.
+		if acquired.Done < released.Began {
+			return nil, errors.New("two processes held the lock at once")
 		}
 
 		samples[handover] = append(samples[handover], float64(acquired.Done-released.Done))
