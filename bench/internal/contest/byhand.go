@@ -15,7 +15,7 @@ import (
 // hand in an afternoon. A connection of the pool is checked out for each lock
 // that is held. There is no record of it, no token and no lease.
 const (
-	AdvisoryByHand = "pg_try_advisory_lock by hand"
+	AdvisoryByHand = "advisory lock by hand"
 	GetLockByHand  = "GET_LOCK by hand"
 )
 
@@ -25,7 +25,7 @@ const byHandPause = 20 * time.Millisecond
 func byHand() []Contestant {
 	all := []Contestant{{
 		Server: "postgres", Name: AdvisoryByHand, Group: Peer,
-		Note: "no token, no lease, and a connection for each lock; asks again after 20 ms",
+		Note: "pg_try_advisory_lock; no token, no lease, and a connection for each lock; asks again after 20 ms",
 		Open: func(ctx context.Context, c Config) (Locker, error) {
 			pool, err := openPgxPool(ctx, c)
 			if err != nil {
