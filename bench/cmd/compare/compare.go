@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -56,6 +55,7 @@ func compare(ctx context.Context, s settings) (err error) {
 		}
 	}
 
+	d.targets()
 	d.about(set, load, time.Since(began))
 
 	return d.save()
@@ -77,7 +77,6 @@ type document struct {
 
 	revision string
 	text     string
-	verdicts []report.Verdict
 	fault    error
 }
 
@@ -92,10 +91,8 @@ func (d *document) open() error {
 	return err
 }
 
-// plots is the folder of the plots, beside the document.
-func (d *document) plots() string { return strings.TrimSuffix(d.document, filepath.Ext(d.document)) }
-
-// add writes what a scenario found into its section.
+// add writes what a scenario found into its section: verdicts, plots, and the
+// table, which is folded away where that is possible.
 func (d *document) add(scenario scenarios.Scenario, results report.Results) error {
 	var out strings.Builder
 
@@ -104,18 +101,21 @@ func (d *document) add(scenario scenarios.Scenario, results report.Results) erro
 		verdicts[i] = target.Judge(results)
 	}
 
-	d.verdicts = append(d.verdicts, verdicts...)
-
 	if len(verdicts) > 0 {
 		out.WriteString(report.Verdicts(verdicts) + "\n")
 	}
 
-	out.WriteString(report.Table(scenario.Columns, results))
+	table := report.Table(scenario.Columns, results)
 
-	if d.document != "" {
-		if err := d.draw(&out, scenario, results); err != nil {
+	if d.document == "" {
+		out.WriteString(table)
+	} else {
+		images, err := draw(folder(d.document), scenario, table)
+		if err != nil {
 			return err
 		}
+
+		fmt.Fprintf(&out, "%s<details><summary>All figures</summary>\n\n%s\n</details>\n", images, table)
 	}
 
 	fmt.Fprintf(&out, "\n%s, %s, `%s`\n", time.Now().Format(time.DateOnly), d.revision, d.line)
@@ -125,31 +125,21 @@ func (d *document) add(scenario scenarios.Scenario, results report.Results) erro
 	return d.save()
 }
 
-func (d *document) draw(out *strings.Builder, scenario scenarios.Scenario, results report.Results) error {
-	if err := os.MkdirAll(d.plots(), 0o755); err != nil {
-		return err
+// targets sums up what the sections say of targets, those of other runs, too.
+func (d *document) targets() {
+	if d.document == "" {
+		return // they were printed
 	}
 
-	for i, column := range scenario.Plots {
-		name := scenario.Name
-		if i > 0 {
-			name = fmt.Sprintf("%s-%d", name, i+1)
-		}
+	var rows strings.Builder
 
-		file := filepath.Join(d.plots(), name+".svg")
-
-		drawn, err := report.Plot(file, scenario.Title, scenario.Columns[column], results)
-		if err != nil {
-			return err
-		}
-
-		if drawn {
-			title := scenario.Title + ": " + scenario.Columns[column].Title
-			fmt.Fprintf(out, "\n![%s](%s/%s)\n", title, filepath.Base(d.plots()), filepath.Base(file))
+	for _, scenario := range scenarios.All() {
+		if section, found := report.Section(d.text, scenario.Name); found {
+			rows.WriteString(report.StoredVerdicts(section))
 		}
 	}
 
-	return nil
+	d.put("targets", "## Targets", report.VerdictsHead+rows.String())
 }
 
 // modules are those whose versions make a difference.
@@ -159,8 +149,8 @@ var modules = []string{
 	"github.com/redis/go-redis/v9", "go.etcd.io/etcd/client/v3", "github.com/go-zookeeper/zk",
 }
 
-// about says what was run and where, and sums the targets up. A run that
-// leaves something out does not speak for the whole.
+// about says what was run and where. A run that leaves something out does not
+// speak for the whole.
 func (d *document) about(set *servers.Set, load string, took time.Duration) {
 	if !d.whole {
 		return
@@ -190,7 +180,6 @@ func (d *document) about(set *servers.Set, load string, took time.Duration) {
 	}
 
 	d.put("run", "## The run", out.String())
-	d.put("targets", "## Targets", report.Verdicts(d.verdicts))
 }
 
 // put replaces a section, or prints it.

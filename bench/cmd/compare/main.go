@@ -4,7 +4,8 @@
 //
 //	compare -scenarios pair,own32 -rounds 5 -duration 2s
 //
-// Scenarios that are left out keep what the document says of them.
+// Scenarios that are left out keep what the document says of them. With -redraw
+// it measures nothing, and draws the plots anew from the document's tables.
 package main
 
 import (
@@ -52,6 +53,10 @@ func run(ctx context.Context) error {
 		return err
 	}
 
+	if s.redraw {
+		return redraw(s.document)
+	}
+
 	return compare(ctx, s)
 }
 
@@ -65,6 +70,7 @@ type settings struct {
 	pool        int
 	document    string
 	programs    string
+	redraw      bool
 
 	// whole is true if nothing is left out, line is the command for the
 	// document.
@@ -89,12 +95,18 @@ func parse(args []string) (s settings, err error) {
 	flags.StringVar(&s.programs, "programs", os.TempDir()+"/sqllock-bench-programs",
 		"where programs from packages are kept")
 
+	flags.BoolVar(&s.redraw, "redraw", false, "measure nothing, and draw the plots of the document from its tables")
+
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
 
 	if flags.NArg() > 0 || s.rounds < 1 || s.duration <= 0 || s.pool < 1 {
 		return s, errors.New("no arguments, and positive numbers only; see -help")
+	}
+
+	if s.redraw && s.document == "" {
+		return s, errors.New("-redraw needs -document, whose tables it draws")
 	}
 
 	for name := range strings.SplitSeq(*chosen, ",") {

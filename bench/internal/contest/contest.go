@@ -56,6 +56,8 @@ type Contestant struct {
 	Server string
 	Name   string
 	Group  Group
+	// Variant is true for a strategy with an option that few set.
+	Variant bool
 	// Note says what a reader must know about how it is set up.
 	Note string
 	Open func(ctx context.Context, c Config) (Locker, error)

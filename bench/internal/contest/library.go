@@ -58,7 +58,7 @@ func libraries() []Contestant {
 	for _, v := range variants() {
 		for _, on := range v.servers {
 			all = append(all, Contestant{
-				Server: on, Name: v.name, Group: Library,
+				Server: on, Name: v.name, Group: Library, Variant: v.options != nil,
 				Open: func(ctx context.Context, c Config) (Locker, error) { return openLibrary(ctx, on, v, c) },
 			})
 		}

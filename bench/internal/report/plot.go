@@ -2,107 +2,213 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"image/color"
-	"os"
+	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Plot draws a column: a line for each contestant, its median and quartiles on
-// a logarithmic scale. Contestants without a figure are left out; the table
-// names them. Nothing is drawn of less than two.
-func Plot(file, title string, column Column, results Results) (drawn bool, err error) {
+// Family is what bars of one colour have in common.
+type Family int
+
+// The families.
+const (
+	Others Family = iota // other locks
+	Ours                 // of this library
+	Floors               // no lock
+)
+
+// Bar is a contestant in a plot.
+type Bar struct {
+	Server, Label string
+	Family        Family
+	Summary
+}
+
+// Plot is a column of a table as bars, with a panel for each server.
+type Plot struct {
+	Title, Unit string
+	Format      Format
+	// More is true if more is better.
+	More bool
+	Bars []Bar
+}
+
+// mostBars are as many as a reader takes in. The tables have all.
+const mostBars = 10
+
+// The measures of a plot, in points. A phone shows the width on as many
+// pixels, and text of less than eleven of them is hard to read there.
+const (
+	plotWidth  = 360
+	plotMargin = 10
+	textSize   = 11
+	titleSize  = 13
+	lineHeight = 17
+	barHeight  = 11
+	gap        = 6
+)
+
+// A plot brings its own background along: whether the page around it is light
+// or dark is not known to a picture.
+var (
+	paper  = color.RGBA{0xff, 0xff, 0xff, 0xff}
+	border = color.RGBA{0xd0, 0xd7, 0xde, 0xff}
+	ink    = color.RGBA{0x1f, 0x23, 0x28, 0xff}
+	faint  = color.RGBA{0x57, 0x60, 0x6a, 0xff}
+	fills  = map[Family]color.RGBA{
+		Ours:   {0x0b, 0x57, 0xd0, 0xff},
+		Others: {0xd9, 0xb3, 0x82, 0xff},
+		Floors: {0xb4, 0xb9, 0xbf, 0xff},
+	}
+)
+
+// panel is the bars of a server, the best first. If there are too many, the
+// worst that are not of this library are left out.
+func (p Plot) panel(server string) []Bar {
+	bars := slices.DeleteFunc(slices.Clone(p.Bars), func(b Bar) bool { return b.Server != server })
+
+	slices.SortStableFunc(bars, func(a, b Bar) int {
+		if p.More {
+			a, b = b, a
+		}
+
+		return cmp.Compare(a.Median, b.Median)
+	})
+
+	for len(bars) > mostBars {
+		worst := len(bars) - 1
+		for worst > 0 && bars[worst].Family == Ours {
+			worst--
+		}
+
+		bars = slices.Delete(bars, worst, worst+1)
+	}
+
+	return bars
+}
+
+// SVG draws it. All panels have one scale, which begins at zero.
+func (p Plot) SVG() ([]byte, error) {
+	var panels [][]Bar
+
+	for i, bar := range p.Bars {
+		if !slices.ContainsFunc(p.Bars[:i], func(b Bar) bool { return b.Server == bar.Server }) {
+			panels = append(panels, p.panel(bar.Server))
+		}
+	}
+
+	title := wrap(p.Title, style(titleSize, true), plotWidth-2*plotMargin)
+	lines := 0
+
+	for _, bars := range panels {
+		lines += len(bars) + 1
+	}
+
+	height := vg.Length(2*plotMargin + lineHeight*(len(title)+2+lines) + gap*(len(panels)+1))
+	canvas := vgsvg.New(plotWidth, height)
+	pen := &pen{Canvas: draw.New(canvas), y: height - plotMargin, columns: p.columns(panels)}
+
+	pen.rectangle(paper, 0, 0, plotWidth, height)
+	pen.SetLineStyle(draw.LineStyle{Color: border, Width: 1})
+	pen.Stroke(vg.Rectangle{Max: vg.Point{X: plotWidth, Y: height}}.Path())
+
+	for _, line := range title {
+		pen.text(style(titleSize, true), ink, plotMargin, line)
+		pen.y -= lineHeight
+	}
+
+	direction := "less is better"
+	if p.More {
+		direction = "more is better"
+	}
+
+	pen.text(style(textSize, false), faint, plotMargin, p.Unit+", "+direction)
+	pen.y -= lineHeight
+	pen.legend(p.Bars)
+
+	for _, bars := range panels {
+		pen.y -= gap
+		pen.text(style(textSize, true), faint, plotMargin, serverTitle(bars[0].Server))
+		pen.y -= lineHeight
+
+		for _, bar := range bars {
+			pen.bar(bar, p.Format(bar.Median))
+		}
+	}
+
+	var out bytes.Buffer
+
+	if _, err := canvas.WriteTo(&out); err != nil {
+		return nil, err
+	}
+
+	// The font that texts were measured with has the widths of the other two.
+	return bytes.ReplaceAll(out.Bytes(), []byte("font-family:Liberation Sans;"),
+		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
+}
+
+// columns are where bars begin, and how long they are for a value of 1.
+type columns struct{ left, unit vg.Length }
+
+func (p Plot) columns(panels [][]Bar) columns {
 	var (
-		names  []string
-		points quartiles
+		label, value vg.Length
+		most         float64
 	)
 
-	// The first of the table is at the top.
-	for i := len(results) - 1; i >= 0; i-- {
-		row := results[i]
-
-		values := column.Values(results, row)
-		if len(values) == 0 {
-			continue
-		}
-
-		s := Summarize(values)
-		if column.At != 0 {
-			value := Quantile(column.At, values)
-			s = Summary{value, value, value}
-		}
-
-		if s.Lower <= 0 { // a logarithm has no place for it
-			continue
-		}
-
-		points = append(points, s)
-		names = append(names, row.Server+nameSeparator+row.Name)
+	for _, bar := range slices.Concat(panels...) {
+		label = max(label, style(textSize, bar.Family == Ours).Width(bar.Label))
+		value = max(value, style(textSize, bar.Family == Ours).Width(p.Format(bar.Median)))
+		most = max(most, bar.Upper)
 	}
 
-	if len(points) < 2 {
-		return false, nil
+	left := plotMargin + label + gap
+	if most == 0 {
+		return columns{left, 0}
 	}
 
-	p := plot.New()
-	p.Title.Text = title
-	p.BackgroundColor = color.White
-	p.X.Label.Text = column.Title
-	p.X.Scale = plot.LogScale{}
-	p.X.Tick.Marker = ticks{column.Format}
-	p.NominalY(names...)
-
-	dots, err := plotter.NewScatter(points)
-	if err != nil {
-		return false, err
-	}
-
-	dots.GlyphStyle = draw.GlyphStyle{Color: color.RGBA{B: 160, A: 255}, Radius: vg.Points(3), Shape: draw.CircleGlyph{}}
-
-	bars, err := plotter.NewXErrorBars(points)
-	if err != nil {
-		return false, err
-	}
-
-	p.Add(plotter.NewGrid(), bars, dots)
-
-	canvas := vgsvg.New(vg.Points(785), vg.Points(float64(90+18*len(points))))
-	// A margin: the longest name and what is drawn at the ends reach beyond, and
-	// names are longer in other fonts.
-	p.Draw(draw.Crop(draw.New(canvas), 26*vg.Millimeter, -3*vg.Millimeter, vg.Millimeter, -vg.Millimeter))
-
-	var drawing bytes.Buffer
-
-	if _, err := canvas.WriteTo(&drawing); err != nil {
-		return false, err
-	}
-
-	return true, os.WriteFile(file, anchored(drawing.Bytes(), p), 0o644)
+	return columns{left, (plotWidth - plotMargin - value - gap - left) / vg.Length(most)}
 }
 
-// quartiles are the points of a plot, from below.
-type quartiles []Summary
+func serverTitle(name string) string {
+	titles := map[string]string{
+		"postgres": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB", "sqlite": "SQLite", "redis": "Redis", "zookeeper": "ZooKeeper",
+	}
 
-func (q quartiles) Len() int                { return len(q) }
-func (q quartiles) XY(i int) (x, y float64) { return q[i].Median, float64(i) }
-func (q quartiles) XError(i int) (low, up float64) {
-	return q[i].Median - q[i].Lower, q[i].Upper - q[i].Median
+	return cmp.Or(titles[name], name)
 }
 
-// ticks labels powers of ten.
-type ticks struct{ format Format }
+func style(size vg.Length, bold bool) draw.TextStyle {
+	s := draw.TextStyle{
+		Font:    font.Font{Typeface: "Liberation", Variant: "Sans", Size: size},
+		Handler: plot.DefaultTextHandler,
+	}
+	if bold {
+		s.Font.Weight = 3 // golang.org/x/image/font.WeightBold
+	}
 
-func (t ticks) Ticks(low, high float64) []plot.Tick {
-	marks := plot.LogTicks{Prec: -1}.Ticks(low, high)
-	for i, mark := range marks {
-		if mark.Label != "" {
-			marks[i].Label = t.format(mark.Value)
+	return s
+}
+
+// wrap breaks a text between words.
+func wrap(text string, s draw.TextStyle, width vg.Length) []string {
+	lines := []string{""}
+
+	for word := range strings.FieldsSeq(text) {
+		longer := strings.TrimSpace(lines[len(lines)-1] + " " + word)
+		if s.Width(longer) > width && lines[len(lines)-1] != "" {
+			lines = append(lines, word)
+		} else {
+			lines[len(lines)-1] = longer
 		}
 	}
 
-	return marks
+	return lines
 }

@@ -12,6 +12,8 @@ type Column struct {
 	Format Format
 	// At is the quantile that is shown; zero is the median with its quartiles.
 	At float64
+	// More is true if more is better.
+	More bool
 	// Bare leaves the quartiles out: of counts that hardly differ.
 	Bare bool
 	// Against is another contestant of the same server, by server: what is

@@ -1,8 +1,6 @@
 package report_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -70,32 +68,5 @@ func TestFormats(t *testing.T) {
 		if got := test.format(test.value); got != test.want {
 			t.Errorf("%g is written as %q, want %q", test.value, got, test.want)
 		}
-	}
-}
-
-func TestPlot(t *testing.T) {
-	t.Parallel()
-
-	file := filepath.Join(t.TempDir(), "pair.svg")
-
-	drawn, err := report.Plot(file, "Pair", columns()[0], results())
-	if err != nil || !drawn {
-		t.Fatalf("Plot = %v, %v, want true, nil", drawn, err)
-	}
-
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for _, want := range []string{"<svg", ">postgres · ours<", ">postgres · floor<", `text-anchor="end"`, `text-anchor="middle"`} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("the plot has no %q", want)
-		}
-	}
-
-	drawn, err = report.Plot(filepath.Join(t.TempDir(), "rate.svg"), "Rate", columns()[2], results())
-	if err != nil || drawn {
-		t.Errorf("Plot of one contestant = %v, %v, want false, nil", drawn, err)
 	}
 }

@@ -48,6 +48,8 @@ type Target struct {
 	Format                 Format
 	// Title says what is measured.
 	Title string
+	// Reason says where the bound comes from, if it is not a round figure.
+	Reason string
 }
 
 // Verdict is what became of a target.
@@ -130,12 +132,14 @@ func word(met bool) string {
 	return Missed
 }
 
+// VerdictsHead begins a table of verdicts.
+const VerdictsHead = "| figure | server | target | measured | verdict |\n| --- | --- | --- | --- | --- |\n"
+
 // Verdicts writes them as Markdown.
 func Verdicts(verdicts []Verdict) string {
 	var out strings.Builder
 
-	line(&out, []string{"server", "measured of", "target", "measured", "verdict"})
-	line(&out, strings.Split("---,---,---,---,---", ","))
+	out.WriteString(VerdictsHead)
 
 	for _, v := range verdicts {
 		target := v.Target.Bound.sign() + v.Target.Format(v.Target.Bound.Value)
@@ -147,8 +151,24 @@ func Verdicts(verdicts []Verdict) string {
 			}
 		}
 
-		line(&out, []string{v.Target.Server, v.Target.Name + ": " + v.Target.Title, target, v.Measured, "**" + v.Word + "**"})
+		if v.Target.Reason != "" {
+			target += " (" + v.Target.Reason + ")"
+		}
+
+		line(&out, []string{v.Target.Name + ": " + v.Target.Title, v.Target.Server, target, v.Measured, "**" + v.Word + "**"})
 	}
 
 	return out.String()
+}
+
+// StoredVerdicts are the rows that Verdicts wrote into a section.
+func StoredVerdicts(section string) string {
+	_, table, found := strings.Cut(section, VerdictsHead)
+	if !found {
+		return ""
+	}
+
+	rows, _, _ := strings.Cut(table, "\n\n")
+
+	return strings.TrimSuffix(rows, "\n") + "\n"
 }

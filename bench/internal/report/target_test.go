@@ -73,7 +73,7 @@ func TestVerdicts(t *testing.T) {
 		Server: "postgres", Name: "ours", Title: "pair", Metric: "pair", Format: report.Times,
 		AgainstServer: "redis", Against: "theirs", Bound: report.Bound{AtLeast: true, Value: 1.5},
 	}
-	want := "| postgres | ours: pair | ≥ 1.50× of theirs on redis | theirs: no redis / here | **not measured** |"
+	want := "| ours: pair | postgres | ≥ 1.50× of theirs on redis | theirs: no redis / here | **not measured** |"
 
 	if got := report.Verdicts([]report.Verdict{target.Judge(results())}); !strings.Contains(got, want) {
 		t.Errorf("Verdicts =\n%s\nwant a line\n%s", got, want)

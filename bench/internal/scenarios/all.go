@@ -44,7 +44,7 @@ func All() []Scenario {
 		{
 			Name: "beside", Title: "One name, 16 goroutines of one process, one of another",
 			Columns: []report.Column{
-				{Title: "hand-overs/s", Metric: rate, Format: report.Count},
+				{Title: "hand-overs/s", Metric: rate, Format: report.Count, More: true},
 				{Title: "longest wait of the other process", Metric: longest, Format: report.Nanoseconds},
 			},
 			Plots: []int{1},
@@ -145,6 +145,19 @@ func All() []Scenario {
 	}
 }
 
+// Drawn says whether a contestant is in the pictures, beside the tables, and as
+// what: one floor for each server, and no variants.
+func Drawn(c contest.Contestant) (label string, family report.Family, drawn bool) {
+	switch c.Group {
+	case contest.Floor:
+		return "floor", report.Floors, c.Name == pairFloor[c.Server] || c.Name == contest.FloorTold
+	case contest.Library:
+		return c.Name, report.Ours, !c.Variant
+	default:
+		return c.Name, report.Others, true
+	}
+}
+
 func locks(c contest.Contestant) bool { return c.Group != contest.Floor }
 
 // pairFloor is what a pair is compared with, by server: what a lock in a row
@@ -170,7 +183,7 @@ func each(t report.Target) []report.Target {
 
 func rateColumns(title string) []report.Column {
 	return []report.Column{
-		{Title: title, Metric: rate, Format: report.Count},
+		{Title: title, Metric: rate, Format: report.Count, More: true},
 		{Title: "statements", Metric: statements, Format: report.Count, Bare: true},
 		{Title: "log", Metric: logBytes, Format: report.Bytes, Bare: true},
 	}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestPlotsShowTheTables draws the plots of docs/performance.md again: those
+// that are stored show what its tables say.
+func TestPlotsShowTheTables(t *testing.T) {
+	t.Parallel()
+
+	docs := filepath.Join("..", "..", "..", "docs")
+	document := filepath.Join(t.TempDir(), "performance.md")
+
+	text, err := os.ReadFile(filepath.Join(docs, "performance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := os.WriteFile(document, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := redraw(document); err != nil {
+		t.Fatal(err)
+	}
+
+	drawn := plots(t, folder(document))
+	stored := plots(t, filepath.Join(docs, "performance"))
+
+	if len(drawn) == 0 || len(drawn) != len(stored) {
+		t.Errorf("%d plots are drawn, %d are stored", len(drawn), len(stored))
+	}
+
+	for name, plot := range drawn {
+		if stored[name] != plot {
+			t.Errorf("docs/performance/%s does not show the table: run make plots", name)
+		}
+	}
+}
+
+func plots(t *testing.T, folder string) map[string]string {
+	t.Helper()
+
+	files, err := filepath.Glob(filepath.Join(folder, "*.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	plots := make(map[string]string)
+
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		plots[filepath.Base(file)] = string(text)
+	}
+
+	return plots
+}
