@@ -36,7 +36,7 @@ func (p *pen) legend(bars []Bar) {
 			continue
 		}
 
-		text := map[Family]string{Ours: "sqllock", Others: "other locks", Floors: "no lock"}[family]
+		text := map[Family]string{Ours: "sqllock", Others: "other locks", Floors: "floor: no lock"}[family]
 		p.rectangle(fills[family], x, middle-barHeight/2, x+barHeight, middle+barHeight/2)
 		p.text(style(textSize, family == Ours), ink, x+barHeight+gap, text)
 		x += barHeight + style(textSize, family == Ours).Width(text) + 3*gap
@@ -56,7 +56,7 @@ func spread(b Bar) bool { return b.Lower != b.Upper }
 func (p *pen) bar(b Bar, value string) {
 	var (
 		middle = p.y - lineHeight/2
-		end    = p.columns.left + vg.Length(max(b.Median, 0))*p.columns.unit
+		end    = p.place(b.Median)
 		right  = end
 		text   = style(textSize, b.Family == Ours)
 	)
@@ -65,16 +65,26 @@ func (p *pen) bar(b Bar, value string) {
 	// The least bar can be seen, too.
 	p.rectangle(fills[b.Family], p.columns.left, middle-barHeight/2, max(end, p.columns.left+1), middle+barHeight/2)
 
-	if spread(b) {
-		right = max(end, p.columns.left+vg.Length(max(b.Upper, 0))*p.columns.unit)
-		p.whisker(p.columns.left+vg.Length(max(b.Lower, 0))*p.columns.unit, right)
+	switch {
+	case p.columns.cut(b):
+		p.rectangle(paper, end-3*gap, middle-barHeight/2, end-2*gap, middle+barHeight/2)
+	case spread(b):
+		right = max(end, p.place(b.Upper))
+		p.whisker(p.place(b.Lower), right)
 	}
 
 	p.text(text, ink, right+gap, value)
 	p.y -= lineHeight
 }
 
+// place is where a value is, from the left.
+func (p *pen) place(value float64) vg.Length {
+	return p.columns.left + vg.Length(min(max(value, 0), p.columns.most))*p.columns.unit
+}
+
 // whisker is a line in the middle of a bar, from one quartile to the other.
 func (p *pen) whisker(left, right vg.Length) {
+	// On a dark bar it needs a light edge.
+	p.StrokeLine2(draw.LineStyle{Color: paper, Width: 3}, left, p.y-lineHeight/2, right, p.y-lineHeight/2)
 	p.StrokeLine2(draw.LineStyle{Color: ink, Width: 1}, left, p.y-lineHeight/2, right, p.y-lineHeight/2)
 }

@@ -40,6 +40,10 @@ type Plot struct {
 	Bars []Bar
 }
 
+// cutAt is how many times longer than the longest bar of this library a bar may
+// be. One that is longer is cut: it would leave no room for any difference.
+const cutAt = 5
+
 // mostBars are as many as a reader takes in. The tables have all.
 const mostBars = 10
 
@@ -111,9 +115,16 @@ func (p Plot) SVG() ([]byte, error) {
 		lines += len(bars) + 1
 	}
 
+	columns := p.columns(panels)
+	anyCut := slices.ContainsFunc(slices.Concat(panels...), columns.cut)
+
+	if anyCut {
+		lines++
+	}
+
 	height := vg.Length(2*plotMargin + lineHeight*(len(title)+2+lines) + gap*(len(panels)+1))
 	canvas := vgsvg.New(plotWidth, height)
-	pen := &pen{Canvas: draw.New(canvas), y: height - plotMargin, columns: p.columns(panels)}
+	pen := &pen{Canvas: draw.New(canvas), y: height - plotMargin, columns: columns}
 
 	pen.rectangle(paper, 0, 0, plotWidth, height)
 	pen.SetLineStyle(draw.LineStyle{Color: border, Width: 1})
@@ -143,6 +154,11 @@ func (p Plot) SVG() ([]byte, error) {
 		}
 	}
 
+	if anyCut {
+		pen.y -= gap / 2
+		pen.text(style(textSize, false), faint, plotMargin, "A bar with a gap is cut: it goes on.")
+	}
+
 	var out bytes.Buffer
 
 	if _, err := canvas.WriteTo(&out); err != nil {
@@ -154,27 +170,41 @@ func (p Plot) SVG() ([]byte, error) {
 		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
 }
 
-// columns are where bars begin, and how long they are for a value of 1.
-type columns struct{ left, unit vg.Length }
+// columns are where bars begin, how long they are for a value of 1, and the
+// largest value that they have room for.
+type columns struct {
+	left, unit vg.Length
+	most       float64
+}
+
+func (c columns) cut(b Bar) bool { return b.Median > c.most }
 
 func (p Plot) columns(panels [][]Bar) columns {
 	var (
 		label, value vg.Length
-		most         float64
+		most, ours   float64
 	)
 
 	for _, bar := range slices.Concat(panels...) {
 		label = max(label, style(textSize, bar.Family == Ours).Width(bar.Label))
 		value = max(value, style(textSize, bar.Family == Ours).Width(p.Format(bar.Median)))
 		most = max(most, bar.Upper)
+
+		if bar.Family == Ours {
+			ours = max(ours, bar.Upper)
+		}
+	}
+
+	if ours > 0 {
+		most = min(most, cutAt*ours)
 	}
 
 	left := plotMargin + label + gap
 	if most == 0 {
-		return columns{left, 0}
+		return columns{left, 0, 0}
 	}
 
-	return columns{left, (plotWidth - plotMargin - value - gap - left) / vg.Length(most)}
+	return columns{left, (plotWidth - plotMargin - value - gap - left) / vg.Length(most), most}
 }
 
 func serverTitle(name string) string {

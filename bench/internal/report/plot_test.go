@@ -48,7 +48,7 @@ func TestPlot(t *testing.T) {
 	t.Parallel()
 
 	want := []string{
-		"Goroutines with names of their own", "pairs/s, more is better", "sqllock", "other locks", "no lock", "quartiles",
+		"Goroutines with names of their own", "pairs/s, more is better", "sqllock", "other locks", "floor: no lock", "quartiles",
 		"PostgreSQL", "ours", "400", "floor", "100", "Redis", "theirs", "200", "nothing", "0",
 	}
 	if got := texts(svg(t, plot())); !slices.Equal(got, want) {
@@ -152,5 +152,23 @@ func TestPlotCanBeReadOnAPhone(t *testing.T) {
 
 	if !strings.Contains(drawing, "sans-serif;") {
 		t.Error("the drawing names no font that every viewer has")
+	}
+}
+
+func TestPlotCutsWhatIsMuchLonger(t *testing.T) {
+	t.Parallel()
+
+	const note = "A bar with a gap is cut: it goes on."
+
+	p := plot()
+	if drawing := svg(t, p); strings.Contains(drawing, note) {
+		t.Errorf("a bar is cut in a plot of %v", p.Bars)
+	}
+
+	p.Bars[2].Lower, p.Bars[2].Median, p.Bars[2].Upper = 2e6, 2e6, 2e6
+
+	drawing := svg(t, p)
+	if got := texts(drawing); got[len(got)-1] != note || !slices.Contains(got, "2,000,000") {
+		t.Errorf("the plot says %q, want the value of the cut bar, and that it is cut", got)
 	}
 }
