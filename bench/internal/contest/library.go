@@ -22,6 +22,10 @@ const (
 	CASUnbatched = "sqllock cas, unbatched"
 	// CASNoHandOff is cas that gives every release back to the database.
 	CASNoHandOff = "sqllock cas, no hand-off"
+	// Insert, ForUpdate and Advisory are the other strategies.
+	Insert    = "sqllock insert"
+	ForUpdate = "sqllock forupdate"
+	Advisory  = "sqllock advisory"
 	// FloorStatements is what cas sends, without the locker around it.
 	FloorStatements = "floor: the statements of cas"
 )
@@ -46,9 +50,9 @@ func variants() []variant {
 		{CASUnbatched, casOn, []sqllock.Option{sqllock.WithoutBatching()}, servers},
 		{CASNoHandOff, casOn, []sqllock.Option{sqllock.WithoutHandOff()}, servers},
 		{"sqllock cas, durable release", casOn, []sqllock.Option{sqllock.WithDurableRelease()}, servers[:1]},
-		{"sqllock insert", func(db databases.DB) strategies.Strategy { return insert.New(db) }, nil, all},
-		{"sqllock forupdate", func(db databases.DB) strategies.Strategy { return forupdate.New(db) }, nil, servers},
-		{"sqllock advisory", func(db databases.DB) strategies.Strategy { return advisory.New(db) }, nil, servers},
+		{Insert, func(db databases.DB) strategies.Strategy { return insert.New(db) }, nil, all},
+		{ForUpdate, func(db databases.DB) strategies.Strategy { return forupdate.New(db) }, nil, servers},
+		{Advisory, func(db databases.DB) strategies.Strategy { return advisory.New(db) }, nil, servers},
 	}
 }
 

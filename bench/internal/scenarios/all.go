@@ -25,18 +25,19 @@ func All() []Scenario {
 			Targets: pairTargets(),
 			slice:   load(worker.Ring, 1),
 		},
-		own("own32", 32, 2.5, 2),
-		own("own256", 256, 6, 3, report.Target{
-			Server: "postgres", Name: contest.CAS, Title: "pairs/s", Metric: rate, Format: report.Times,
-			AgainstServer: "redis", Against: contest.RedisLock, Bound: report.Bound{AtLeast: true, Value: 1.5},
-		}),
+		own("own32", 32, append(ownTargets("pairs/s, 32 names", 2.5, 2, insert32Before, 2.5),
+			overByHand("pairs/s, 32 names", 0.5)...)...),
+		own("own256", 256, append(ownTargets("pairs/s, 256 names", 6, 3, insert256Before, 4), report.Target{
+			Server: "postgres", Name: contest.CAS, Title: "pairs/s, 256 names", Metric: rate, Format: report.Times,
+			AgainstServer: "redis", Against: contest.RedisLock, Bound: report.Bound{AtLeast: true, Value: 1.3},
+		})...),
 		{
 			Name: "hot", Title: "One name, one process, 16 goroutines",
 			Columns: rateColumns("hand-overs/s"),
 			Plots:   []int{0},
 			Takes:   locks,
 			Targets: each(report.Target{
-				Name: contest.CAS, Title: "hand-overs/s", Metric: rate, Format: report.Count,
+				Name: contest.CAS, Title: "hand-overs/s in one process", Metric: rate, Format: report.Count,
 				Bound: report.Bound{AtLeast: true, Value: 100_000},
 			}),
 			slice: load(worker.Shared, 16),
@@ -87,14 +88,14 @@ func All() []Scenario {
 			Takes: func(c contest.Contestant) bool { return c.Name == contest.CAS && c.Server != "sqlite" },
 			Targets: slices.Concat(
 				each(report.Target{
-					Name: contest.CAS, Title: renewals, Metric: renewals, Format: report.Count, Bound: report.Bound{Value: 40},
+					Name: contest.CAS, Title: "statements in a renewal interval, 10,000 locks", Metric: renewals, Format: report.Count, Bound: report.Bound{Value: 40},
 				}),
 				each(report.Target{
-					Name: contest.CAS, Title: memory, Metric: memory, Format: report.Bytes,
+					Name: contest.CAS, Title: "memory of 10,000 locks", Metric: memory, Format: report.Bytes,
 					Bound: report.Bound{Below: true, Value: 20 << 20},
 				}),
 				each(report.Target{
-					Name: contest.CAS, Title: growth, Metric: growth, Format: report.Count, Bound: report.Bound{Value: 50},
+					Name: contest.CAS, Title: "goroutines of 10,000 locks, more than of 100", Metric: growth, Format: report.Count, Bound: report.Bound{Value: 50},
 				}),
 			),
 			slice: held,
@@ -113,10 +114,10 @@ func All() []Scenario {
 			},
 			Targets: slices.Concat(
 				each(report.Target{
-					Name: contest.CAS, Title: "more connections", Metric: connections, Format: report.Count, Bound: report.Bound{Value: 1},
+					Name: contest.CAS, Title: "more connections, 1,000 waiters", Metric: connections, Format: report.Count, Bound: report.Bound{Value: 1},
 				}),
 				each(report.Target{
-					Name: contest.CAS, Title: perSecond, Metric: perSecond, Format: report.Count,
+					Name: contest.CAS, Title: "statements/s, 1,000 waiters", Metric: perSecond, Format: report.Count,
 					Bound: report.Bound{Below: true, Value: 2},
 				}),
 			),
@@ -169,18 +170,6 @@ var pairFloor = map[string]string{
 	"sqlite":   contest.FloorTwoUpdates,
 }
 
-// each is the target on every database server.
-func each(t report.Target) []report.Target {
-	var all []report.Target
-
-	for _, server := range []string{"postgres", "mysql", "mariadb"} {
-		t.Server = server
-		all = append(all, t)
-	}
-
-	return all
-}
-
 func rateColumns(title string) []report.Column {
 	return []report.Column{
 		{Title: title, Metric: rate, Format: report.Count, More: true},
@@ -189,62 +178,13 @@ func rateColumns(title string) []report.Column {
 	}
 }
 
-// own is a scenario of goroutines with names of their own, and what cas should
-// reach over cas without batching.
-func own(name string, goroutines int, postgres, mysql float64, more ...report.Target) Scenario {
-	title := report.Count(float64(goroutines)) + " goroutines with names of their own"
-	targets := more
-
-	for _, t := range each(report.Target{
-		Name: contest.CAS, Title: "pairs/s", Metric: rate, Format: report.Times, Against: contest.CASUnbatched,
-		Bound: report.Bound{AtLeast: true, Value: mysql},
-	}) {
-		t.AgainstServer = t.Server
-		if t.Server == "postgres" {
-			t.Bound.Value = postgres
-		}
-
-		targets = append(targets, t)
-	}
-
+// own is a scenario of goroutines with names of their own. The floor takes part:
+// figures of other revisions can be compared over it.
+func own(name string, goroutines int, targets ...report.Target) Scenario {
 	return Scenario{
-		Name: name, Title: title, Columns: rateColumns("pairs/s"), Plots: []int{0}, Targets: targets,
-		// The floor is what figures of an older revision can be compared over.
+		Name: name, Title: report.Count(float64(goroutines)) + " goroutines with names of their own",
+		Columns: rateColumns("pairs/s"), Plots: []int{0}, Targets: targets,
 		Takes: func(c contest.Contestant) bool { return locks(c) || c.Name == pairFloor[c.Server] },
 		slice: load(worker.Own, goroutines),
 	}
-}
-
-func pairTargets() []report.Target {
-	targets := each(report.Target{
-		Name: contest.CAS, Title: "pair", Metric: pairTime, Format: report.Times, Bound: report.Bound{Value: 1.1},
-	})
-	for i, t := range targets {
-		targets[i].AgainstServer, targets[i].Against = t.Server, pairFloor[t.Server]
-	}
-
-	return targets
-}
-
-func handOverTargets() []report.Target {
-	var all []report.Target
-
-	for _, part := range []struct {
-		title           string
-		at              float64
-		postgres, mysql float64
-	}{{"p50", 0.5, 1e6, 2e6}, {"p99", 0.99, 5e6, 10e6}} {
-		for _, t := range each(report.Target{
-			Name: contest.CAS, Title: part.title, Metric: handover, At: part.at, Format: report.Nanoseconds,
-			Bound: report.Bound{Value: part.mysql},
-		}) {
-			if t.Server == "postgres" {
-				t.Bound.Value = part.postgres
-			}
-
-			all = append(all, t)
-		}
-	}
-
-	return all
 }
