@@ -139,7 +139,7 @@ func (d *document) targets() {
 		}
 	}
 
-	d.put("targets", "## Targets", report.VerdictsHead+rows.String())
+	d.put("targets", "## Targets", report.Sums(rows.String()))
 }
 
 // modules are those whose versions make a difference.
