@@ -132,6 +132,10 @@ else
 	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- sh -c "cd bench && go test -run '^$$' -bench '$(BENCH)' $(BENCHFLAGS) ."
 endif
 
+.PHONY: plots
+plots: ## Draw docs/performance/*.svg anew, from the tables of docs/performance.md
+	cd bench && go run ./cmd/compare -redraw -document ../docs/performance.md
+
 .PHONY: demo
 demo: ## See the locks at work, on SQLite or DATABASE_URL
 	go run ./cmd/sqllock demo

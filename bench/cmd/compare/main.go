@@ -5,7 +5,8 @@
 //	compare -scenarios pair,own32 -rounds 5 -duration 2s
 //
 // Scenarios that are left out keep what the document says of them. With -redraw
-// it measures nothing, and draws the plots anew from the document's tables.
+// it measures nothing: it draws the plots anew from the document's tables, and
+// sums up what they say of targets.
 package main
 
 import (
@@ -54,7 +55,7 @@ func run(ctx context.Context) error {
 	}
 
 	if s.redraw {
-		return redraw(s.document)
+		return redraw(s)
 	}
 
 	return compare(ctx, s)
@@ -95,7 +96,7 @@ func parse(args []string) (s settings, err error) {
 	flags.StringVar(&s.programs, "programs", os.TempDir()+"/sqllock-bench-programs",
 		"where programs from packages are kept")
 
-	flags.BoolVar(&s.redraw, "redraw", false, "measure nothing, and draw the plots of the document from its tables")
+	flags.BoolVar(&s.redraw, "redraw", false, "measure nothing; draw the plots and sum up the targets of the document from its tables")
 
 	if err := flags.Parse(args); err != nil {
 		return s, err

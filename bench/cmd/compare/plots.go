@@ -11,25 +11,27 @@ import (
 	"github.com/sqllock/sqllock/bench/internal/scenarios"
 )
 
-// redraw draws all plots of a document from its tables.
-func redraw(document string) error {
-	text, err := os.ReadFile(document)
-	if err != nil {
+// redraw draws all plots of a document from its tables, and sums its targets up.
+func redraw(s settings) error {
+	d := &document{settings: s}
+	if err := d.open(); err != nil {
 		return err
 	}
 
 	for _, scenario := range scenarios.All() {
-		section, found := report.Section(string(text), scenario.Name)
+		section, found := report.Section(d.text, scenario.Name)
 		if !found {
-			return fmt.Errorf("%s has no section %s", document, scenario.Name)
+			return fmt.Errorf("%s has no section %s", d.document, scenario.Name)
 		}
 
-		if _, err := draw(folder(document), scenario, section); err != nil {
+		if _, err := draw(folder(d.document), scenario, section); err != nil {
 			return err
 		}
 	}
 
-	return nil
+	d.targets()
+
+	return d.save()
 }
 
 // folder is that of the plots, beside the document.

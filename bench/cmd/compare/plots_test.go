@@ -7,7 +7,7 @@ import (
 )
 
 // TestPlotsShowTheTables draws the plots of docs/performance.md again: those
-// that are stored show what its tables say.
+// that are stored show what its tables say, and so does its summary.
 func TestPlotsShowTheTables(t *testing.T) {
 	t.Parallel()
 
@@ -23,8 +23,12 @@ func TestPlotsShowTheTables(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := redraw(document); err != nil {
+	if err := redraw(settings{document: document}); err != nil {
 		t.Fatal(err)
+	}
+
+	if again, err := os.ReadFile(document); err != nil || string(again) != string(text) {
+		t.Errorf("docs/performance.md does not sum up what its sections say of targets (%v): run make plots", err)
 	}
 
 	drawn := plots(t, folder(document))
