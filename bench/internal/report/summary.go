@@ -7,9 +7,8 @@ import (
 
 // sums is a line of the summary: one target on all servers that have it.
 type sums struct {
-	figure  string
-	against []string
-	cells   map[string]string
+	figure string
+	cells  map[string]string
 }
 
 // Sums makes one table of the rows of verdicts that are stored in sections,
@@ -31,22 +30,20 @@ func Sums(rows string) string {
 		bound, against, _ := strings.Cut(target, " of ")
 		against, _, _ = strings.Cut(against, " (")
 
-		if strings.HasPrefix(against, "floor: ") {
-			against = "its floor"
+		// These have another name on each server.
+		switch {
+		case strings.HasPrefix(against, "floor: "):
+			figure += ", of its floor"
+		case strings.HasSuffix(against, " by hand"):
+			figure += ", of the lock by hand"
+		case against != "":
+			figure += ", of " + against
 		}
 
-		i := slices.IndexFunc(all, func(s *sums) bool {
-			_, taken := s.cells[server]
-
-			return s.figure == figure && !taken && (against == "") == (s.against[0] == "")
-		})
+		i := slices.IndexFunc(all, func(s *sums) bool { return s.figure == figure && s.cells[server] == "" })
 		if i < 0 {
 			i = len(all)
 			all = append(all, &sums{figure: figure, cells: make(map[string]string)})
-		}
-
-		if !slices.Contains(all[i].against, against) {
-			all[i].against = append(all[i].against, against)
 		}
 
 		all[i].cells[server] = sumCell(bound, measured, word)
@@ -56,12 +53,7 @@ func Sums(rows string) string {
 	line(&out, []string{"---", "---", "---", "---"})
 
 	for _, s := range all {
-		first := s.figure
-		if against := strings.Join(s.against, ", "); against != "" {
-			first += ", of " + against
-		}
-
-		row := []string{first}
+		row := []string{s.figure}
 		for _, server := range servers {
 			row = append(row, s.cells[server])
 		}

@@ -14,7 +14,7 @@ import (
 func TestAll(t *testing.T) {
 	t.Parallel()
 
-	seen := make(map[string]bool)
+	seen, figures := make(map[string]bool), make(map[string]bool)
 
 	for _, s := range scenarios.All() {
 		if seen[s.Name] {
@@ -51,6 +51,14 @@ func TestAll(t *testing.T) {
 			if target.Against != "" && (!ok || !s.Takes(against)) {
 				t.Errorf("%s has a target against %s on %s, which takes no part", s.Name, target.Against, target.AgainstServer)
 			}
+
+			// The document has all of them in one table.
+			figure := target.Server + ": " + target.Name + ": " + target.Title + " of " + target.Against
+			if figures[figure] {
+				t.Errorf("there are two targets %q", figure)
+			}
+
+			figures[figure] = true
 
 			if target.Bound.Value <= 0 {
 				t.Errorf("%s has a target for %s on %s without a bound", s.Name, target.Name, target.Server)
