@@ -127,14 +127,14 @@ servers: $(WITHSERVERS) ## Keep the test databases up until Ctrl-C, and show the
 bench: $(WITHSERVERS) ## Measure beside others, into docs/performance.md; or BENCH
 ifeq ($(BENCH),)
 	@cd bench && go build -o $(BIN)/compare ./cmd/compare
-	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- $(BIN)/compare -document docs/performance.md -programs $(BIN)/programs $(COMPAREFLAGS)
+	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- $(BIN)/compare -document docs/performance.md -readme README.md -programs $(BIN)/programs $(COMPAREFLAGS)
 else
 	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- sh -c "cd bench && go test -run '^$$' -bench '$(BENCH)' $(BENCHFLAGS) ."
 endif
 
 .PHONY: plots
-plots: ## Draw docs/performance/*.svg anew, from the tables of docs/performance.md
-	cd bench && go run ./cmd/compare -redraw -document ../docs/performance.md
+plots: ## Draw docs/performance anew, from the tables of docs/performance.md
+	cd bench && go run ./cmd/compare -redraw -document ../docs/performance.md -readme ../README.md
 
 .PHONY: demo
 demo: ## See the locks at work, on SQLite or DATABASE_URL

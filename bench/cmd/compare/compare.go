@@ -58,7 +58,7 @@ func compare(ctx context.Context, s settings) (err error) {
 	d.targets()
 	d.about(set, load, time.Since(began))
 
-	return d.save()
+	return errors.Join(d.save(), d.writeBrief())
 }
 
 // revision is the commit that was measured.

@@ -70,6 +70,7 @@ type settings struct {
 	rounds      int
 	pool        int
 	document    string
+	readme      string
 	programs    string
 	redraw      bool
 
@@ -93,6 +94,7 @@ func parse(args []string) (s settings, err error) {
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each contestant has its turn")
 	flags.IntVar(&s.pool, "pool", 32, "connections of a pool, of all contestants")
 	flags.StringVar(&s.document, "document", "", "the document to write; else standard output")
+	flags.StringVar(&s.readme, "readme", "", "a document that gets some of the figures, in a table; needs -document")
 	flags.StringVar(&s.programs, "programs", os.TempDir()+"/sqllock-bench-programs",
 		"where programs from packages are kept")
 
@@ -106,8 +108,8 @@ func parse(args []string) (s settings, err error) {
 		return s, errors.New("no arguments, and positive numbers only; see -help")
 	}
 
-	if s.redraw && s.document == "" {
-		return s, errors.New("-redraw needs -document, whose tables it draws")
+	if (s.redraw || s.readme != "") && s.document == "" {
+		return s, errors.New("-redraw and -readme need -document, whose tables they show")
 	}
 
 	for name := range strings.SplitSeq(*chosen, ",") {
@@ -136,7 +138,7 @@ func parse(args []string) (s settings, err error) {
 	s.line = "compare"
 
 	flags.Visit(func(f *flag.Flag) {
-		if f.Name != "document" && f.Name != "programs" {
+		if !slices.Contains([]string{"document", "readme", "programs"}, f.Name) {
 			s.line += fmt.Sprintf(" -%s %s", f.Name, f.Value)
 		}
 	})

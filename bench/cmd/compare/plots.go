@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,7 +32,7 @@ func redraw(s settings) error {
 
 	d.targets()
 
-	return d.save()
+	return errors.Join(d.save(), d.writeBrief())
 }
 
 // folder is that of the plots, beside the document.

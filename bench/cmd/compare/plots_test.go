@@ -7,7 +7,7 @@ import (
 )
 
 // TestPlotsShowTheTables draws the plots of docs/performance.md again: those
-// that are stored show what its tables say, and so does its summary.
+// that are stored show what its tables say, and so do its summary and README.
 func TestPlotsShowTheTables(t *testing.T) {
 	t.Parallel()
 
@@ -23,8 +23,22 @@ func TestPlotsShowTheTables(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := redraw(settings{document: document}); err != nil {
+	front, err := os.ReadFile(filepath.Join(docs, "..", "README.md"))
+	if err != nil {
 		t.Fatal(err)
+	}
+
+	readme := filepath.Join(t.TempDir(), "README.md")
+	if err := os.WriteFile(readme, front, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := redraw(settings{document: document, readme: readme}); err != nil {
+		t.Fatal(err)
+	}
+
+	if again, err := os.ReadFile(readme); err != nil || string(again) != string(front) {
+		t.Errorf("README.md has other figures than docs/performance.md (%v): run make plots", err)
 	}
 
 	if again, err := os.ReadFile(document); err != nil || string(again) != string(text) {

@@ -42,6 +42,7 @@ func Section(document, section string) (string, bool) {
 // Figure is a cell of a stored table.
 type Figure struct {
 	Server, Name string
+	Text         string // of the median
 	Summary
 }
 
@@ -73,7 +74,8 @@ func Read(section, column string) ([]Figure, error) {
 			}
 
 			if found {
-				figures = append(figures, Figure{cells[0], cells[1], s})
+				text, _, _ := strings.Cut(cells[place], " (")
+				figures = append(figures, Figure{cells[0], cells[1], text, s})
 			}
 		}
 	}

@@ -56,15 +56,15 @@ func TestRead(t *testing.T) {
 	}
 
 	got, err := report.Read(section, "of its floor")
-	if want := []report.Figure{{"postgres", "ours", report.Summary{Lower: 1, Median: 1.1, Upper: 1.2}}}; err != nil || !slices.Equal(got, want) {
+	if want := []report.Figure{{"postgres", "ours", "1.10×", report.Summary{Lower: 1, Median: 1.1, Upper: 1.2}}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("Read = %v, %v, want %v", got, err, want)
 	}
 
 	got, err = report.Read(section, "pair")
 
 	want := []report.Figure{
-		{"postgres", "ours", report.Summary{Lower: 1e6, Median: 1.1e6, Upper: 1.2e6}},
-		{"postgres", "floor", report.Summary{Lower: 1e6, Median: 1e6, Upper: 1e6}},
+		{"postgres", "ours", "1.10 ms", report.Summary{Lower: 1e6, Median: 1.1e6, Upper: 1.2e6}},
+		{"postgres", "floor", "1.00 ms", report.Summary{Lower: 1e6, Median: 1e6, Upper: 1e6}},
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("Read = %v, %v, want %v", got, err, want)
