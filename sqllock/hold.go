@@ -610,6 +610,9 @@ func (h *hold) releaseGrant(ctx context.Context) error {
 // releaseOnce makes one try to release the grant, together with others or not, also though ctx has ended.
 func (h *hold) releaseOnce(ctx context.Context, together bool) error {
 	_, err := h.locker.releases.serve(h.locker.release.of(ctx), h.grant, together)
+	if err == nil && h.settings.reaps {
+		h.locker.reaper.released()
+	}
 
 	return err
 }

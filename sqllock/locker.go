@@ -45,6 +45,7 @@ type Locker struct {
 	close context.CancelCauseFunc
 
 	background background
+	reaper     reaper
 	reached    atomic.Bool // the database has answered
 	inTxs      atomic.Bool // locks are used in transactions: none is handed on any more
 }
@@ -84,6 +85,8 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	}
 	l.keeper = keeper{locker: l, wake: make(chan struct{}, 1)}
 	l.news = news{locker: l}
+	l.reaper.locker = l
+	l.reaper.idle, _ = strategy.(strategies.IdleReaper)
 
 	l.release.after = releaseTimeout / releaseTries
 	l.acquires.hands, l.releases.hands, l.listener.calls.hands, l.waiters.entries.hands = &l.hands, &l.hands, &l.hands, &l.hands

@@ -56,6 +56,7 @@ type settings struct {
 	listens   bool  // for releases while waiting
 	durable   bool  // so are releases
 	announces bool  // to those who watch
+	reaps     bool  // what is left of idle names
 	tick      int64 // in microseconds since 1970; zero if it is for none
 	holder    Holder
 	pollMin   time.Duration
@@ -76,6 +77,7 @@ func defaults() settings {
 		lease:    DefaultLease,
 		renew:    true,
 		handsOff: true,
+		reaps:    true,
 		listens:  true,
 		holder:   Holder{Host: cut(host, MaxLabelLength), PID: os.Getpid()},
 		pollMin:  defaultPoll,
@@ -172,6 +174,7 @@ func (s settings) difference(other *settings) string {
 		{"WithoutHandOff", s.handsOff != other.handsOff},
 		{"WithoutNotifications", s.listens != other.listens},
 		{"WithDurableRelease", s.durable != other.durable},
+		{"WithoutReaping", s.reaps != other.reaps},
 		{"WithPoll", s.pollMin != other.pollMin || s.pollMax != other.pollMax},
 	} {
 		if o.differs {

@@ -60,6 +60,17 @@ func WithDurableRelease() Option {
 	}
 }
 
+// WithoutReaping leaves the rows of names that are not in use to [Locker.Reap]. By default a locker that has released locks
+// removes such rows in the background, of whatever name and process, from a minute after their last acquisition on: some
+// thousands at a time and in a tenth of the time, until none are left. Names whose last lock was lost, or that have a tick, stay.
+func WithoutReaping() Option {
+	return func(s *settings) error {
+		s.reaps = false
+
+		return nil
+	}
+}
+
 // WithPoll sets how often a locker that is not notified asks how its waits stand, in one
 // statement for all of them. The pause is random. It is about lowest at first, grows with the
 // time since the line last moved, and is at most highest; if the line has not moved for a

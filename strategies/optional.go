@@ -30,6 +30,15 @@ type Grouper interface {
 	TryAcquireGroup(ctx context.Context, requests []Request) ([]Grant, error)
 }
 
+// IdleReaper is a strategy that removes what it keeps of names that are not in use. The core has it do so in the background.
+type IdleReaper interface {
+	// ReapIdle removes what is kept of so many names at most that were acquired longer ago than idle, if nothing is to be
+	// known of them any more: nobody has them or waits for them, no tick is remembered, and no loss is to be told. Their
+	// tokens go on growing all the same. It says how many it has removed, and whether there may be more. It waits for
+	// nobody's row lock.
+	ReapIdle(ctx context.Context, idle time.Duration, limit int) (removed int, more bool, err error)
+}
+
 // Queuer is a strategy that keeps in the database who waits for a name: one line for each
 // name, in the order of arrival. Exclusion does not depend on it.
 type Queuer interface {

@@ -177,7 +177,7 @@ func (o Outsider) age(t *testing.T, name string, d time.Duration) {
 	o.ageReaders(t, name, d)
 
 	if d >= idle {
-		o.exec(t, "UPDATE sqllock_locks SET token = token - "+o.parameter(1)+" WHERE name = "+o.parameter(2), d.Microseconds(), o.name(name))
+		o.earlier(t, "sqllock_locks", "acquired_at", name, d)
 	}
 }
 
@@ -190,12 +190,19 @@ func (o Outsider) ageReaders(t *testing.T, name string, d time.Duration) {
 func (o Outsider) expire(t *testing.T, table, name string, d time.Duration) {
 	t.Helper()
 
-	sooner := "?"
+	o.earlier(t, table, "expires_at", name, d)
+}
+
+// earlier makes a time earlier that a table says of a name.
+func (o Outsider) earlier(t *testing.T, table, column, name string, d time.Duration) {
+	t.Helper()
+
+	by := "?"
 	if o.Dialect == databases.Postgres {
-		sooner = "$1::float * interval '1 microsecond'"
+		by = "$1::float * interval '1 microsecond'"
 	}
 
-	o.exec(t, "UPDATE "+table+" SET expires_at = expires_at - "+sooner+" WHERE name = "+o.parameter(2), d.Microseconds(), o.name(name))
+	o.exec(t, "UPDATE "+table+" SET "+column+" = "+column+" - "+by+" WHERE name = "+o.parameter(2), d.Microseconds(), o.name(name))
 }
 
 // removeRows removes a name from all tables.

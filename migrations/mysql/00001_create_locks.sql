@@ -1,6 +1,6 @@
 -- +goose Up
 
--- One row for each name, kept after release: the token must go on growing. The
+-- One row for each name, kept for a while after release. The
 -- permits of a name beside the first have rows of their own, called by the name,
 -- the character U+001F and the number of the slot in four digits.
 -- While readers have a name its owner in sqllock_leases begins with "shared-", and they are in sqllock_shares.
@@ -32,6 +32,13 @@ CREATE TABLE sqllock_leases (
     joins         BIGINT         NOT NULL DEFAULT 0,  -- another number with each reader that comes or renews
     tick          BIGINT         NOT NULL DEFAULT 0,  -- the latest point in time whose job was done
     asked         VARBINARY(512) NOT NULL DEFAULT ''  -- an owner that was asked to release the name, a blank, and why
+) ENGINE = InnoDB;
+
+-- One row: the largest token of any row above that was removed. The tokens of a name go on
+-- growing from here if its row is made again.
+CREATE TABLE sqllock_floor (
+    id    BIGINT NOT NULL PRIMARY KEY,
+    token BIGINT NOT NULL
 ) ENGINE = InnoDB;
 
 -- Strategy insert: a row for each name that it holds. The lease is in the name's
@@ -119,5 +126,6 @@ DROP VIEW IF EXISTS sqllock_holders;
 DROP TABLE IF EXISTS sqllock_queue;
 DROP TABLE IF EXISTS sqllock_shares;
 DROP TABLE IF EXISTS sqllock_inserts;
+DROP TABLE IF EXISTS sqllock_floor;
 DROP TABLE IF EXISTS sqllock_leases;
 DROP TABLE IF EXISTS sqllock_locks;

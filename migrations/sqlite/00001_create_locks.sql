@@ -1,6 +1,6 @@
 -- +goose Up
 
--- One row for each name, kept after release: the token must go on growing. The
+-- One row for each name, kept for a while after release. The
 -- permits of a name beside the first have rows of their own, called by the name,
 -- the character U+001F and the number of the slot in four digits.
 -- While readers have a name its owner here begins with "shared-", and they are in sqllock_shares.
@@ -25,6 +25,13 @@ CREATE TABLE sqllock_locks (
     tick          INTEGER NOT NULL DEFAULT 0,  -- the latest point in time whose job was done
     asked         TEXT    NOT NULL DEFAULT ''  -- an owner that was asked to release the name, a blank, and why
 ) WITHOUT ROWID;
+
+-- One row: the largest token of any row above that was removed. The tokens of a name go on
+-- growing from here if its row is made again.
+CREATE TABLE sqllock_floor (
+    id    INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    token INTEGER NOT NULL
+);
 
 -- Strategy insert: a row for each name that it holds. The lease is in the name's
 -- row above, where every strategy keeps it.
@@ -103,4 +110,5 @@ DROP VIEW sqllock_holders;
 DROP TABLE sqllock_queue;
 DROP TABLE sqllock_shares;
 DROP TABLE sqllock_inserts;
+DROP TABLE sqllock_floor;
 DROP TABLE sqllock_locks;

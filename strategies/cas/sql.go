@@ -29,7 +29,7 @@ var statements = grants.Table[grants.Own]{
 			Name: "cas.acquire",
 			SQL: `WITH free AS (
     SELECT name FROM sqllock_locks
-     WHERE name = $1
+     WHERE name = $1 AND token <> 0
        AND (expires_at + lock_delay_us::float * interval '1 microsecond' <= ` + grants.PostgresNow + ` OR owner = $2
             OR strategy = $10 AND (token = $11::bigint OR $11::bigint < 0))
        AND (waiting = 0 OR $13::boolean OR owner = $2)
@@ -49,8 +49,19 @@ RETURNING l.token`,
 		Batch: &grants.Batch{
 			Create: []databases.Statement{{
 				Name: "cas.create-all",
-				SQL: `INSERT INTO sqllock_locks (name) SELECT n FROM pg_catalog.unnest($1::pg_catalog.text[]) n
- WHERE ` + grants.PostgresBriefly + ` ORDER BY n COLLATE "C" ON CONFLICT DO NOTHING`,
+				SQL: `INSERT INTO sqllock_locks (name, acquired_at) SELECT n, ` + grants.PostgresNow + ` FROM pg_catalog.unnest($1::pg_catalog.text[]) n
+ WHERE ` + grants.PostgresBriefly + ` AND ` + grants.PostgresAsync("false") + ` ORDER BY n COLLATE "C" ON CONFLICT DO NOTHING`,
+				Args: []string{"names"},
+			}, {
+				// In order, as others do the same.
+				Name: "cas.ready-all",
+				SQL: `WITH made AS MATERIALIZED (
+    SELECT name FROM sqllock_locks
+     WHERE name = ANY ($1::pg_catalog.text[]) AND token = 0 AND ` + grants.PostgresBriefly + ` AND ` + grants.PostgresAsync("false") + `
+     ORDER BY name
+       FOR NO KEY UPDATE
+)
+UPDATE sqllock_locks l SET token = ` + grants.PostgresFloor + ` FROM made WHERE l.name = made.name`,
 				Args: []string{"names"},
 			}},
 			// Of two requests for one name at most one is granted: the row changes
@@ -112,7 +123,7 @@ RETURNING ours.owner, ` + grants.PostgresTell,
 			Name: "cas.acquire",
 			SQL: `UPDATE (
     SELECT l.name, e.owner FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(?) AND (e.expires_at + l.lock_delay_us <= ` + grants.MySQLNow + ` OR e.owner = UNHEX(?)
+     WHERE l.name = UNHEX(?) AND l.token <> 0 AND (e.expires_at + l.lock_delay_us <= ` + grants.MySQLNow + ` OR e.owner = UNHEX(?)
             OR l.strategy = UNHEX(?) AND (l.token = ? OR ? < 0))
        AND (e.waiting = 0 OR ? OR e.owner = UNHEX(?))
      LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -132,7 +143,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 			Create: []databases.Statement{
 				{
 					Name: "cas.create-all",
-					SQL: `INSERT INTO sqllock_locks (name) SELECT a.name FROM ` + asked + ` ORDER BY a.name
+					SQL: `INSERT INTO sqllock_locks (name, acquired_at) SELECT a.name, ` + grants.MySQLNow + ` FROM ` + asked + ` ORDER BY a.name
     ON DUPLICATE KEY UPDATE name = sqllock_locks.name`,
 					Args: []string{"calls"},
 				},
@@ -140,6 +151,18 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 					Name: "cas.create-all-leases",
 					SQL: `INSERT INTO sqllock_leases (name) SELECT a.name FROM ` + asked + ` ORDER BY a.name
     ON DUPLICATE KEY UPDATE name = sqllock_leases.name`,
+					Args: []string{"calls"},
+				},
+				{
+					Name: "cas.ready-all",
+					SQL: `UPDATE (
+    SELECT l.name FROM ` + asked + ` STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
+     WHERE l.token = 0
+     LIMIT 1000 FOR UPDATE SKIP LOCKED
+) made
+STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = made.name
+  LEFT JOIN sqllock_floor f ON true
+   SET l.token = GREATEST(1, COALESCE(f.token, 0))`,
 					Args: []string{"calls"},
 				},
 			},
@@ -187,7 +210,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 			Name: "cas.acquire",
 			SQL: `INSERT INTO sqllock_locks AS l
        (name, token, owner, expires_at, lock_delay_us, acquired_at, host, pid, label, metadata, strategy)
-VALUES (?1, ` + grants.SQLiteNow + `, ?2, ` + grants.SQLiteNow + ` + ?3, ?4, ` + grants.SQLiteNow + `, ?5, ?6, ?7, ?8, ?9)
+VALUES (?1, ` + grants.SQLiteFirst + `, ?2, ` + grants.SQLiteNow + ` + ?3, ?4, ` + grants.SQLiteNow + `, ?5, ?6, ?7, ?8, ?9)
     ON CONFLICT (name) DO UPDATE
    SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?10, excluded.token) END,
        owner = excluded.owner, expires_at = max(l.expires_at, excluded.expires_at),
@@ -201,7 +224,8 @@ RETURNING token`,
 		Batch: &grants.Batch{
 			Create: []databases.Statement{{
 				Name: "cas.create-all",
-				SQL:  `INSERT INTO sqllock_locks (name) SELECT value ->> 'name' FROM json_each(?1) WHERE true ON CONFLICT DO NOTHING`,
+				SQL: `INSERT INTO sqllock_locks (name, acquired_at) SELECT value ->> 'name', ` + grants.SQLiteNow + ` FROM json_each(?1) WHERE true
+    ON CONFLICT DO NOTHING`,
 				Args: []string{"calls"},
 			}},
 			Acquire: sqliteAcquireAll("cas.acquire-all", "true"),
@@ -273,7 +297,7 @@ func postgresAcquireAll(name, and string) databases.Statement {
                          $11::boolean[], $12::bigint[], $14::pg_catalog.text[])
                AS a (name, owner, lease, delay, host, pid, label, metadata, tokens, first, line, wait)
 ), free AS MATERIALIZED (
-    SELECT l.name, a.owner, a.wait AS id FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C"
+    SELECT l.name, a.owner, a.wait AS id FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.token <> 0
      WHERE l.expires_at + l.lock_delay_us::float * interval '1 microsecond' <= ` + grants.PostgresNow + ` AND (l.waiting = 0 OR a.first)
         OR l.owner = a.owner
      ORDER BY l.name
@@ -297,7 +321,7 @@ RETURNING l.owner, l.token`,
 // free are the names that are, locked unless somebody else has them so, with what is asked for.
 const free = `(
     SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM ` + asked + `
-    STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
+    STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name AND l.token <> 0
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
      WHERE e.expires_at + l.lock_delay_us <= ` + grants.MySQLNow + ` AND (e.waiting = 0 OR a.first) OR e.owner = a.owner
      LIMIT 1000 FOR UPDATE SKIP LOCKED
@@ -335,7 +359,7 @@ func sqliteAcquireAll(name, where string) databases.Statement {
 		SQL: `WITH ` + sqliteAsked + `
 INSERT INTO sqllock_locks AS l
        (name, token, owner, expires_at, lock_delay_us, acquired_at, host, pid, label, metadata, strategy)
-SELECT a.name, max(` + grants.SQLiteNow + `, coalesce((SELECT b.token FROM sqllock_locks b WHERE b.name = a.name), 0) + a.tokens),
+SELECT a.name, max(` + grants.SQLiteNow + `, max(coalesce((SELECT b.token FROM sqllock_locks b WHERE b.name = a.name), 0), ` + grants.SQLiteFloor + `) + a.tokens),
        a.owner, ` + grants.SQLiteNow + ` + a.lease, a.delay, ` + grants.SQLiteNow + `, a.host, a.pid, a.label, a.metadata, ?2
   FROM asked a WHERE ` + where + `
     ON CONFLICT (name) DO UPDATE

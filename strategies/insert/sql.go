@@ -32,7 +32,7 @@ var acquire = databases.Statement{
 	Name: "insert.acquire",
 	SQL: `WITH free AS (
     SELECT l.name FROM sqllock_locks l
-     WHERE l.name = $1
+     WHERE l.name = $1 AND l.token <> 0
        AND (l.expires_at + l.lock_delay_us::float * interval '1 microsecond' <= ` + grants.PostgresNow + `
             OR l.owner = $2)
        AND (l.waiting = 0 OR $11::boolean OR l.owner = $2)

@@ -233,13 +233,11 @@ func (s *Store) Reap(ctx context.Context, retention time.Duration) (reaped strat
 
 	defer s.Return(conn, &err)
 
-	values := databases.Values{"retention": retention.Microseconds()}
-
-	if reaped.Expired, err = s.reap(ctx, conn, s.sql.Expired, []databases.Statement{s.sql.End}, values); err != nil {
+	if reaped.Expired, err = s.endExpired(ctx, conn); err != nil {
 		return reaped, err
 	}
 
-	if reaped.Removed, err = s.reap(ctx, conn, s.sql.Idle, s.sql.Remove, values); err != nil {
+	if reaped.Removed, err = s.removeForgotten(ctx, conn, retention); err != nil {
 		return reaped, err
 	}
 
@@ -256,64 +254,27 @@ func (s *Store) Reap(ctx context.Context, retention time.Duration) (reaped strat
 	return reaped, s.sweep(ctx, conn)
 }
 
-// reap lists names and runs the statements for each. It counts those that there was
-// something to do about.
-func (s *Store) reap(
-	ctx context.Context, conn databases.Conn, list databases.Statement, each []databases.Statement, values databases.Values,
-) (count int, err error) {
-	var names []string
-
-	err = conn.Query(ctx, list, values, func(row databases.Row) error {
-		var name string
-
-		err := row(&name)
-		names = append(names, name)
-
-		return err
-	})
+// endExpired ends grants whose lease has ended, and counts those that it has ended. One that is refused is left for the
+// next time.
+func (s *Store) endExpired(ctx context.Context, conn databases.Conn) (count int, err error) {
+	names, err := column(ctx, conn, s.sql.Expired, nil)
 	if err != nil {
 		return 0, err
 	}
 
 	for _, name := range names {
-		values["name"] = name
+		result, err := conn.Exec(ctx, s.sql.End, databases.Values{"name": name})
 
-		did, err := s.reapOne(ctx, conn, each, values)
-		if err != nil {
+		switch {
+		case s.Busy(err):
+		case err != nil:
 			return count, err
-		}
-
-		if did {
+		case result.RowsAffected > 0:
 			count++
 		}
 	}
 
 	return count, nil
-}
-
-// reapOne runs the statements for one name, if the first of them does
-// anything, and says whether it did. One that is refused is left for the next
-// time.
-func (s *Store) reapOne(
-	ctx context.Context, conn databases.Conn, each []databases.Statement, values databases.Values,
-) (did bool, err error) {
-	for _, statement := range each {
-		result, err := conn.Exec(ctx, statement, values)
-
-		switch {
-		case s.Busy(err):
-			return did, nil
-		case err != nil:
-			return did, err
-		case !did && result.RowsAffected == 0:
-			// Renewed or used meanwhile: the rest is not for it.
-			return false, nil
-		}
-
-		did = true
-	}
-
-	return did, nil
 }
 
 // clear deletes what was left behind, by two values that list returns of each. There may

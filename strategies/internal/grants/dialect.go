@@ -63,7 +63,8 @@ type Dialect struct {
 // Statements are what is sent about a grant that is written down, whatever the strategy.
 // Empty ones are not needed.
 type Statements struct {
-	// Create makes the name's rows, if they are not there.
+	// Create makes the name's rows, if they are not there. The last of them gives the row its first token, without which
+	// nobody is granted it: Removal has the reason. On SQLite the acquisition does both.
 	Create []databases.Statement
 	// Acquire grants the name if it is free, and draws the token: the last of as
 	// many as the request reserves, and about the microsecond of now, so that
@@ -105,10 +106,11 @@ type Statements struct {
 	// Expired lists names whose grant expired, and End ends one of them.
 	Expired databases.Statement
 	End     databases.Statement
-	// Idle lists names not used for the retention, and Remove deletes the
-	// rows of one of them.
-	Idle   databases.Statement
-	Remove []databases.Statement
+	// Idle lists some names that nobody has used for an age, and of which nothing is noted; Forgotten also those whose note
+	// is so old. Without Remove they remove these, and return how many.
+	Idle      databases.Statement
+	Forgotten databases.Statement
+	Remove    Removal
 
 	// Shares are about readers.
 	Shares Shares
@@ -159,7 +161,7 @@ type Statements struct {
 func (d Dialect) With(name databases.Dialect, change func(*Dialect)) Dialect {
 	d.ancestors = append([]databases.Dialect{d.Name}, d.ancestors...)
 	d.Name = name
-	d.Create, d.Force, d.Remove, d.Enqueue = slices.Clone(d.Create), slices.Clone(d.Force), slices.Clone(d.Remove), slices.Clone(d.Enqueue)
+	d.Create, d.Force, d.Enqueue = slices.Clone(d.Create), slices.Clone(d.Force), slices.Clone(d.Enqueue)
 	change(&d)
 
 	return d

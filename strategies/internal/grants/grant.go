@@ -173,7 +173,7 @@ func (g *Grant) TellOn(ctx context.Context, on databases.Session) {
 
 // end frees the name by a statement, or when its minimum hold is over.
 func (g *Grant) end(ctx context.Context, on databases.Session, release databases.Statement) error {
-	g.released.Store(true)
+	again := g.released.Swap(true)
 
 	s, values := g.store, g.store.values(g.request)
 
@@ -204,6 +204,8 @@ func (g *Grant) end(ctx context.Context, on databases.Session, release databases
 		g.contended.Store(true)
 
 		return nil
+	case again && !found:
+		return nil // so, too, and the row of the idle name has been removed since
 	default:
 		return g.lost(st)
 	}

@@ -20,7 +20,14 @@ var (
 
 // inTransaction commits what do has done if it says so, and rolls it back otherwise.
 func inTransaction(ctx context.Context, conn databases.Conn, do func() (done bool, err error)) (done bool, err error) {
-	if _, err := conn.Exec(ctx, groupBegin, nil); err != nil {
+	return transaction(ctx, conn, []databases.Statement{groupBegin}, do)
+}
+
+// transaction is inTransaction for one that begins in another way.
+func transaction(
+	ctx context.Context, conn databases.Conn, begin []databases.Statement, do func() (done bool, err error),
+) (done bool, err error) {
+	if err := execAll(ctx, conn, begin, nil); err != nil {
 		return false, err
 	}
 
@@ -109,7 +116,7 @@ func (b *acquisitions) lookEach(ctx context.Context, conn databases.Conn) (missi
 			switch {
 			case err != nil:
 				return false, err
-			case found:
+			case found && !b.unready(st):
 				b.errs[i] = b.Refused(ctx, conn, st, r)
 			default:
 				missing = append(missing, r)

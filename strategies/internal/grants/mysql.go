@@ -77,12 +77,19 @@ var MySQL = Dialect{
 		Create: []databases.Statement{
 			{
 				Name: "grant.create",
-				SQL:  `INSERT INTO sqllock_locks (name) VALUES (UNHEX(?)) ON DUPLICATE KEY UPDATE name = sqllock_locks.name`,
+				SQL:  `INSERT INTO sqllock_locks (name, acquired_at) VALUES (UNHEX(?), ` + MySQLNow + `) ON DUPLICATE KEY UPDATE name = sqllock_locks.name`,
 				Args: []string{"name"},
 			},
 			{
 				Name: "grant.create-lease",
 				SQL:  `INSERT INTO sqllock_leases (name) VALUES (UNHEX(?)) ON DUPLICATE KEY UPDATE name = sqllock_leases.name`,
+				Args: []string{"name"},
+			},
+			// The floor is read when the row is locked, as the table that is joined to it.
+			{
+				Name: "grant.ready",
+				SQL: `UPDATE sqllock_locks l LEFT JOIN sqllock_floor f ON true SET l.token = GREATEST(1, COALESCE(f.token, 0))
+ WHERE l.name = UNHEX(?) AND l.token = 0`,
 				Args: []string{"name"},
 			},
 		},
@@ -93,7 +100,7 @@ var MySQL = Dialect{
 			Name: "grant.acquire",
 			SQL: `UPDATE (
     SELECT l.name, e.owner FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(?) AND (e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` OR e.owner = UNHEX(?)
+     WHERE l.name = UNHEX(?) AND l.token <> 0 AND (e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` OR e.owner = UNHEX(?)
             OR l.strategy = UNHEX(?) AND (l.token = ? OR ? < 0))
        AND (e.waiting = 0 OR ? OR e.owner = UNHEX(?))
      LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -264,24 +271,9 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
 			Args: []string{"name"},
 		},
 
-		Idle: databases.Statement{
-			Name: "grant.idle",
-			SQL: `SELECT l.name FROM sqllock_locks l
-  LEFT JOIN sqllock_leases e ON e.name = l.name
- WHERE COALESCE(e.owner, '') = '' AND COALESCE(e.expires_at, 0) + l.lock_delay_us <= ` + MySQLNow + `
-   AND l.token < ` + MySQLNow + ` - ? AND COALESCE(e.tick, 0) < ` + MySQLNow + ` - ` + tickKept + ` ORDER BY l.name LIMIT 1000`,
-			Args: []string{"retention"},
-		},
-
-		Remove: []databases.Statement{{
-			Name: "grant.remove",
-			SQL: `DELETE l, e FROM sqllock_locks l
-  LEFT JOIN sqllock_leases e ON e.name = l.name
- WHERE l.name = UNHEX(?) AND COALESCE(e.owner, '') = ''
-   AND COALESCE(e.expires_at, 0) + l.lock_delay_us <= ` + MySQLNow + ` AND l.token < ` + MySQLNow + ` - ?
-   AND COALESCE(e.tick, 0) < ` + MySQLNow + ` - ` + tickKept,
-			Args: []string{"name", "retention"},
-		}},
+		Idle:      mysqlFind("grant.idle", mysqlUnnoted),
+		Forgotten: mysqlFind("grant.forgotten", mysqlForgotten),
+		Remove:    mysqlRemove,
 
 		// A guard locks the name's row in sqllock_locks, and not this one.
 		Notes: databases.Statement{

@@ -23,7 +23,7 @@ type Own struct {
 // They bind an array for each column ("names", "owners" and so on, PostgreSQL), or
 // "calls", a JSON array of objects.
 type Batch struct {
-	// Create makes the names' rows, if they are not there. All bind the same.
+	// Create makes the names' rows, if they are not there, and the last gives them their first tokens. All bind the same.
 	Create []databases.Statement
 	// Acquire grants the names that are free. It returns the owner and the token of
 	// each grant, and nothing where the dialect has InsertID.
@@ -55,8 +55,6 @@ type Leftover struct {
 	// holders crashed, or another strategy took the name over. Clear deletes one.
 	Stale databases.Statement
 	Clear databases.Statement
-	// Remove deletes what there is of a name whose record was removed.
-	Remove databases.Statement
 }
 
 // plan is what a strategy sends in a dialect.
@@ -74,7 +72,7 @@ type plan struct {
 // plan puts together what a strategy sends.
 func (d Dialect) plan(own Table[Own], leftovers []Table[Leftover]) *plan {
 	p := &plan{Dialect: d}
-	p.Force, p.Remove = slices.Clone(d.Force), slices.Clone(d.Remove)
+	p.Force = slices.Clone(d.Force)
 
 	mine, _ := own.For(d)
 	p.batch = mine.Batch
@@ -100,7 +98,6 @@ func (d Dialect) plan(own Table[Own], leftovers []Table[Leftover]) *plan {
 	for _, table := range leftovers {
 		left, _ := table.For(d)
 		p.leftovers = append(p.leftovers, left)
-		p.Remove = append(p.Remove, given(left.Remove)...)
 
 		if left.With != "" {
 			p.Force[0].SQL = left.With + p.Force[0].SQL

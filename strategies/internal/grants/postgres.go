@@ -138,7 +138,14 @@ var Postgres = Dialect{
 	Statements: Statements{
 		Create: []databases.Statement{{
 			Name: "grant.create",
-			SQL:  `INSERT INTO sqllock_locks (name) SELECT $1::pg_catalog.text WHERE ` + PostgresBriefly + ` ON CONFLICT DO NOTHING`,
+			SQL: `INSERT INTO sqllock_locks (name, acquired_at) SELECT $1::pg_catalog.text, ` + PostgresNow + `
+ WHERE ` + PostgresBriefly + ` AND ` + PostgresAsync("false") + ` ON CONFLICT DO NOTHING`,
+			Args: []string{"name"},
+		}, {
+			// A snapshot from when the row is there is from after each removal that the INSERT may have waited for.
+			Name: "grant.ready",
+			SQL: `UPDATE sqllock_locks SET token = ` + PostgresFloor + `
+ WHERE name = $1 AND token = 0 AND ` + PostgresBriefly + ` AND ` + PostgresAsync("false"),
 			Args: []string{"name"},
 		}},
 
@@ -149,7 +156,7 @@ var Postgres = Dialect{
 			Name: "grant.acquire",
 			SQL: `WITH free AS (
     SELECT name FROM sqllock_locks
-     WHERE name = $1
+     WHERE name = $1 AND token <> 0
        AND (expires_at + lock_delay_us::float * interval '1 microsecond' <= ` + PostgresNow + ` OR owner = $2
             OR strategy = $10 AND (token = $11::bigint OR $11::bigint < 0))
        AND (waiting = 0 OR $13::boolean OR owner = $2)
@@ -295,24 +302,8 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 			Args: []string{"name", "above", "below", "limit"},
 		},
 
-		// The token is about the microsecond of the last grant.
-		Idle: databases.Statement{
-			Name: "grant.idle",
-			SQL: `SELECT name FROM sqllock_locks
- WHERE owner = '' AND expires_at <= ` + PostgresNow + ` AND token < ` + PostgresMicros + ` - $1::bigint
-   AND tick < ` + PostgresMicros + ` - ` + tickKept + ` ORDER BY name LIMIT 1000`,
-			Args: []string{"retention"},
-		},
-
-		Remove: []databases.Statement{{
-			Name: "grant.remove",
-			SQL: `DELETE FROM sqllock_locks WHERE name = (
-    SELECT name FROM sqllock_locks
-     WHERE name = $1 AND owner = '' AND expires_at <= ` + PostgresNow + ` AND token < ` + PostgresMicros + ` - $2::bigint
-       AND tick < ` + PostgresMicros + ` - ` + tickKept + `
-       FOR UPDATE SKIP LOCKED)`,
-			Args: []string{"name", "retention"},
-		}},
+		Idle:      postgresRemove("grant.idle", postgresUnnoted),
+		Forgotten: postgresRemove("grant.forgotten", postgresForgotten),
 
 		Notes: databases.Statement{
 			Name: "notes.read",

@@ -10,13 +10,15 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Queue is what a strategy embeds to be a strategies.Queuer, a strategies.Notifier and a strategies.Noter.
+// Queue is what a strategy embeds to be a strategies.Queuer, a strategies.Notifier, a strategies.Noter and a
+// strategies.IdleReaper.
 type Queue struct{ store *Store }
 
 var (
-	_ strategies.Queuer   = Queue{}
-	_ strategies.Notifier = Queue{}
-	_ strategies.Noter    = Queue{}
+	_ strategies.Queuer     = Queue{}
+	_ strategies.Notifier   = Queue{}
+	_ strategies.Noter      = Queue{}
+	_ strategies.IdleReaper = Queue{}
 )
 
 // Queue returns what the store keeps of those who wait.

@@ -100,12 +100,12 @@ func (s *Store) Share(ctx context.Context, on databases.Session, r strategies.Re
 	var refused error
 
 	for range shareTries {
-		st, found, err := s.State(ctx, on, r.Name)
+		st, _, err := s.State(ctx, on, r.Name)
 
 		switch {
 		case err != nil:
 			return nil, s.AsHeld(ctx, on, r.Name, err)
-		case !found && len(s.sql.Create) > 0: // otherwise the acquisition makes it
+		case s.unready(st): // otherwise the acquisition makes it
 			if err := s.Briefly(ctx, on, s.sql.Create, s.values(r)); err != nil {
 				return nil, s.AsHeld(ctx, on, r.Name, err)
 			}

@@ -38,7 +38,7 @@ var SQLite = Dialect{
 			Name: "grant.acquire",
 			SQL: `INSERT INTO sqllock_locks AS l
        (name, token, owner, expires_at, lock_delay_us, acquired_at, host, pid, label, metadata, strategy)
-VALUES (?1, ` + SQLiteNow + `, ?2, ` + SQLiteNow + ` + ?3, ?4, ` + SQLiteNow + `, ?5, ?6, ?7, ?8, ?9)
+VALUES (?1, ` + SQLiteFirst + `, ?2, ` + SQLiteNow + ` + ?3, ?4, ` + SQLiteNow + `, ?5, ?6, ?7, ?8, ?9)
     ON CONFLICT (name) DO UPDATE
    SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?10, excluded.token) END,
        owner = excluded.owner, expires_at = max(l.expires_at, excluded.expires_at),
@@ -135,21 +135,9 @@ RETURNING token`,
 			Args: []string{"name"},
 		},
 
-		Idle: databases.Statement{
-			Name: "grant.idle",
-			SQL: `SELECT name FROM sqllock_locks
- WHERE owner = '' AND expires_at <= ` + SQLiteNow + ` AND token < ` + SQLiteNow + ` - ?1
-   AND tick < ` + SQLiteNow + ` - ` + tickKept + ` LIMIT 1000`,
-			Args: []string{"retention"},
-		},
-
-		Remove: []databases.Statement{{
-			Name: "grant.remove",
-			SQL: `DELETE FROM sqllock_locks
- WHERE name = ?1 AND owner = '' AND expires_at <= ` + SQLiteNow + ` AND token < ` + SQLiteNow + ` - ?2
-   AND tick < ` + SQLiteNow + ` - ` + tickKept,
-			Args: []string{"name", "retention"},
-		}},
+		Idle:      sqliteFind("grant.idle", sqliteUnnoted),
+		Forgotten: sqliteFind("grant.forgotten", sqliteForgotten),
+		Remove:    sqliteRemove,
 
 		Notes: databases.Statement{
 			Name: "notes.read",

@@ -41,7 +41,7 @@ var TiDB = MySQL.With(databases.TiDB, func(d *Dialect) {
 	d.Call = nil
 
 	for _, statement := range []*databases.Statement{
-		&d.State, &d.Renew, &d.Holders, &d.Slots, &d.Expired, &d.Idle, &d.Remove[0], &d.Notes, &d.Ask,
+		&d.State, &d.Renew, &d.Holders, &d.Slots, &d.Expired, &d.Idle, &d.Forgotten, &d.Remove.Lock, &d.Remove.LockForgotten, &d.Create[0], &d.Notes, &d.Ask,
 		&d.Shares.Enter, &d.Shares.Keep, &d.Shares.Prolong, &d.Shares.Phase, &d.Shares.Longest, &d.Shares.Reader,
 		&d.Shares.Shorten, &d.Shares.Stale, &d.Shares.Clear,
 		&d.Enqueue[0], &d.Keep, &d.Stand, &d.Waiters, &d.Dead,
@@ -53,7 +53,7 @@ var TiDB = MySQL.With(databases.TiDB, func(d *Dialect) {
 		Name: "grant.acquire",
 		SQL: `SELECT ` + tidbToken + `
   FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
- WHERE l.name = UNHEX(?) AND (e.expires_at + l.lock_delay_us <= ` + TiDBNow + ` OR e.owner = UNHEX(?))
+ WHERE l.name = UNHEX(?) AND l.token <> 0 AND (e.expires_at + l.lock_delay_us <= ` + TiDBNow + ` OR e.owner = UNHEX(?))
    AND (e.waiting = 0 OR ? OR e.owner = UNHEX(?))
    FOR UPDATE NOWAIT;
 UPDATE sqllock_leases was JOIN sqllock_locks l ON l.name = was.name JOIN sqllock_leases e ON e.name = was.name
@@ -112,6 +112,14 @@ UPDATE sqllock_locks SET acquired_at = GREATEST(acquired_at + 1, ` + TiDBNow + `
  WHERE l.name = UNHEX(?) AND e.owner <> '' AND e.expires_at + l.lock_delay_us <= ` + TiDBNow + ` FOR UPDATE NOWAIT;
 UPDATE sqllock_leases SET ended = 'expired', owner = '' WHERE name = UNHEX(?)`,
 		Args: []string{"name", "name"},
+	}
+
+	// Without SKIP LOCKED, and there is no forupdate.
+	d.Remove.Begin = []databases.Statement{groupBegin}
+	d.Remove.Leftovers = [][2]databases.Statement{mysqlLeftover("sqllock_inserts")}
+
+	for _, lock := range []*databases.Statement{&d.Remove.Lock, &d.Remove.LockForgotten, &d.Remove.Leftovers[0][0]} {
+		lock.SQL = strings.Replace(lock.SQL, "SKIP LOCKED", "NOWAIT", 1)
 	}
 
 	d.ManyPrimaries = databases.Statement{}

@@ -8,5 +8,5 @@ import "github.com/sqllock/sqllock/strategies/internal/grants"
 
 // All are those of all strategies. Each of them gives them to grants.New.
 func All() []grants.Table[grants.Leftover] {
-	return []grants.Table[grants.Leftover]{Insert, ForUpdate}
+	return []grants.Table[grants.Leftover]{Insert}
 }

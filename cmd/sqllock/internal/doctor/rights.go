@@ -90,8 +90,12 @@ func (e *exam) lacks(ctx context.Context, table string) ([]string, error) {
 			statement += " LIMIT 1" // or sql_safe_updates would refuse it
 		}
 
-		if table == "sqllock_inserts" { // has a column without a default
+		switch table { // with a column without a default, or with no name
+		case "sqllock_inserts":
 			statement = strings.Replace(statement, "(name) SELECT 'sqllock doctor'", "(name, owner) SELECT 'sqllock doctor', ''", 1)
+		case "sqllock_floor":
+			statement = strings.Replace(statement, "(name) SELECT 'sqllock doctor'", "(id, token) SELECT 1, 0", 1)
+			statement = strings.ReplaceAll(statement, "name", "id")
 		}
 
 		_, err := e.conn.ExecContext(ctx, e.asked(statement), e.mode()...)

@@ -282,7 +282,7 @@ func alterations(dialect databases.Dialect) []alteration {
 		return []alteration{
 			{
 				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
- WHERE c.relname IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes', 'sqllock_shares', 'sqllock_queue') AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)
+ WHERE c.relname IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes', 'sqllock_shares', 'sqllock_queue', 'sqllock_floor') AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)
    AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid)`,
 				Finding{Level: Error, Found: "the tables were altered: %d primary keys are missing", Effect: noExclusion, Fix: primaryKey},
 			},

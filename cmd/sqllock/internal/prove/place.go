@@ -159,7 +159,7 @@ func objects(dialect databases.Dialect) []string {
 
 	leases := dialect == databases.MySQL || dialect == databases.TiDB
 
-	for _, table := range []string{"locks", "leases", "inserts", "mutexes", "shares", "queue"} {
+	for _, table := range []string{"locks", "leases", "inserts", "mutexes", "shares", "queue", "floor"} {
 		if table != "leases" || leases {
 			list = append(list, "TABLE sqllock_"+table)
 		}
