@@ -44,7 +44,7 @@ func (m *Memory) Peer() *Memory { return &Memory{Script: newMemoryScript(), stor
 func newMemoryScript() *Script {
 	return &Script{operations: []string{
 		"acquire", "acquire-all", "acquire-group", "raise", "renew", "renew-all", "check", "release", "release-all", "settle", "guard", "releasetx",
-		"join", "list", "status", "force", "reap", "listen", "enqueue", "enqueue-all", "keep", "leave", "stand", "call", "waiters",
+		"join", "list", "status", "force", "reap", "idle", "listen", "enqueue", "enqueue-all", "keep", "leave", "stand", "call", "waiters",
 		"notes", "tick", "ask", "announce",
 	}}
 }
@@ -643,6 +643,7 @@ type memoryGrant struct {
 	token  int64
 	last   int64
 	gone   bool // it goes on as another, by Next
+	freed  bool // by a release
 
 	contended bool // when it was released somebody waited
 }
@@ -759,13 +760,15 @@ func (g *memoryGrant) Release(ctx context.Context) error {
 			// Also when its lease has expired: nobody else had it since.
 			row.free("", "")
 
+			g.freed = true
+
 			g.contended = g.memory.store.tell(now, row)
 
 			return nil
 		}
 
 		// Its token, nobody's and no other reason: an earlier call released it.
-		if row := g.memory.store.rows[g.name]; row != nil && row.token == g.last && row.reason == "" {
+		if row := g.memory.store.rows[g.name]; row == nil && g.freed || row != nil && row.token == g.last && row.reason == "" {
 			return nil
 		}
 

@@ -206,6 +206,17 @@ var mutants = []struct {
 	{"a request is for the next holder, too", "request/the holder is asked, and no successor", func(m *sqllocktest.Memory) strategies.Strategy {
 		return clinging{m}
 	}},
+	{
+		"a removal that forgets the token", "idle/the next token is larger though the clock went back",
+		func(m *sqllocktest.Memory) strategies.Strategy { return floorless{m} },
+	},
+	{"a removal that asks for nothing", "idle/leaves who holds it", reckless},
+	{"a removal that asks for nothing", "idle/leaves readers", reckless},
+	{"a removal that asks for nothing", "idle/leaves a minimum hold", reckless},
+	{"a removal that asks for nothing", "idle/leaves what is guarded", reckless},
+	{"a removal that asks for nothing", "idle/leaves who waits", reckless},
+	{"a removal that asks for nothing", "idle/leaves a tick", reckless},
+	{"a removal that asks for nothing", "idle/leaves a loss that is to be told", reckless},
 	{"a reader stays in line", "shared/leave the line as they come", sharing(sharedMutation{acquire: stayInLine})},
 	{"a dead reader is believed for ever", "shared/a dead reader", sharing(sharedMutation{acquire: readForEver})},
 	{"a reader's renewal does nothing", "shared/renewals", sharing(sharedMutation{renew: renewNothing})},

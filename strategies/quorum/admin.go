@@ -215,3 +215,29 @@ func (s *Strategy) Reap(ctx context.Context, retention time.Duration) (sum strat
 
 	return sum, nil
 }
+
+// ReapIdle removes names that are not in use from all servers, and returns how many it has removed from the one that had
+// most. A server that does not answer is left for the next time, as one whose names none uses.
+func (s *Strategy) ReapIdle(ctx context.Context, idle time.Duration, limit int) (removed int, more bool, err error) {
+	type page struct {
+		removed int
+		more    bool
+	}
+
+	q := round[page]{limit: lookLimit}
+
+	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (p page, err error) {
+		if reaper, ok := member.(strategies.IdleReaper); ok {
+			p.removed, p.more, err = reaper.ReapIdle(ctx, idle, limit)
+		}
+
+		return p, err
+	}))
+
+	for _, a := range answers {
+		removed = max(removed, a.value.removed)
+		more = more || a.err == nil && a.value.more
+	}
+
+	return removed, more, s.enough(errorsOf(answers))
+}
