@@ -69,7 +69,7 @@ func mysqlDatabase(b *testing.B, server string) *driver.Config {
 	config.ParseTime = true // goose reads times
 	direct := mysqlStd(b, config)
 	migrate(b, direct, goose.DialectMySQL, "mysql")
-	exec(b, direct, "CREATE TABLE sqllock_floor LIKE sqllock_locks")
+	exec(b, direct, "CREATE TABLE sqllock_bare LIKE sqllock_locks")
 
 	return config
 }

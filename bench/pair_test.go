@@ -77,19 +77,19 @@ func BenchmarkPair(b *testing.B) {
 // one update each.
 var floors = map[databases.Dialect]struct{ make, take, give string }{
 	databases.Postgres: {
-		make: `INSERT INTO sqllock_floor (name) VALUES ($1)`,
-		take: `UPDATE sqllock_floor SET token = token + 1, owner = $1 WHERE name = $2`,
-		give: `UPDATE sqllock_floor SET owner = '' WHERE name = $1`,
+		make: `INSERT INTO sqllock_bare (name) VALUES ($1)`,
+		take: `UPDATE sqllock_bare SET token = token + 1, owner = $1 WHERE name = $2`,
+		give: `UPDATE sqllock_bare SET owner = '' WHERE name = $1`,
 	},
 	databases.MySQL: {
-		make: `INSERT INTO sqllock_floor (name) VALUES (?)`,
-		take: `UPDATE sqllock_floor SET token = token + 1, owner = ? WHERE name = ?`,
-		give: `UPDATE sqllock_floor SET owner = '' WHERE name = ?`,
+		make: `INSERT INTO sqllock_bare (name) VALUES (?)`,
+		take: `UPDATE sqllock_bare SET token = token + 1, owner = ? WHERE name = ?`,
+		give: `UPDATE sqllock_bare SET owner = '' WHERE name = ?`,
 	},
 	databases.SQLite: {
-		make: `INSERT INTO sqllock_floor (name) VALUES (?)`,
-		take: `UPDATE sqllock_floor SET token = token + 1, owner = ? WHERE name = ?`,
-		give: `UPDATE sqllock_floor SET owner = '' WHERE name = ?`,
+		make: `INSERT INTO sqllock_bare (name) VALUES (?)`,
+		take: `UPDATE sqllock_bare SET token = token + 1, owner = ? WHERE name = ?`,
+		give: `UPDATE sqllock_bare SET owner = '' WHERE name = ?`,
 	},
 }
 

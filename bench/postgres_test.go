@@ -113,7 +113,7 @@ func postgresDatabase(b *testing.B) *pgx.ConnConfig {
 	config.Database = name
 	direct := openStd(b, config)
 	migrate(b, direct, goose.DialectPostgres, "postgres")
-	exec(b, direct, `CREATE TABLE sqllock_floor (LIKE sqllock_locks INCLUDING ALL) WITH (fillfactor = 50)`)
+	exec(b, direct, `CREATE TABLE sqllock_bare (LIKE sqllock_locks INCLUDING ALL) WITH (fillfactor = 50)`)
 
 	return config
 }

@@ -30,7 +30,7 @@ func openSQLite(b *testing.B, _ bool) pool {
 		b.Fatal(err)
 	}
 
-	exec(b, db, strings.Replace(layout, "sqllock_locks", "sqllock_floor", 1))
+	exec(b, db, strings.Replace(layout, "sqllock_locks", "sqllock_bare", 1))
 
 	p := stdPool(db, sqlite.New(db), nil)
 	p.another = func(b *testing.B, size int, _ bool) pool {

@@ -87,20 +87,20 @@ func (f *floor) send(ctx context.Context, s step, name string) error {
 }
 
 const (
-	insertIgnore = `INSERT IGNORE INTO sqllock_floor (name) VALUES (?)`
-	insertAnew   = `INSERT INTO sqllock_floor (name) VALUES (?) ON CONFLICT DO NOTHING`
-	updateMark   = `UPDATE sqllock_floor SET token = token + 1, owner = ? WHERE name = ?`
+	insertIgnore = `INSERT IGNORE INTO sqllock_bare (name) VALUES (?)`
+	insertAnew   = `INSERT INTO sqllock_bare (name) VALUES (?) ON CONFLICT DO NOTHING`
+	updateMark   = `UPDATE sqllock_bare SET token = token + 1, owner = ? WHERE name = ?`
 )
 
 var (
 	floorInsert = map[string]string{
-		"postgres": `INSERT INTO sqllock_floor (name) VALUES ($1) ON CONFLICT DO NOTHING`,
+		"postgres": `INSERT INTO sqllock_bare (name) VALUES ($1) ON CONFLICT DO NOTHING`,
 		"mysql":    insertIgnore,
 		"mariadb":  insertIgnore,
 		"sqlite":   insertAnew,
 	}
 	floorUpdate = map[string]string{
-		"postgres": `UPDATE sqllock_floor SET token = token + 1, owner = $1 WHERE name = $2`,
+		"postgres": `UPDATE sqllock_bare SET token = token + 1, owner = $1 WHERE name = $2`,
 		"mysql":    updateMark,
 		"mariadb":  updateMark,
 		"sqlite":   updateMark,

@@ -37,7 +37,7 @@ func openPool(ctx context.Context, on string, c Config) (*pool, error) {
 
 // updateRow is the application's work in a transaction, on the row that the
 // set-up of a server makes.
-const updateRow = `UPDATE sqllock_floor SET token = token + 1 WHERE name = 'row'`
+const updateRow = `UPDATE sqllock_bare SET token = token + 1 WHERE name = 'row'`
 
 // stdPool is a pool of database/sql.
 func stdPool(db *sql.DB, on databases.DB) *pool {

@@ -10,7 +10,7 @@ import (
 // FloorTold is the least that a hand-over on PostgreSQL takes.
 const FloorTold = "floor: a notification, one committed update"
 
-const toldChannel = "sqllock_floor_told"
+const toldChannel = "sqllock_bare_told"
 
 // toldFloor is a lock without anything that makes it safe: no lease, no owner,
 // no way back from a lost connection.
@@ -54,7 +54,7 @@ func (t *told) Acquire(ctx context.Context, _ int, name string) (Release, error)
 	}
 
 	for {
-		tag, err := t.sends.Exec(ctx, `UPDATE sqllock_floor SET token = token + 1, owner = 'x' WHERE name = $1 AND owner = ''`, name)
+		tag, err := t.sends.Exec(ctx, `UPDATE sqllock_bare SET token = token + 1, owner = 'x' WHERE name = $1 AND owner = ''`, name)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func (t *told) Acquire(ctx context.Context, _ int, name string) (Release, error)
 }
 
 func (t *told) release(ctx context.Context, name string) error {
-	_, err := t.sends.Exec(ctx, `UPDATE sqllock_floor SET owner = '' WHERE name = $1 AND set_config('synchronous_commit', 'off', true) <> ''
+	_, err := t.sends.Exec(ctx, `UPDATE sqllock_bare SET owner = '' WHERE name = $1 AND set_config('synchronous_commit', 'off', true) <> ''
 RETURNING pg_notify('`+toldChannel+`', '')`, name)
 
 	return err

@@ -64,4 +64,4 @@ func execAll(ctx context.Context, db *sql.DB, statements ...string) error {
 }
 
 // floorRow is the application's row, in the table of the floors.
-const floorRow = `INSERT INTO sqllock_floor (name) VALUES ('row')`
+const floorRow = `INSERT INTO sqllock_bare (name) VALUES ('row')`

@@ -69,7 +69,7 @@ func startMySQL(ctx context.Context, product string) (*Server, error) {
 
 	err = migrate(ctx, own, goose.DialectMySQL, "mysql")
 	if err == nil {
-		err = execAll(ctx, own, "CREATE TABLE sqllock_floor LIKE sqllock_locks", floorRow)
+		err = execAll(ctx, own, "CREATE TABLE sqllock_bare LIKE sqllock_locks", floorRow)
 	}
 
 	var version, flush, binlog, sync string

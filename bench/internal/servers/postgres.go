@@ -60,7 +60,7 @@ func startPostgres(ctx context.Context) (*Server, error) {
 
 	err = migrate(ctx, own, goose.DialectPostgres, "postgres")
 	if err == nil {
-		err = execAll(ctx, own, `CREATE TABLE sqllock_floor (LIKE sqllock_locks INCLUDING ALL) WITH (fillfactor = 50)`, floorRow)
+		err = execAll(ctx, own, `CREATE TABLE sqllock_bare (LIKE sqllock_locks INCLUDING ALL) WITH (fillfactor = 50)`, floorRow)
 	}
 
 	if err == nil {

@@ -42,7 +42,7 @@ func startSQLite(ctx context.Context) (*Server, error) {
 	}
 
 	if err == nil {
-		err = execAll(ctx, db, strings.Replace(layout, "sqllock_locks", "sqllock_floor", 1), floorRow)
+		err = execAll(ctx, db, strings.Replace(layout, "sqllock_locks", "sqllock_bare", 1), floorRow)
 	}
 
 	if err != nil {
