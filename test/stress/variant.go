@@ -240,7 +240,7 @@ func Variants() []*Variant {
 			Name: "batch that grants one row twice", By: []string{checkWindows, checkLinear},
 			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultLatency}, together: true,
 			tune: func(s *Settings) { s.Goroutines = 16 },
-			edit: edits{"cas.acquire-all": without(`FOR UPDATE OF l SKIP LOCKED`)},
+			edit: edits{"grant.acquire-all": without(`FOR UPDATE OF l SKIP LOCKED`)},
 		},
 		{
 			Name: "cancelled calls are not settled", By: []string{checkClosed},

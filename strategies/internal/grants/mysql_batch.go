@@ -1,0 +1,115 @@
+package grants
+
+import "github.com/sqllock/sqllock/databases"
+
+// MySQLBatch are the statements about many grants on MySQL and MariaDB, of a strategy whose lock is the record.
+var MySQLBatch = Batch{
+	Create: []databases.Statement{
+		{
+			Name: "grant.create-all",
+			SQL: `INSERT INTO sqllock_locks (name, acquired_at) SELECT a.name, ` + MySQLNow + ` FROM ` + mysqlAsked + ` ORDER BY a.name
+    ON DUPLICATE KEY UPDATE name = sqllock_locks.name`,
+			Args: []string{"calls"},
+		},
+		{
+			Name: "grant.create-all-leases",
+			SQL: `INSERT INTO sqllock_leases (name) SELECT a.name FROM ` + mysqlAsked + ` ORDER BY a.name
+    ON DUPLICATE KEY UPDATE name = sqllock_leases.name`,
+			Args: []string{"calls"},
+		},
+		{
+			Name: "grant.ready-all",
+			SQL: `UPDATE (
+    SELECT l.name FROM ` + mysqlAsked + ` STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
+     WHERE l.token = 0
+     LIMIT 1000 FOR UPDATE SKIP LOCKED
+) made
+STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = made.name
+  LEFT JOIN sqllock_floor f ON true
+   SET l.token = GREATEST(1, COALESCE(f.token, 0))`,
+			Args: []string{"calls"},
+		},
+	},
+	Acquire: mysqlAcquireAll("grant.acquire-all", mysqlFree, ""),
+	// How many are free is counted of the rows that were locked.
+	Group: mysqlAcquireAll("grant.acquire-group", `(SELECT f.*, COUNT(*) OVER () AS n FROM `+mysqlFree+` f LIMIT 1000)`, `
+ WHERE free.n = ?`, "count"),
+	State: databases.Statement{
+		Name: "grant.state-all",
+		SQL: `SELECT l.name, e.owner, l.token, e.ended, e.expires_at - ` + MySQLNow + `, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting
+  FROM ` + mysqlAsked + ` STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name`,
+		Args: []string{"calls"},
+	},
+	Renew: databases.Statement{
+		Name: "grant.renew-all",
+		SQL: `UPDATE ` + mysqlOurs + `
+   SET e.expires_at = GREATEST(e.expires_at, LAST_INSERT_ID(` + MySQLNow + `) + ?)`,
+		Args: []string{"calls", "lease"},
+	},
+	Release: databases.Statement{
+		Name: "grant.release-all",
+		SQL: `UPDATE ` + mysqlOurs + `
+   SET e.owner = '', e.expires_at = IF(e.waiting <> 0, 0 * LAST_INSERT_ID(1), 0)`,
+		Args: []string{"calls"},
+	},
+	Leases: databases.Statement{
+		Name: "grant.leases-all",
+		SQL: `SELECT e.name, e.owner, e.expires_at FROM ` + mysqlAsked + `
+    STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
+     WHERE e.owner = a.owner`,
+		Args: []string{"calls"},
+	},
+}
+
+// mysqlAsked is what MySQL and MariaDB read of the JSON array of calls, in whatever
+// character set the connection has: the text comes as hexadecimal digits, and
+// paths are said to be UTF-8, without which MySQL 9.7 takes them for binary where
+// the connection is (error 3144). Names and owners are bytes in the tables, and here:
+// CONVERT, not CAST, for which MariaDB 11.8 makes a table on disk, several times slower. It is a
+// query of its own, with a LIMIT that keeps it so: beside JSON_TABLE itself
+// MySQL 9.7 refuses FOR UPDATE (error 3569).
+//
+// Below it FORCE INDEX keeps a small table from being scanned, as MariaDB 11.8
+// does: that would lock the rows of others.
+const mysqlAsked = `(SELECT CONVERT(name USING binary) AS name, CONVERT(owner USING binary) AS owner, lease, delay, host, pid, label, metadata, tokens, first, line, CONVERT(wait USING binary) AS wait
+          FROM JSON_TABLE(CONVERT(UNHEX(?) USING utf8mb4), _utf8mb4'$[*]' COLUMNS (
+        name VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.name', owner VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.owner',
+        lease BIGINT PATH _utf8mb4'$.lease', delay BIGINT PATH _utf8mb4'$.delay', host VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.host',
+        pid BIGINT PATH _utf8mb4'$.pid', label VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.label',
+        metadata VARCHAR(4096) CHARACTER SET utf8mb4 PATH _utf8mb4'$.metadata', tokens BIGINT PATH _utf8mb4'$.tokens',
+        first BOOLEAN PATH _utf8mb4'$.first', line BIGINT PATH _utf8mb4'$.line',
+        wait VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.wait'
+    )) calls LIMIT 1000) a`
+
+// mysqlOurs are the leases of the calls' owners that nobody has locked, to be updated.
+const mysqlOurs = `(
+    SELECT e.name FROM ` + mysqlAsked + ` STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
+     WHERE e.owner = a.owner
+     LIMIT 1000 FOR UPDATE SKIP LOCKED
+) ours
+STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = ours.name`
+
+// mysqlFree are the names that are, locked unless somebody else has them so, with what is asked for.
+const mysqlFree = `(
+    SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM ` + mysqlAsked + `
+    STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name AND l.token <> 0
+    STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
+     WHERE e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` AND (e.waiting = 0 OR a.first) OR e.owner = a.owner
+     LIMIT 1000 FOR UPDATE SKIP LOCKED
+)`
+
+// mysqlAcquireAll grants names that are free.
+func mysqlAcquireAll(name, free, where string, args ...string) databases.Statement {
+	return databases.Statement{
+		Name: name,
+		SQL: `UPDATE ` + free + ` free
+STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = free.name
+STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = free.name
+   SET l.token = IF(free.before_owner = free.owner, l.token, GREATEST(l.token + free.tokens, ` + MySQLNow + `)), l.owner = free.owner,
+       l.lock_delay_us = free.delay, l.acquired_at = ` + MySQLNow + `, l.host = free.host, l.pid = free.pid, l.label = free.label,
+       l.metadata = free.metadata, l.strategy = UNHEX(?),
+       e.ended = '', e.owner = free.owner, e.wait = free.wait,
+       e.waiting = IF(e.waiting = free.line AND e.waiting < ` + MySQLNow + ` - 5000000, 0, e.waiting), e.expires_at = GREATEST(IF(free.before_owner = free.owner, e.expires_at, 0), ` + MySQLNow + ` + free.lease)` + where,
+		Args: append([]string{"calls", "strategy"}, args...),
+	}
+}
