@@ -158,7 +158,7 @@ func (l getLockByHand) release(ctx context.Context, conn *sql.Conn, name string)
 
 // answersYes says whether a statement returned 1. NULL is an error of the
 // server's, or a lock that does not exist.
-func answersYes(ctx context.Context, conn *sql.Conn, query string, name string) (bool, error) {
+func answersYes(ctx context.Context, conn *sql.Conn, query, name string) (bool, error) {
 	var answer sql.NullInt64
 	if err := conn.QueryRowContext(ctx, query, name).Scan(&answer); err != nil {
 		return false, err
