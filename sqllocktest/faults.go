@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/sqllock/sqllock/databases"
@@ -263,6 +264,33 @@ func (c *faultyConn) Query(
 	return own
 }
 
+// Pipeline sends the statements together where the database can and the script has nothing to do with one of them.
+func (c *faultyConn) Pipeline(ctx context.Context, steps []databases.Step) error {
+	pipeliner, ok := c.Conn.(databases.Pipeliner)
+	if !ok || c.faulty.meddles(steps) {
+		return databases.Pipeline(ctx, struct{ databases.Session }{c}, steps...)
+	}
+
+	names := make([]string, len(steps))
+	for i, step := range steps {
+		names[i] = step.Statement.Name
+	}
+
+	c.faulty.note(names...)
+
+	return c.watch(strings.Join(names, ", "), func() (bool, error) { return false, pipeliner.Pipeline(ctx, steps) })
+}
+
+// meddles says whether the script, or Undo, has to do with one of the statements.
+func (f *Faulty) meddles(steps []databases.Step) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return slices.ContainsFunc(steps, func(s databases.Step) bool {
+		return f.concerns(s.Statement.Name) || f.undone != "" && matches(f.undone, s.Statement.Name)
+	})
+}
+
 // undo runs a statement in a transaction that it rolls back.
 func (c *faultyConn) undo(
 	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
@@ -283,19 +311,24 @@ func (c *faultyConn) undo(
 }
 
 func (c *faultyConn) run(ctx context.Context, s databases.Statement, call func(answered bool) error) error {
+	return c.watch(s.Name, func() (bool, error) { return c.faulty.run(ctx, s, call) })
+}
+
+// watch makes a call, which says whether a fault struck, and notes what it leaves the connection in.
+func (c *faultyConn) watch(name string, call func() (struck bool, err error)) error {
 	c.mu.Lock()
 	broken, ended := c.broken, c.ended
 	c.mu.Unlock()
 
 	if ended {
-		c.faulty.blame("%s on a connection that was given back", s.Name)
+		c.faulty.blame("%s on a connection that was given back", name)
 	}
 
 	if broken != nil {
 		return broken
 	}
 
-	struck, err := c.faulty.run(ctx, s, call)
+	struck, err := call()
 	if err == nil || !doubtful(c.faulty.Classify(err)) {
 		return err
 	}
@@ -303,7 +336,7 @@ func (c *faultyConn) run(ctx context.Context, s databases.Statement, call func(a
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	c.doubt = fmt.Sprintf("%s returned %q", s.Name, err)
+	c.doubt = fmt.Sprintf("%s returned %q", name, err)
 
 	if struck {
 		c.broken = ErrBroken

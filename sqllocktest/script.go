@@ -287,6 +287,26 @@ func (s *Script) wait(ctx context.Context, name string, when When) error {
 	}
 }
 
+// note writes calls into the log.
+func (s *Script) note(names ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for _, name := range names {
+		s.noteLocked(name)
+	}
+}
+
+// concerns says whether a fault is to strike the name's next call.
+func (s *Script) concerns(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return slices.ContainsFunc(s.fails, func(f *failure) bool { return f.left > 0 && matches(f.name, name) }) ||
+		slices.ContainsFunc(s.pauses, func(p *pause) bool { return matches(p.name, name) }) ||
+		slices.ContainsFunc(s.twice, func(pattern string) bool { return matches(pattern, name) })
+}
+
 // losesReply says whether the answer to the name's next call will be lost.
 func (s *Script) losesReply(name string) bool {
 	s.mu.Lock()

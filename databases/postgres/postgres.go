@@ -234,6 +234,55 @@ func (c *pgxConn) Discard() {
 	_ = c.conn.Hijack().Close(ctx)
 }
 
+// Pipeline sends the statements as a batch, which works in all of pgx's query modes.
+func (c *pgxConn) Pipeline(ctx context.Context, steps []databases.Step) error {
+	batch := &pgx.Batch{}
+
+	for _, step := range steps {
+		args, err := step.Statement.Bind(step.Values)
+		if err != nil {
+			return err
+		}
+
+		batch.Queue(step.Statement.SQL, args...)
+	}
+
+	results := c.conn.SendBatch(ctx, batch)
+	err := read(results, steps)
+
+	// Its own error comes when all is answered: one that ends the session, from a pooler.
+	if closed := results.Close(); err == nil {
+		err = closed
+	}
+
+	return err
+}
+
+func read(results pgx.BatchResults, steps []databases.Step) error {
+	for _, step := range steps {
+		rows, err := results.Query()
+		if err != nil {
+			return err
+		}
+
+		for rows.Next() {
+			if err := step.Read(rows.Scan); err != nil {
+				rows.Close()
+
+				return err
+			}
+		}
+
+		rows.Close()
+
+		if err := rows.Err(); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
 type pgxTx struct{ pgxSession }
 
 func (pgxTx) Database() string { return string(databases.Postgres) }

@@ -51,7 +51,7 @@ type queue = grants.Queue
 // New returns the strategy for a database. sqllock.New reports what is wrong with db:
 // ErrUnsupported for TiDB and SQLite.
 func New(db databases.DB) *Strategy {
-	store := grants.New(db, name, nil, leftovers.All()...)
+	store := grants.New(db, name, own, leftovers.All()...)
 
 	sql, ok := dialects.For(*store.Dialect())
 	if !ok {
@@ -116,14 +116,14 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (made s
 
 	// The second round follows the making of the row.
 	for range 2 {
-		conn, seen, err := s.lock(ctx, r)
+		conn, held, seen, err := s.lock(ctx, r)
 
 		switch {
 		case err != nil:
 			// What was sent leaves nothing: the session's end frees the row.
 			return nil, grants.NotSent(err)
 		case conn != nil:
-			return s.record(ctx, r, conn, seen)
+			return s.record(ctx, r, conn, grants.Instead{Strategy: name, Token: seen.Token, Held: held})
 		}
 
 		if err := s.missing(ctx, r, seen); err != nil {
@@ -135,18 +135,20 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (made s
 }
 
 // lock returns the connection that holds the row, or nil if the row is not to
-// be had, and what the record said before.
-func (s *Strategy) lock(ctx context.Context, r strategies.Request) (databases.Conn, grants.State, error) {
-	conn, err := s.store.Conn(ctx)
+// be had, what the server knows the lock by, and what the record said before.
+func (s *Strategy) lock(
+	ctx context.Context, r strategies.Request,
+) (conn databases.Conn, held string, seen grants.State, err error) {
+	conn, err = s.store.Conn(ctx)
 	if err != nil {
-		return nil, grants.State{}, err
+		return nil, "", seen, err
 	}
 
 	ctx, cancel, err := grants.Send(ctx)
 	if err != nil {
 		conn.Release()
 
-		return nil, grants.State{}, err
+		return nil, "", seen, err
 	}
 
 	defer cancel()
@@ -156,26 +158,26 @@ func (s *Strategy) lock(ctx context.Context, r strategies.Request) (databases.Co
 	if err := s.store.RefuseManyPrimaries(ctx, conn); err != nil {
 		conn.Discard()
 
-		return nil, grants.State{}, s.store.Explain(err)
+		return nil, "", seen, s.store.Explain(err)
 	}
 
 	// Before the transaction: one that has read the table keeps the lock of the
 	// table until it ends. Whoever would change the table then waits for that, and in
 	// line behind them the renewals of all other locks.
-	seen, _, err := s.store.State(ctx, conn, r.Name)
+	seen, _, err = s.store.State(ctx, conn, r.Name)
 	if err != nil {
 		conn.Discard()
 
-		return nil, grants.State{}, s.store.Explain(err)
+		return nil, "", seen, s.store.Explain(err)
 	}
 
 	if seen.Waits(r) {
 		conn.Release()
 
-		return nil, seen, seen.Refused(r) // nobody has it
+		return nil, "", seen, seen.Refused(r) // nobody has it, and the first in line is to find its row free
 	}
 
-	locked, err := s.begin(ctx, conn, r)
+	held, err = s.begin(ctx, conn, r)
 
 	switch {
 	case err != nil:
@@ -183,60 +185,52 @@ func (s *Strategy) lock(ctx context.Context, r strategies.Request) (databases.Co
 
 		// PgBouncer's words (seen with 1.18 and 1.24).
 		if strings.Contains(err.Error(), "statement pooling mode") {
-			return nil, seen, &strategies.UnsupportedError{
+			return nil, "", seen, &strategies.UnsupportedError{
 				Strategy: "forupdate", Where: "through PgBouncer in statement mode, which allows no transactions",
 				Fix: "let it pool sessions or transactions", Instead: "cas",
 			}
 		}
 
 		if s.store.Busy(err) {
-			return nil, seen, &strategies.HeldError{Name: r.Name, Detail: err.Error()}
+			return nil, "", seen, &strategies.HeldError{Name: r.Name, Detail: err.Error()}
 		}
 
-		return nil, seen, s.store.Explain(err)
-	case locked:
-		return conn, seen, nil
+		return nil, "", seen, s.store.Explain(err)
+	case held != "":
+		return conn, held, seen, nil
 	default:
 		_ = s.end(ctx, r, conn, started.Add(r.Lease), nil)
 
-		return nil, seen, nil
+		return nil, "", seen, nil
 	}
 }
 
-// begin opens the transaction and locks the row, if no session has it.
-func (s *Strategy) begin(ctx context.Context, conn databases.Conn, r strategies.Request) (locked bool, err error) {
-	for _, begin := range s.sql.begin {
-		if err := s.exec(ctx, conn, begin, r, 0); err != nil {
-			return false, err
-		}
-	}
-
-	if err := s.exec(ctx, conn, s.sql.limit, r, r.Lease); err != nil {
-		return false, err
-	}
-
+// begin opens the transaction and locks the row, if no session has it. It returns what the server knows the lock by.
+func (s *Strategy) begin(ctx context.Context, conn databases.Conn, r strategies.Request) (held string, err error) {
 	lock := s.sql.lock
 	if r.Mode == strategies.Shared {
 		lock = s.sql.lockShared
 	}
 
-	err = conn.Query(ctx, lock, s.values(r, 0), func(row databases.Row) error {
-		locked = true
+	values := s.values(r, r.Lease)
 
-		var name string
+	var steps []databases.Step
+	for _, begin := range s.sql.begin {
+		steps = append(steps, databases.Step{Statement: begin, Values: values})
+	}
 
-		return row(&name)
-	})
+	steps = append(steps, databases.Step{Statement: lock, Values: values, Each: func(row databases.Row) error { return row(&held) }})
+	err = databases.Pipeline(ctx, conn, steps...)
 
-	return locked, err
+	return held, err
 }
 
 // record makes the grant, whose token and lease are written down on another connection.
 func (s *Strategy) record(
-	ctx context.Context, r strategies.Request, conn databases.Conn, seen grants.State,
+	ctx context.Context, r strategies.Request, conn databases.Conn, instead grants.Instead,
 ) (strategies.Grant, error) {
 	until := time.Now().Add(r.Lease)
-	record, err := s.write(ctx, r, seen)
+	record, err := s.write(ctx, r, instead)
 
 	switch {
 	case errors.Is(err, strategies.ErrTooManyConnections):
@@ -245,21 +239,26 @@ func (s *Strategy) record(
 
 		return nil, err
 	case err != nil:
-		_ = s.end(ctx, r, conn, time.Time{}, nil)
+		// Nobody else need have the name if the session has ended.
+		if ended := s.end(ctx, r, conn, time.Time{}, nil); ended != nil && errors.Is(err, strategies.ErrNotAcquired) {
+			return nil, s.store.Explain(ended)
+		}
 
 		return nil, err
 	}
 
-	// The row was locked all the while, if the session is still there. If it is
-	// not, the core has what was written down settled. Also though ctx has ended: it
-	// would have to, too, and could not tell whether it is needed.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-	defer cancel()
+	// A writer's record was written while the session had the row. A reader may have joined others, of which the
+	// record says nothing of sessions. If its session is not there, the core has what was written down settled. Also
+	// though ctx has ended: it would have to, too, and could not tell whether it is needed.
+	if r.Mode == strategies.Shared {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+		defer cancel()
 
-	if err := s.ping(ctx, conn); err != nil {
-		conn.Discard()
+		if err := s.ping(ctx, conn); err != nil {
+			conn.Discard()
 
-		return nil, s.store.Explain(err)
+			return nil, s.store.Explain(err)
+		}
 	}
 
 	g := &grant{record: record, strategy: s, gate: make(chan struct{}, 1), conn: conn, limit: r.Lease}
@@ -279,7 +278,7 @@ type sharedGrant struct {
 }
 
 // write draws the token and writes the lease down.
-func (s *Strategy) write(ctx context.Context, r strategies.Request, seen grants.State) (record grants.Record, err error) {
+func (s *Strategy) write(ctx context.Context, r strategies.Request, instead grants.Instead) (record grants.Record, err error) {
 	conn, ctx, cancel, err := s.store.Attempt(ctx)
 	if err != nil {
 		return nil, err
@@ -290,10 +289,12 @@ func (s *Strategy) write(ctx context.Context, r strategies.Request, seen grants.
 
 	// What was seen may be replaced: its session had the row before, and the row's
 	// lock says that it has ended. What came after the look may not, as this
-	// session may have ended, too.
+	// session may end, too, while this is on its way.
 	// What a reader has seen since then it has seen under its own lock.
 	return s.store.Grants(ctx, conn, r, true, func(ctx context.Context, r strategies.Request, later grants.State) (int64, error) {
-		return s.store.Acquire(ctx, conn, r, grants.Instead{Strategy: name, Token: max(seen.Token, later.Token)})
+		instead.Token = max(instead.Token, later.Token)
+
+		return s.store.Acquire(ctx, conn, r, instead)
 	})
 }
 

@@ -18,9 +18,10 @@ type statements struct {
 	exists, create databases.Statement
 	// begin opens the transaction, which uses sqllock_mutexes and no other table:
 	// until it ends it keeps others from changing what it has used. lock takes the
-	// row, and returns its name, or nothing if another session has it; lockShared beside others who do so. limit lets
+	// row, and returns what the server knows the lock by, or nothing if another session has it; lockShared beside others
+	// who do so. limit lets
 	// the server end the session when nothing was heard from it for so long: the
-	// lease, enforced by the server; sending it again is the heartbeat.
+	// lease, enforced by the server; sending it again is the heartbeat. Either begin or lock does so, too.
 	begin                   []databases.Statement
 	limit, lock, lockShared databases.Statement
 	// ping only asks.
@@ -30,6 +31,42 @@ type statements struct {
 	// sessions finds sessions of holders whose lease expired, session that of
 	// one owner, and kill ends one.
 	sessions, session, kill databases.Statement
+}
+
+// postgresLimit is a condition, always true, that has settings of the transaction, gone with it. application_name marks
+// the session with its owner, for the reaper and for people. transaction_timeout, from version 17 on, would end a
+// holder that is alive. Milliseconds, as text.
+const postgresLimit = `pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true) IS NOT NULL
+   AND pg_catalog.set_config('application_name', $2, true) IS NOT NULL
+   AND CASE WHEN pg_catalog.current_setting('transaction_timeout', true) IS NULL THEN true
+            ELSE pg_catalog.set_config('transaction_timeout', '0', true) IS NOT NULL END`
+
+// postgresLock takes the row, and only then sets the limit: what is selected is computed before rows are locked
+// (https://www.postgresql.org/docs/current/sql-select.html#SQL-FOR-UPDATE-SHARE). The transaction's number says whether
+// it goes on.
+func postgresLock(name, strength string) databases.Statement {
+	return databases.Statement{
+		Name: name,
+		SQL: `SELECT CASE WHEN ` + postgresLimit + `
+            THEN pg_catalog.pg_current_xact_id()::pg_catalog.text END
+  FROM (SELECT name FROM sqllock_mutexes WHERE name = $3 ` + strength + ` SKIP LOCKED) locked`,
+		Args: []string{"limit", "session", "name"},
+	}
+}
+
+// mysqlLimit: wait_timeout is in whole seconds. What it was before is kept once: a
+// renewal finds the variable set.
+var mysqlLimit = databases.Statement{
+	Name: "forupdate.renew",
+	SQL:  `SET @sqllock_wait_timeout = CAST(COALESCE(@sqllock_wait_timeout, @@SESSION.wait_timeout) AS UNSIGNED), SESSION wait_timeout = ?`,
+	Args: []string{"limit"},
+}
+
+// own are the statements about the record that are not those of all strategies.
+var own = grants.Table[grants.Own]{
+	databases.Postgres: {Acquire: grants.PostgresHeld(grants.Postgres.Acquire)},
+	databases.MySQL:    {Acquire: grants.MySQLHeld(grants.MySQL.Acquire)},
+	databases.SQLite:   {}, // refused below
 }
 
 var dialects = grants.Table[statements]{
@@ -50,28 +87,10 @@ var dialects = grants.Table[statements]{
 		},
 		begin: []databases.Statement{{Name: "forupdate.begin", SQL: `BEGIN ISOLATION LEVEL READ COMMITTED`}},
 
-		// Settings of the transaction, gone with it. application_name marks
-		// the session with its owner, for the reaper and for people.
-		// transaction_timeout, from version 17 on, would end a holder that is
-		// alive. Milliseconds, as text.
-		limit: databases.Statement{
-			Name: "forupdate.renew",
-			SQL: `SELECT pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true),
-       pg_catalog.set_config('application_name', $2, true),
-       CASE WHEN pg_catalog.current_setting('transaction_timeout', true) IS NOT NULL
-            THEN pg_catalog.set_config('transaction_timeout', '0', true) END`,
-			Args: []string{"limit", "session"},
-		},
-		lock: databases.Statement{
-			Name: "forupdate.lock",
-			SQL:  `SELECT name FROM sqllock_mutexes WHERE name = $1 FOR UPDATE SKIP LOCKED`,
-			Args: []string{"name"},
-		},
-		lockShared: databases.Statement{
-			Name: "forupdate.lock-shared",
-			SQL:  `SELECT name FROM sqllock_mutexes WHERE name = $1 FOR SHARE SKIP LOCKED`,
-			Args: []string{"name"},
-		},
+		limit:      databases.Statement{Name: "forupdate.renew", SQL: `SELECT ` + postgresLimit, Args: []string{"limit", "session"}},
+		lock:       postgresLock("forupdate.lock", "FOR UPDATE"),
+		lockShared: postgresLock("forupdate.lock-shared", "FOR SHARE"),
+
 		ping: databases.Statement{Name: "forupdate.check", SQL: `SELECT 1 WHERE ` + grants.PostgresAtPrimary},
 		end:  []databases.Statement{{Name: "forupdate.release", SQL: `ROLLBACK`}},
 		sessions: databases.Statement{
@@ -115,31 +134,25 @@ SELECT a.pid
 		begin: []databases.Statement{
 			{Name: "forupdate.isolate", SQL: `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`},
 			{Name: "forupdate.begin", SQL: `START TRANSACTION`},
+			mysqlLimit,
 		},
-
-		// wait_timeout is in whole seconds. What it was before is kept once:
-		// a renewal finds the variable set.
-		limit: databases.Statement{
-			Name: "forupdate.renew",
-			SQL:  `SET @sqllock_wait_timeout = CAST(COALESCE(@sqllock_wait_timeout, @@SESSION.wait_timeout) AS UNSIGNED), SESSION wait_timeout = ?`,
-			Args: []string{"limit"},
-		},
+		limit: mysqlLimit,
 
 		// The named lock marks the session with its owner, for the reaper:
 		// connection ids start again with the server.
 		lock: databases.Statement{
 			Name: "forupdate.lock",
-			SQL: `SELECT name FROM sqllock_mutexes WHERE name = UNHEX(?) AND GET_LOCK(UNHEX(?), 0) IS NOT NULL
+			SQL: `SELECT UNHEX(?) FROM sqllock_mutexes WHERE name = UNHEX(?) AND GET_LOCK(UNHEX(?), 0) IS NOT NULL
    FOR UPDATE SKIP LOCKED`,
-			Args: []string{"name", "session"},
+			Args: []string{"session", "name", "session"},
 		},
 		// MySQL's form, and MariaDB's, which takes what is for MySQL from 5.7 on for a comment
 		// (https://mariadb.com/docs/server/reference/sql-statements/comment-syntax).
 		lockShared: databases.Statement{
 			Name: "forupdate.lock-shared",
-			SQL: `SELECT name FROM sqllock_mutexes WHERE name = UNHEX(?) AND GET_LOCK(UNHEX(?), 0) IS NOT NULL
+			SQL: `SELECT UNHEX(?) FROM sqllock_mutexes WHERE name = UNHEX(?) AND GET_LOCK(UNHEX(?), 0) IS NOT NULL
    /*!80000 FOR SHARE SKIP LOCKED */ /*M!100600 LOCK IN SHARE MODE SKIP LOCKED */`,
-			Args: []string{"name", "session"},
+			Args: []string{"session", "name", "session"},
 		},
 		// The row lock is the transaction's: a deadlock or an implicit commit
 		// would end it and not the session. Nothing else runs here, so the

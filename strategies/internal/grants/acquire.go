@@ -19,6 +19,8 @@ type Instead struct {
 	// replaced by a statement that was held up on its way. AnyToken where the
 	// statement is sent on the session itself.
 	Token int64
+	// Held is what the server knows the session's lock by, for a strategy's own Acquire, which binds it as "held".
+	Held string
 }
 
 // AnyToken is no token.
@@ -28,7 +30,7 @@ const AnyToken = -1
 // the token.
 func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.Request, instead Instead) (int64, error) {
 	values := s.values(r)
-	values["session"], values["seen"] = instead.Strategy, instead.Token
+	values["session"], values["seen"], values["held"] = instead.Strategy, instead.Token, instead.Held
 
 	acquire := s.sql.Acquire
 	if r.Wait != "" {

@@ -2,7 +2,9 @@ package grants
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -18,6 +20,16 @@ const (
 	MySQLNow  = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
 	MySQLLate = MySQLNow + ` + GREATEST(0, TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))`
 )
+
+// MySQLHeld makes of Acquire what is sent while a session has the lock: nothing is granted if no session has the named
+// lock any more that marks it, which is bound as "held".
+func MySQLHeld(acquire databases.Statement) databases.Statement {
+	before, behind, _ := strings.Cut(acquire.SQL, "\n     LIMIT 1 FOR UPDATE SKIP LOCKED")
+	acquire.SQL = before + " AND IS_USED_LOCK(UNHEX(?)) IS NOT NULL\n     LIMIT 1 FOR UPDATE SKIP LOCKED" + behind
+	acquire.Args = slices.Insert(slices.Clone(acquire.Args), strings.Count(before, "?"), "held")
+
+	return acquire
+}
 
 // mariadbLatest goes before what is sent in a caller's transaction, and lets it change a
 // row that was changed since the snapshot, as MySQL does: the lease is renewed meanwhile.
