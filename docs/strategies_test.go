@@ -23,7 +23,7 @@ func TestQuotedSQL(t *testing.T) {
 		"PostgresNow": "now", "PostgresMicros": "micros",
 		"MySQLNow": "now", "MySQLLate": "late", "SQLiteNow": "now",
 		"PostgresTell": "tell", "postgresContended": "l.waiting <> 0", "channelOf": "sqllock_", "postgresLine": "pg_catalog.split_part(l.name, pg_catalog.chr(31), 1)", "allChannel": "sqllock_released",
-		"postgresSlot": "slot",
+		"postgresSlot": "slot", "postgresLimit": "limit", "strength": "FOR UPDATE",
 		"TiDBNow":      "now", "tidbToken": "IF(e.owner = UNHEX(?), l.token, GREATEST(l.token + ?, now))",
 		"which": " FROM sqllock_leases WHERE name = UNHEX(?) AND owner = UNHEX(?)",
 	}
