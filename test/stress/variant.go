@@ -165,7 +165,7 @@ func Variants() []*Variant {
 			edit: edits{
 				"grant.release":    instead(`UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0`, `DELETE FROM sqllock_locks`),
 				"grant.release-tx": instead(`UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0`, `DELETE FROM sqllock_locks`),
-				"cas.acquire":      instead(`VALUES (?1, `+sqliteNow, `VALUES (?1, 1`),
+				"cas.acquire":      instead(`VALUES (?1, max(`+sqliteNow+`, coalesce((SELECT f.token FROM sqllock_floor f), 0) + ?10)`, `VALUES (?1, 0 * ?10 + 1`),
 			},
 		},
 		{
