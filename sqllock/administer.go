@@ -168,10 +168,10 @@ func checkSlot(slot int) error {
 const forcedPrefix = "forced: "
 
 // Reap marks expired grants as ended, to keep the tables tidy; acquisitions do not depend
-// on it. It removes the rows of names that were not used for the retention,
-// which is a minute at least and seven days as a rule: a name's token grows even over
-// the removal of its row, as long as the database's clock was not set back by more than
-// the retention. With strategy forupdate it also ends the sessions of holders whose
+// on it. It removes the rows of names that were not acquired for the retention,
+// which is a minute at least and seven days as a rule, also those that the removal in the
+// background leaves: see [WithoutReaping]. A name's token grows even over the removal of its
+// row. With strategy forupdate it also ends the sessions of holders whose
 // lease has expired, where the server has not. Errors: [ErrInvalidOption] if the retention
 // is shorter than a minute, [ErrClosed]; the database's.
 func (l *Locker) Reap(ctx context.Context, retention time.Duration) (Reaped, error) {

@@ -1,5 +1,5 @@
-// Package cas keeps a lock as the status of a row: one row for each name, kept
-// for ever, that an UPDATE takes if it is free (compare and set). It is the
+// Package cas keeps a lock as the status of a row: one row for each name, which
+// an UPDATE takes if it is free (compare and set). It is the
 // strategy to choose unless there is a reason for another.
 //
 //	locker, err := sqllock.New(cas.New(postgres.New(pool)))

@@ -57,7 +57,8 @@ func (p Protocol) acquire(s *state, st statement) (ok bool, token int8, broken s
 		return true, r.token, ""
 	}
 
-	if token = max(r.token+1, s.now); p.Fault == TokenWithoutClock {
+	// A row that was made has the floor, see grant.ready.
+	if token = max(r.token+1, s.floor+1, s.now); p.Fault == TokenWithoutClock {
 		token = r.token + 1
 	} else if p.Fault == TokenDrawnBefore {
 		token = st.token
@@ -207,7 +208,8 @@ func (p Protocol) tick(s state, emit emit) {
 // Mirrors strategies/internal/grants/admin.go Store.Reap,
 // strategies/internal/grants/postgres.go grant.expired,
 // strategies/internal/grants/postgres.go grant.end,
-// strategies/internal/grants/postgres.go grant.remove.
+// strategies/internal/grants/postgres.go grant.idle,
+// strategies/internal/grants/postgres.go grant.ready.
 func (p Protocol) reap(s state, emit emit) {
 	if !p.Scope.Reaps {
 		return
@@ -231,9 +233,14 @@ func (p Protocol) reap(s state, emit emit) {
 		emit(step{-1, "reaper lists the name", none}, next, "")
 	}
 
-	if s.row.owner == 0 && s.row.token != 0 && s.row.expires <= s.now && s.row.token < s.now && !s.pinned() {
+	if s.row.owner == 0 && s.row.token != 0 && s.row.expires <= s.now && !s.pinned() {
 		next := s
 		next.row = row{}
+
+		if p.Fault != RemovalWithoutFloor {
+			next.floor = max(s.floor, s.row.token)
+		}
+
 		emit(step{-1, "reaper removes the row", none}, next, "")
 	}
 }

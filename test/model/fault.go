@@ -25,6 +25,8 @@ const (
 	TokenDrawnBefore
 	// TokenWithoutClock counts from the row alone, which may have been removed.
 	TokenWithoutClock
+	// RemovalWithoutFloor forgets the token of a row that is removed.
+	RemovalWithoutFloor
 	// GuardWithoutRowLock checks the grant and does not pin it.
 	GuardWithoutRowLock
 	// GuardWithoutCheck pins the row, whoever's it is.

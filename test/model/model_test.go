@@ -54,6 +54,7 @@ func TestFaults(t *testing.T) {
 		{model.LeaseWithoutEnd, "lease without end", model.Late, model.FreeInALease},
 		{model.TokenDrawnBefore, "token drawn before", model.Late, model.TokensGrow},
 		{model.TokenWithoutClock, "token without clock", model.Reaped, model.TokensGrow},
+		{model.RemovalWithoutFloor, "removal without floor", model.Reaped, model.TokensGrow},
 		{model.GuardWithoutRowLock, "guard without row lock", model.Guarded, model.NoStaleCommit},
 		{model.GuardWithoutCheck, "guard without check", model.Guarded, model.NoStaleCommit},
 		{model.ReaperTrustsItsList, "reaper trusts its list", model.Reaped, model.NotTold},

@@ -14,6 +14,7 @@ const (
 type state struct {
 	now     int8 // the database's clock
 	row     row
+	floor   int8 // the token of the row that was removed
 	clients [clients]client
 	delayed [delayed]statement // in order, so that equal sets are equal
 	listed  bool               // by the reaper, as expired
