@@ -22,6 +22,7 @@ func TestQuotedSQL(t *testing.T) {
 	constants := map[string]string{
 		"PostgresNow": "now", "PostgresMicros": "micros",
 		"MySQLNow": "now", "MySQLLate": "late", "SQLiteNow": "now",
+		"PostgresFloor": "floor", "SQLiteFirst": "first",
 		"PostgresTell": "tell", "postgresContended": "l.waiting <> 0", "channelOf": "sqllock_", "postgresLine": "pg_catalog.split_part(l.name, pg_catalog.chr(31), 1)", "allChannel": "sqllock_released",
 		"postgresSlot": "slot", "postgresLimit": "limit", "strength": "FOR UPDATE",
 		"TiDBNow":      "now", "tidbToken": "IF(e.owner = UNHEX(?), l.token, GREATEST(l.token + ?, now))",

@@ -208,7 +208,7 @@ func (p Protocol) tick(s state, emit emit) {
 // Mirrors strategies/internal/grants/admin.go Store.Reap,
 // strategies/internal/grants/postgres.go grant.expired,
 // strategies/internal/grants/postgres.go grant.end,
-// strategies/internal/grants/postgres.go grant.idle,
+// strategies/internal/grants/removal.go Queue.ReapIdle,
 // strategies/internal/grants/postgres.go grant.ready.
 func (p Protocol) reap(s state, emit emit) {
 	if !p.Scope.Reaps {
