@@ -211,11 +211,11 @@ func named(statement databases.Statement, values databases.Values, names []strin
 	bound := make(databases.Values, len(values)+len(names))
 	maps.Copy(bound, values)
 
-	args := make([]string, len(names))
+	args := make([]string, 0, len(names)+len(statement.Args))
 
 	for i, name := range names {
-		args[i] = "name" + strconv.Itoa(i)
-		bound[args[i]] = name
+		arg := "name" + strconv.Itoa(i)
+		args, bound[arg] = append(args, arg), name
 	}
 
 	statement.SQL = before + "IN (" + strings.Join(slices.Repeat([]string{each}, len(names)), ", ") + after
