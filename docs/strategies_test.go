@@ -25,7 +25,7 @@ func TestQuotedSQL(t *testing.T) {
 		"PostgresFloor": "floor", "SQLiteFirst": "first",
 		"PostgresTell": "tell", "postgresContended": "l.waiting <> 0", "channelOf": "sqllock_", "postgresLine": "pg_catalog.split_part(l.name, pg_catalog.chr(31), 1)", "allChannel": "sqllock_released",
 		"postgresSlot": "slot", "postgresLimit": "limit", "strength": "FOR UPDATE",
-		"TiDBNow":      "now", "tidbToken": "IF(e.owner = UNHEX(?), l.token, GREATEST(l.token + ?, now))",
+		"TiDBNow": "now", "tidbToken": "IF(e.owner = UNHEX(?), l.token, GREATEST(l.token + ?, now))",
 		"which": " FROM sqllock_leases WHERE name = UNHEX(?) AND owner = UNHEX(?)",
 	}
 
