@@ -33,6 +33,12 @@ func (s *Store) TryAcquireAll(ctx context.Context, requests []strategies.Request
 
 	sql, asked := s.sql.batch, requests
 
+	if s.inSteps() {
+		err = b.step(ctx, conn, sql.Acquire, false)
+
+		return b.grants, b.errs
+	}
+
 	// The second round follows the making of rows, once in a name's life.
 	for round := 0; round < 2 && err == nil && len(asked) > 0; round++ {
 		values := s.batchValues(sql.Acquire, asked)
@@ -95,6 +101,10 @@ func (s *Store) TryAcquireGroup(ctx context.Context, requests []strategies.Reque
 	}
 
 	sql := s.sql.batch
+
+	if s.inSteps() {
+		return s.stepGroup(ctx, conn, requests)
+	}
 
 	// The second round follows the making of rows, once in a name's life.
 	for range 2 {
@@ -208,12 +218,24 @@ func (b *acquisitions) draw(
 		return err
 	}
 
-	tokens, err := byOwner[int64](ctx, conn, statement, values, len(b.requests))
+	var tokens map[string]int64
+
+	err := b.besides(ctx, conn, func(rows *Rows) (err error) {
+		if tokens, err = byOwner[int64](ctx, conn, statement, values, len(b.requests)); err == nil && rows != nil && len(tokens) > 0 {
+			_, err = conn.Exec(ctx, rows.Make, values)
+		}
+
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
 	for owner, token := range tokens {
 		b.granted(owner, token)
 	}
 
-	return err
+	return nil
 }
 
 // byOwner sends a statement that returns a value for each owner that it was done
@@ -376,7 +398,7 @@ func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) []err
 	} else {
 		values := s.batchValues(s.sql.batch.Release, t.requests)
 		values["durable"] = durable
-		err = t.send(ctx, conn, s.sql.batch.Release, values)
+		err = t.release(ctx, conn, values)
 	}
 
 	return t.errs
@@ -426,11 +448,17 @@ func (t *together) send(
 	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values,
 ) error {
 	contended, err := byOwner[bool](ctx, conn, statement, values, len(t.requests))
-	for owner, waits := range contended {
-		t.done(owner, waits)
+	if err == nil {
+		t.allDone(contended)
 	}
 
 	return err
+}
+
+func (t *together) allDone(contended map[string]bool) {
+	for owner, waits := range contended {
+		t.done(owner, waits)
+	}
 }
 
 func (t *together) done(owner string, contended bool) {
