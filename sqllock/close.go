@@ -68,6 +68,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	}
 
 	l.reaper.close(ctx)
+	l.idle.close(ctx)
 	l.news.last(ctx)
 	l.hands.close()
 	l.keeper.alarm() // it ends

@@ -46,6 +46,7 @@ type Locker struct {
 
 	background background
 	reaper     reaper
+	idle       idle
 	reached    atomic.Bool // the database has answered
 	inTxs      atomic.Bool // locks are used in transactions: none is handed on any more
 }
@@ -124,6 +125,7 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	}
 
 	l.life, l.close = context.WithCancelCause(context.Background()) //nolint:forbidigo // the locker's own life, which no call's context bounds
+	l.watchIdle()
 
 	return l, nil
 }

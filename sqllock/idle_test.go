@@ -1,0 +1,115 @@
+package sqllock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
+)
+
+// keeper is a strategy that keeps something while it has a lock, and for a while longer.
+type keeper struct {
+	*sqllocktest.Memory
+
+	mu     sync.Mutex
+	allows bool
+	busy   bool          // a lock is held
+	left   time.Duration // of the time to keep, when it is asked
+	asked  []time.Duration
+}
+
+func (k *keeper) KeepIdle() { k.allows = true }
+
+func (k *keeper) GiveBack(_ context.Context, after time.Duration) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	k.asked = append(k.asked, after)
+
+	if k.busy && after > 0 {
+		return after
+	}
+
+	left := min(k.left, after)
+	k.left = 0
+
+	return left
+}
+
+func (k *keeper) times() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	return len(k.asked)
+}
+
+// TestGivesBack: a strategy is asked two seconds after an attempt to give back what it keeps, again for as long as it keeps
+// something, and not after that.
+func TestGivesBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := &keeper{Memory: sqllocktest.NewMemory(), busy: true}
+		locker := newLocker(t, k)
+
+		if !k.allows {
+			t.Error("the strategy was not allowed to keep anything")
+		}
+
+		acquire(t, locker)
+
+		for n, want := range []int{0, 1, 2, 3} {
+			if got := k.times(); got != want {
+				t.Errorf("after %d times two seconds with a lock it was asked %d times, want %d", n, got, want)
+			}
+
+			time.Sleep(2*time.Second + time.Millisecond)
+		}
+
+		k.mu.Lock()
+		k.busy, k.left = false, time.Second
+		k.mu.Unlock()
+
+		before := k.times()
+
+		time.Sleep(time.Minute)
+
+		// Once that a second is left, and once that nothing is.
+		if got := k.times() - before; got != 2 {
+			t.Errorf("when nothing was held any more it was asked %d times, want 2", got)
+		}
+
+		if _, err := locker.TryAcquire(t.Context(), "another"); err != nil {
+			t.Fatal(err)
+		}
+
+		before = k.times()
+
+		time.Sleep(3 * time.Second)
+
+		if got := k.times() - before; got != 1 {
+			t.Errorf("after another attempt it was asked %d times, want once", got)
+		}
+	})
+}
+
+// TestCloseGivesBack at once.
+func TestCloseGivesBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := &keeper{Memory: sqllocktest.NewMemory()}
+
+		locker, err := sqllock.New(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if err := locker.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		if k.times() != 1 || k.asked[0] != 0 {
+			t.Errorf("Close() asked for %v, want what was kept at all", k.asked)
+		}
+	})
+}
