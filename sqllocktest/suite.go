@@ -268,6 +268,7 @@ type env struct {
 	name     string
 	a, b     *sqllock.Locker // on Strategy and on Other
 	lockers  []*sqllock.Locker
+	held     []strategies.Grant // from the strategy itself, and of a session
 	patience time.Duration
 }
 
@@ -304,6 +305,15 @@ func (e *env) finish() {
 		if err := l.Close(ctx); ctx.Err() != nil {
 			e.Errorf("Close() did not end within %s: %v", closes, err)
 		}
+	}
+
+	// Of those that the case has from the strategy itself, some have ended.
+	for _, g := range e.held {
+		_ = g.Release(ctx)
+	}
+
+	if keeper, ok := e.Strategy.(strategies.IdleKeeper); ok {
+		keeper.GiveBack(ctx, 0)
 	}
 
 	for _, f := range []*Faulty{e.Faulty, e.OtherFaulty} {

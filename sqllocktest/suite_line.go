@@ -529,7 +529,14 @@ func lineUnanswered(e *env) {
 }
 
 func lineRepeated(e *env) {
-	for _, operation := range append(e.aboutLine(), e.op("acquire")) {
+	operations := e.aboutLine()
+
+	// A session that gets its key in the same statement would have it twice, see batch/every statement twice.
+	if acquire := e.op("acquire"); !e.features.ConnectionHeld || acquire != e.op("attempt") {
+		operations = append(operations, acquire)
+	}
+
+	for _, operation := range operations {
 		e.script.Twice(operation)
 	}
 

@@ -4,7 +4,7 @@
 //	locker, err := sqllock.New(advisory.New(postgres.New(pool)))
 //
 // SQLite has none, and those of TiDB end after an hour. All locks of a locker share one connection, which is taken
-// from the pool with the first lock and given back with the last.
+// from the pool with the first lock and given back two seconds after the last, or by Close.
 //
 // The locks are free the moment their session ends, so a crashed holder is
 // followed without waiting for its lease. That is also the price: whatever ends
@@ -30,6 +30,7 @@ package advisory
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,7 @@ type Strategy struct {
 	store   *grants.Store
 	sql     statements
 	checked atomic.Bool
+	keeps   atomic.Bool
 
 	mu      sync.Mutex
 	current *session
@@ -60,12 +62,14 @@ type queue = grants.Queue
 // New returns the strategy for a database. sqllock.New reports what is wrong with db:
 // ErrUnsupported for TiDB and SQLite.
 func New(db databases.DB) *Strategy {
-	store := grants.New(db, name, nil, leftovers.All()...)
+	store := grants.New(db, name, own, leftovers.All()...)
 
 	sql, ok := dialects.For(*store.Dialect())
 	if !ok {
 		sql.refused = "on " + string(store.Dialect().Name)
 	}
+
+	sql.acquireFromLine, sql.releaseTelling = store.FromLine(sql.acquire), store.Telling(sql.release)
 
 	return &Strategy{queue: store.Queue(), store: store, sql: sql}
 }
@@ -92,6 +96,7 @@ func (s *Strategy) Validate() error {
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
 	f.ConnectionHeld, f.MaxLease, f.Shared = true, grants.MaxLease, s.sql.tryShared.SQL != ""
+	f.Unbatched = s.sql.acquireAll.SQL == ""
 
 	return f
 }
@@ -104,24 +109,89 @@ func (s *Strategy) Features() strategies.Features {
 func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	r.Tokens = 1
 
-	cur, err := s.enter(ctx)
+	made, errs := s.attempt(ctx, []strategies.Request{r}, func(ctx context.Context, c *session) ([]strategies.Grant, []error) {
+		g, err := c.acquire(ctx, r)
+
+		return []strategies.Grant{g}, []error{err}
+	})
+
+	return made[0], errs[0]
+}
+
+// TryAcquireAll takes those that no session has, all in one statement.
+func (s *Strategy) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	if s.sql.acquireAll.SQL == "" {
+		return make([]strategies.Grant, len(requests)), slices.Repeat([]error{strategies.ErrNotBatched}, len(requests))
+	}
+
+	requests = slices.Clone(requests)
+	for i := range requests {
+		requests[i].Tokens = 1
+	}
+
+	return s.attempt(ctx, requests, func(ctx context.Context, c *session) ([]strategies.Grant, []error) {
+		return c.acquireAll(ctx, requests)
+	})
+}
+
+// attempt makes attempts on the session. One that was kept without locks may have been ended by the server meanwhile: then it
+// makes them again on another, unless they have brought something.
+func (s *Strategy) attempt(
+	ctx context.Context, requests []strategies.Request, try func(context.Context, *session) ([]strategies.Grant, []error),
+) ([]strategies.Grant, []error) {
+	made, errs, again := s.attemptOnce(ctx, requests, try)
+	if !again {
+		return made, errs
+	}
+
+	broke := errs
+	made, errs, _ = s.attemptOnce(ctx, requests, try)
+
+	// The answer was lost, and the session that has the lock has not ended yet; or there is no other, and the first
+	// attempt, unlike the second, was sent.
+	for i, r := range requests {
+		held := new(strategies.HeldError)
+		if errors.Is(errs[i], strategies.ErrNotSent) || errors.As(errs[i], &held) && held.Owner == r.Owner {
+			errs[i] = broke[i]
+		}
+	}
+
+	return made, errs
+}
+
+// attemptOnce says whether the session turned out to be broken, and had been kept without locks.
+func (s *Strategy) attemptOnce(
+	ctx context.Context, requests []strategies.Request, try func(context.Context, *session) ([]strategies.Grant, []error),
+) (made []strategies.Grant, errs []error, again bool) {
+	none := func(err error) ([]strategies.Grant, []error, bool) {
+		return make([]strategies.Grant, len(requests)), slices.Repeat([]error{grants.NotSent(err)}, len(requests)), false
+	}
+
+	lease := requests[0].Lease
+	for _, r := range requests {
+		lease = max(lease, r.Lease)
+	}
+
+	c, err := s.enter(ctx)
 	if err != nil {
-		return nil, grants.NotSent(err)
+		return none(err)
 	}
 
-	defer cur.leave()
+	defer c.leave()
 
-	if err := cur.open(ctx, r.Lease); err != nil {
-		return nil, grants.NotSent(err)
+	kept := c.conn != nil && len(c.grants) == 0
+
+	if err := c.open(ctx, lease); err != nil {
+		return none(err)
 	}
 
-	ctx, cancel := cur.detach(ctx, r.Lease, nil)
+	ctx, cancel := c.detach(ctx, lease, nil)
 	defer cancel()
 
-	g, err := cur.acquire(ctx, r)
-	cur.closeIfIdle(ctx)
+	made, errs = try(ctx, c)
+	c.closeIfIdle(ctx)
 
-	return g, err
+	return made, errs, kept && c.gone != nil && s.store.Unreachable(c.gone)
 }
 
 // ForceRelease also ends the session that holds the lock, and with it the

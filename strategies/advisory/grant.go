@@ -22,28 +22,29 @@ type grant struct {
 	unlocked bool      // by a release, or after a loss: the session goes on without it
 
 	releasing bool // Release has been called
+	unsure    bool // whether the session has the key, after an error of a release
 	outcome   grants.Outcome
 	released  bool // nothing is left
 }
 
-// Renew tells the server that the session lives, then extends the lease.
+// Renew extends the lease on the session, so that the server hears of that, too.
 func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 	started := time.Now()
 
 	return g.use(ctx, lease, func(ctx context.Context) error {
 		c := g.session
 
-		if err := c.beat(ctx, lease); err != nil {
-			return err
+		if lease > c.limit {
+			if err := c.bear(ctx, lease); err != nil {
+				return err
+			}
 		}
 
 		if err := g.record.RenewOn(ctx, c.conn, lease); err != nil {
 			return err
 		}
 
-		if until := started.Add(lease); until.After(g.until) {
-			g.until = until
-		}
+		g.until = later(g.until, started.Add(lease))
 
 		return c.sweep(ctx)
 	})
@@ -175,6 +176,76 @@ func (g *grant) releaseOn(ctx context.Context) {
 	ctx, cancel := c.detach(ctx, releaseTimeout, g)
 	defer cancel()
 
+	if !g.releaseInOne(ctx) && !c.ended {
+		g.releaseApart(ctx)
+	}
+}
+
+// releaseInOne ends the lease and frees the key in one statement, where there is one, and says whether it did. An error does
+// not say whether the key is free.
+func (g *grant) releaseInOne(ctx context.Context) bool {
+	c, s := g.session, g.session.strategy
+
+	record, ok := g.record.(*grants.Grant)
+	if !ok || g.unsure || s.sql.release.SQL == "" {
+		return false
+	}
+
+	release := s.sql.release
+	if record.Request().Wait != "" {
+		release = s.sql.releaseTelling
+	}
+
+	answers, err := s.store.ReleaseKeyed(ctx, c.conn, release, []*grants.Grant{record}, g.place.key)
+	if err != nil {
+		g.refused(err)
+
+		return false
+	}
+
+	unlocked, ended := answers[record.Request().Owner]
+	if ended {
+		g.freed(unlocked)
+	}
+
+	if g.released && record.Request().Wait == "" {
+		record.TellOn(ctx, c.conn)
+	}
+
+	c.closeIfIdle(ctx)
+
+	return ended
+}
+
+// refused is for an error of a release in one: the key may be free already.
+func (g *grant) refused(err error) {
+	c := g.session
+
+	if c.strategy.store.Clean(err) {
+		g.unsure = true
+	} else if !c.ended {
+		c.breakDown(err)
+	}
+}
+
+// freed takes in that the lease was ended, and whether the key was unlocked with it.
+func (g *grant) freed(unlocked bool) {
+	g.outcome.Note(nil)
+
+	if !unlocked {
+		g.notLocked(errNotLocked)
+
+		return
+	}
+
+	g.session.drop(g.place)
+	g.unlocked, g.released, g.outcome.Freed = true, true, true
+}
+
+// releaseApart ends the lease, and then frees the key.
+func (g *grant) releaseApart(ctx context.Context) {
+	c := g.session
+
 	err := g.record.ReleaseOn(ctx, c.conn)
 	if !c.strategy.store.Clean(err) {
 		c.breakDown(err)
@@ -195,20 +266,33 @@ func (g *grant) releaseOn(ctx context.Context) {
 func (g *grant) unlock(ctx context.Context) bool {
 	c := g.session
 
-	err := c.unlock(ctx, g.place)
+	var err error
+
+	if g.unsure {
+		c.drop(g.place)
+		err = c.unlockLeft(ctx, []any{g.place.key})
+	} else {
+		err = c.unlock(ctx, g.place)
+	}
+
 	if err == nil {
 		g.unlocked = true
 
 		return true
 	}
 
-	c.breakDown(err)
+	g.notLocked(err)
+
+	return false
+}
+
+// notLocked ends the session, on which the key could not be unlocked.
+func (g *grant) notLocked(err error) {
+	g.session.breakDown(err)
 
 	if errors.Is(err, errNotLocked) && g.outcome.Err == nil {
 		g.outcome.Err = &strategies.LostError{Reason: strategies.SessionGone, Err: err}
 	}
-
-	return false
 }
 
 // releaseElsewhere is the release on other connections, after the session broke

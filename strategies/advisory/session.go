@@ -22,6 +22,7 @@ type session struct {
 	namespace string
 	id        int64         // the server's, to end it by
 	limit     time.Duration // after which the server ends the session
+	idle      time.Time     // since when no lock is on it
 	grants    map[place]*grant
 	readers   map[any]int // by key, how many of those are
 	doomed    bool        // a release was forced: who did that ends the session, too
@@ -87,7 +88,7 @@ func (c *session) open(ctx context.Context, lease time.Duration) error {
 	}
 
 	if err == nil {
-		err = c.beat(ctx, lease)
+		err = c.bear(ctx, lease)
 	}
 
 	if err != nil {
@@ -99,9 +100,16 @@ func (c *session) open(ctx context.Context, lease time.Duration) error {
 	return nil
 }
 
-// beat is the heartbeat, and raises the idle limit if need be.
-func (c *session) beat(ctx context.Context, lease time.Duration) error {
-	limit := max(c.limit, lease)
+// bear makes the idle limit that of the longest lease among the locks, with one more.
+func (c *session) bear(ctx context.Context, lease time.Duration) error {
+	limit := lease
+	if len(c.grants) > 0 {
+		limit = max(c.limit, lease)
+	}
+
+	if limit == c.limit {
+		return nil
+	}
 
 	_, err := c.conn.Exec(ctx, c.strategy.sql.limit, databases.Values{"limit": c.strategy.store.Dialect().IdleLimit(limit)})
 	if err == nil {
@@ -113,17 +121,17 @@ func (c *session) beat(ctx context.Context, lease time.Duration) error {
 
 // acquire takes a lock on the open session.
 func (c *session) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	if c.strategy.sql.acquire.SQL != "" && r.Mode == strategies.Exclusive {
+		made, errs := c.acquireAll(ctx, []strategies.Request{r})
+
+		return made[0], errs[0]
+	}
+
 	s := c.strategy
 	started := time.Now()
 
-	if r.Lease > c.limit {
-		if err := c.beat(ctx, r.Lease); err != nil {
-			return nil, c.explain(err)
-		}
-	}
-
-	if err := c.sweep(ctx); err != nil {
-		return nil, c.explain(err)
+	if err := c.ready(ctx, r.Lease); err != nil {
+		return nil, err
 	}
 
 	at, try := place{key: s.key(c.namespace, r.Name)}, s.sql.try
@@ -131,13 +139,8 @@ func (c *session) acquire(ctx context.Context, r strategies.Request) (strategies
 		at.reader, try = r.Owner, s.sql.tryShared
 	}
 
-	if other := c.inTheWay(at); other != nil {
-		request := other.record.Request()
-
-		return nil, &strategies.HeldError{
-			Name: r.Name, Holder: request.Holder, Token: other.Token(), Shared: other.place.reader != "", Remaining: time.Until(other.until),
-			Detail: "in this process",
-		}
+	if made, err := c.here(ctx, at, r); made != nil || err != nil {
+		return made, err
 	}
 
 	var locked, readOnly bool
@@ -172,16 +175,75 @@ func (c *session) acquire(ctx context.Context, r strategies.Request) (strategies
 		return nil, c.giveUp(ctx, at, err)
 	}
 
-	g := &grant{record: record, session: c, place: at, until: started.Add(r.Lease)}
+	return c.made(record, at, started.Add(r.Lease)), nil
+}
+
+// ready makes the open session ready for a lock with a lease.
+func (c *session) ready(ctx context.Context, lease time.Duration) error {
+	err := c.sweep(ctx)
+	if err == nil {
+		err = c.bear(ctx, lease)
+	}
+
+	return c.explain(err)
+}
+
+// made is the grant of a record whose key the session has.
+func (c *session) made(record grants.Record, at place, until time.Time) strategies.Grant {
+	g := &grant{record: record, session: c, place: at, until: until}
 	c.grants[at] = g
 
 	if sharer, ok := record.(strategies.Sharer); ok {
 		c.readers[at.key]++
 
-		return sharedGrant{g, sharer}, nil
+		return sharedGrant{g, sharer}
 	}
 
-	return g, nil
+	return g
+}
+
+// here is the answer to a request whose key the session has: the same grant to the same owner, who asks again because the
+// answer was lost, and to others that it is held. The key itself would not say so. Otherwise there is none.
+func (c *session) here(ctx context.Context, at place, r strategies.Request) (strategies.Grant, error) {
+	other := c.inTheWay(at)
+
+	switch {
+	case other == nil:
+		return nil, nil //nolint:nilnil // nobody is in the way
+	case other.record.Request().Owner == r.Owner && !other.releasing:
+		return c.again(ctx, other, r.Lease)
+	}
+
+	request := other.record.Request()
+
+	return nil, &strategies.HeldError{
+		Name: r.Name, Holder: request.Holder, Token: other.Token(), Shared: other.place.reader != "", Remaining: time.Until(other.until),
+		Detail: "in this process",
+	}
+}
+
+// again is the grant to an owner who has it, with a lease from now on. If it was taken away meanwhile there is none.
+func (c *session) again(ctx context.Context, g *grant, lease time.Duration) (strategies.Grant, error) {
+	started := time.Now()
+
+	err := g.record.RenewOn(ctx, c.conn, lease)
+
+	switch {
+	case errors.Is(err, strategies.ErrLost):
+		c.note(err)
+
+		if !g.unlock(ctx) {
+			return nil, c.strategy.store.Explain(c.gone)
+		}
+
+		return nil, nil //nolint:nilnil // nobody is in the way any more
+	case err != nil:
+		return nil, c.explain(err)
+	default:
+		g.until = later(g.until, started.Add(lease))
+
+		return g, nil
+	}
 }
 
 // sharedGrant is that of a reader.
@@ -244,13 +306,7 @@ func (c *session) unlock(ctx context.Context, at place) error {
 		unlock = c.strategy.sql.unlockShared
 	}
 
-	if _, had := c.grants[at]; had && at.reader != "" {
-		if c.readers[at.key]--; c.readers[at.key] == 0 {
-			delete(c.readers, at.key)
-		}
-	}
-
-	delete(c.grants, at)
+	c.drop(at)
 
 	unlocked := false
 
@@ -262,6 +318,17 @@ func (c *session) unlock(ctx context.Context, at place) error {
 	}
 
 	return err
+}
+
+// drop forgets a lock of the session.
+func (c *session) drop(at place) {
+	if _, had := c.grants[at]; had && at.reader != "" {
+		if c.readers[at.key]--; c.readers[at.key] == 0 {
+			delete(c.readers, at.key)
+		}
+	}
+
+	delete(c.grants, at)
 }
 
 // sweep frees locks whose lease expired with nobody to renew or release them,
@@ -306,27 +373,4 @@ func (c *session) breakDown(cause error) {
 func (c *session) note(err error) {
 	lost := new(strategies.LostError)
 	c.doomed = c.doomed || errors.As(err, &lost) && lost.Reason == strategies.Forced
-}
-
-// closeIfIdle gives the connection back when there are no locks on it.
-func (c *session) closeIfIdle(ctx context.Context) {
-	if c.conn == nil || len(c.grants) > 0 {
-		return
-	}
-
-	if c.doomed {
-		// Not into the pool: it would end under whatever it is used for next.
-		c.conn.Discard()
-	} else {
-		if err := c.conn.Query(ctx, c.strategy.sql.reset, nil, func(databases.Row) error { return nil }); err != nil {
-			c.breakDown(err)
-
-			return
-		}
-
-		c.conn.Release()
-	}
-
-	c.conn, c.ended = nil, true
-	c.strategy.forget(c)
 }

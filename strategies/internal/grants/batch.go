@@ -339,9 +339,6 @@ func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease t
 		return t.errs
 	}
 
-	values := s.batchValues(s.sql.batch.Renew, t.requests)
-	values["lease"] = s.lease(lease)
-
 	conn, err := s.Conn(ctx)
 	defer t.failed(&err)
 
@@ -351,13 +348,22 @@ func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease t
 
 	defer s.Return(conn, &err)
 
-	if s.sql.InsertID {
-		err = t.renewUntold(ctx, conn, s.sql.batch.Renew, values)
-	} else {
-		err = t.send(ctx, conn, s.sql.batch.Renew, values)
-	}
+	err = t.renewOn(ctx, conn, lease)
 
 	return t.errs
+}
+
+// renewOn renews them in one statement.
+func (t *together) renewOn(ctx context.Context, conn databases.Conn, lease time.Duration) error {
+	renew := t.sql.batch.Renew
+	values := t.batchValues(renew, t.requests)
+	values["lease"] = t.lease(lease)
+
+	if t.sql.InsertID {
+		return t.renewUntold(ctx, conn, renew, values)
+	}
+
+	return t.send(ctx, conn, renew, values)
 }
 
 // ReleaseAll ends grants in one statement. One with a minimum hold is released in

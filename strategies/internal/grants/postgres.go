@@ -51,16 +51,20 @@ func PostgresAsync(durable string) string {
 		`::boolean THEN pg_catalog.current_setting('synchronous_commit') ELSE 'off' END, true) <> ''`
 }
 
+// PostgresAsyncGrant is PostgresAsync for the grant of a lock that a crash of the server ends, too. What is forgotten then
+// is over, and the next token is larger, because tokens follow the clock; only one that is ahead of the clock has to be there.
+func PostgresAsyncGrant(token string) string {
+	return PostgresAsync(`(` + token + ` > ` + PostgresMicros + `)`)
+}
+
 // PostgresHeld makes of Acquire what is sent while a transaction has the lock, which is bound as "held": nothing is
-// granted if that has ended. A crash of the server ends it, too, so the commit need not wait for the disk nor for a
-// standby. The grant that a crash forgets is over, and the next token is larger, because tokens follow the clock; only
-// a token that is ahead of the clock has to be there then.
+// granted if that has ended.
 func PostgresHeld(acquire databases.Statement) databases.Statement {
 	acquire.Args = append(slices.Clip(acquire.Args), "held")
 	acquire.SQL = strings.Replace(acquire.SQL, "SELECT name FROM", "SELECT name, token FROM", 1)
 	acquire.SQL = strings.Replace(acquire.SQL, "\n WHERE l.name = free.name", fmt.Sprintf(`
  WHERE l.name = free.name AND pg_catalog.pg_xact_status($%d::pg_catalog.text::pg_catalog.xid8) = 'in progress'
-   AND `, len(acquire.Args))+PostgresAsync(`(free.token + $12::bigint > `+PostgresMicros+`)`), 1)
+   AND `, len(acquire.Args))+PostgresAsyncGrant(`free.token + $12::bigint`), 1)
 
 	return acquire
 }
