@@ -30,6 +30,7 @@ func idleCases() []testCase {
 		{"idle/leaves a tick", both(idleOnly, notesOnly), idleTick},
 		{"idle/leaves a loss that is to be told", idleOnly, idleForced},
 		{"idle/a release without an answer", both(idleOnly, leaseOnly), idleReleased},
+		{"idle/a reader's second release", both(idleOnly, sharedOnly), idleReaderReleased},
 		{"idle/a row that was made and is not ready", both(idleOnly, databaseOnly), idleUnready},
 		{"idle/beside acquisitions", idleOnly, idleHammer},
 		{"idle/names of other strategies", both(idleOnly, rivalsOnly), idleRivals},
@@ -388,6 +389,17 @@ func idleReleased(e *env) {
 
 	e.script.Reset()
 
+	e.gone(e.name)
+	e.releaseGrant(grant)
+}
+
+// The core repeats a release whose answer was lost.
+func idleReaderReleased(e *env) {
+	r := e.request()
+	r.Mode = strategies.Shared
+
+	grant := e.grant(e.Strategy, r)
+	e.releaseGrant(grant)
 	e.gone(e.name)
 	e.releaseGrant(grant)
 }

@@ -18,7 +18,7 @@ func mysqlFind(name, which string) databases.Statement {
 		Name: name,
 		SQL: `SELECT l.name FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
  WHERE ` + mysqlIdle + ` AND ` + which + `
-   AND NOT EXISTS (SELECT 1 FROM sqllock_queue q WHERE q.name = SUBSTRING_INDEX(l.name, CHAR(31), 1))
+   AND NOT EXISTS (SELECT 1 FROM sqllock_queue q WHERE q.name = SUBSTRING_INDEX(l.name, CHAR(31), 1) AND q.expires_at > ` + MySQLNow + `)
    AND NOT EXISTS (SELECT 1 FROM sqllock_shares s WHERE s.name = l.name)
  LIMIT ?`,
 		Args: []string{"age", "age", "limit"},

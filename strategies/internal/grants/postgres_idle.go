@@ -24,7 +24,7 @@ func postgresRemove(name, which string) databases.Statement {
         SELECT l.ctid FROM sqllock_locks l
          WHERE l.owner = '' AND l.expires_at <= ` + PostgresNow + ` AND l.acquired_at < ` + PostgresNow + ` - $1::float * interval '1 microsecond'
            AND ` + which + ` AND l.waiting <= ` + PostgresMicros + ` - $1::bigint
-           AND NOT EXISTS (SELECT 1 FROM sqllock_queue q WHERE q.name = ` + postgresLine + `)
+           AND NOT EXISTS (SELECT 1 FROM sqllock_queue q WHERE q.name = ` + postgresLine + ` AND q.expires_at > ` + PostgresNow + `)
            AND NOT EXISTS (SELECT 1 FROM sqllock_shares s WHERE s.name = l.name) AND ` + PostgresAsync("false") + `
          LIMIT $2::bigint
            FOR UPDATE OF l SKIP LOCKED

@@ -34,7 +34,8 @@ type Removal struct {
 	Delete []databases.Statement
 }
 
-// ReapIdle removes rows of names that nobody uses, nor has acquired for so long, and of which nothing is noted.
+// ReapIdle removes rows of names that nobody uses, nor has acquired for so long, and of which nothing is noted; with the last of them
+// what dead waiters left.
 func (q Queue) ReapIdle(ctx context.Context, idle time.Duration, limit int) (removed int, more bool, err error) {
 	s := q.store
 
@@ -45,7 +46,12 @@ func (q Queue) ReapIdle(ctx context.Context, idle time.Duration, limit int) (rem
 
 	defer s.Return(conn, &err)
 
-	return s.remove(ctx, conn, s.sql.Idle, s.sql.Remove.Lock, idle, limit)
+	removed, more, err = s.remove(ctx, conn, s.sql.Idle, s.sql.Remove.Lock, idle, limit)
+	if err == nil && !more {
+		err = s.sweep(ctx, conn)
+	}
+
+	return removed, more, err
 }
 
 // page is how many rows Reap removes at a time.

@@ -440,7 +440,7 @@ func (g *Share) Free(ctx context.Context) error { return g.Release(ctx) }
 
 // ReleaseOn is Release on a connection that the caller has.
 func (g *Share) ReleaseOn(ctx context.Context, on databases.Session) error {
-	g.record.released.Store(true)
+	again := g.record.released.Swap(true)
 
 	phase, err := g.leave(ctx, on)
 
@@ -460,6 +460,8 @@ func (g *Share) ReleaseOn(ctx context.Context, on databases.Session) error {
 		g.record.contended.Store(true) // released before, with the last of its readers
 
 		return nil
+	case again && !found:
+		return nil // so, too, and the row of the idle name has been removed since
 	default:
 		return g.record.lost(st)
 	}

@@ -26,7 +26,8 @@ func sqliteFind(name, which string) databases.Statement {
 		SQL: `SELECT l.name FROM sqllock_locks l
  WHERE ` + sqliteIdle + ` AND ` + which + `
    AND NOT EXISTS (SELECT 1 FROM sqllock_queue q
-                    WHERE q.name = iif(instr(l.name, char(31)) = 0, l.name, substr(l.name, 1, instr(l.name, char(31)) - 1)))
+                    WHERE q.name = iif(instr(l.name, char(31)) = 0, l.name, substr(l.name, 1, instr(l.name, char(31)) - 1))
+                      AND q.expires_at > ` + SQLiteNow + `)
    AND NOT EXISTS (SELECT 1 FROM sqllock_shares s WHERE s.name = l.name)
  LIMIT ?`,
 		Args: []string{"age", "age", "limit"},

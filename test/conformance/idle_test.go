@@ -1,0 +1,64 @@
+package conformance_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/cas"
+)
+
+// TestIdleOfTheDead: a waiter that has died, and left neither its line nor keeps its place in it alive, keeps no idle name from being
+// removed, and its place goes, too.
+func TestIdleOfTheDead(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range []string{"postgres", "mysql", "mariadb", "sqlite"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			db, beside := insertDatabase(t, server)
+			strategy := cas.New(db)
+
+			grant, err := strategy.TryAcquire(t.Context(), strategies.Request{Name: "once", Owner: "holder", Lease: time.Minute, Tokens: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			waiter := strategies.Waiter{Name: "once", Process: "dead", ID: "waiter", Slots: 1}
+			if _, err := strategy.Enqueue(t.Context(), waiter, time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+
+			if err := grant.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			long := map[bool]string{true: "'epoch'", false: "0"}[server == "postgres"]
+			exec(t, beside, "UPDATE sqllock_queue SET expires_at = "+long)
+
+			removed := func(ctx context.Context) error {
+				_, _, err := strategy.ReapIdle(ctx, time.Millisecond, 10)
+
+				return err
+			}
+
+			for _, table := range []string{"sqllock_locks", "sqllock_queue"} {
+				for left, until := 1, time.Now().Add(10*time.Second); left > 0; {
+					if err := removed(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+
+					if err := beside.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table).Scan(&left); err != nil {
+						t.Fatal(err)
+					}
+
+					if left > 0 && time.Now().After(until) {
+						t.Fatalf("%s has %d rows, want none", table, left)
+					}
+				}
+			}
+		})
+	}
+}
