@@ -594,12 +594,15 @@ func (e *env) within(d time.Duration, what string, f func()) {
 }
 
 // waiting runs Acquire in the background. The channel gives its lock, or
-// nothing if it failed, which fails the case.
+// nothing if it failed, which fails the case. That waits for it, also if it ends early.
 func (e *env) waiting(l *sqllock.Locker, options ...sqllock.Option) <-chan *sqllock.Lock {
-	locks := make(chan *sqllock.Lock, 1)
+	locks, done := make(chan *sqllock.Lock, 1), make(chan struct{})
 	ctx := e.ctx()
 
+	e.Cleanup(func() { <-done })
+
 	go func() {
+		defer close(done)
 		defer close(locks)
 
 		lock, err := l.Acquire(ctx, e.name, options...)
