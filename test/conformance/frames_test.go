@@ -70,7 +70,12 @@ func framesFrom(t *testing.T, stacks, root string) []string {
 			name, ours := strings.CutPrefix(line, "github.com/sqllock/sqllock/")
 			if creator, ok := strings.CutPrefix(line, "created by github.com/sqllock/sqllock/"); ok {
 				created, _, _ = strings.Cut(creator, " in goroutine")
-			} else if ours {
+
+				// That has returned, and may have been for another call. Whoever has this one made waits for it.
+				if created == "sqllock.(*hands).take" {
+					created = "sqllock.(*batcher[...]).serve"
+				}
+			} else if ours && !strings.HasPrefix(name, "sqllock.(*hands).work(") { // the loop, in which nothing is to be read about a call
 				name = name[:strings.LastIndex(name, "(")]
 				frames = append(frames, name)
 			}

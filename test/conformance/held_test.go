@@ -23,16 +23,19 @@ import (
 func TestSessionGoneBeforeItsRecord(t *testing.T) {
 	t.Parallel()
 
-	config := postgresDatabase(t, postgresConfig(t))
 	endPostgres := "SELECT pg_catalog.pg_terminate_backend(pid, 5000)::int FROM pg_stat_activity" +
 		" WHERE application_name = 'sqllock:first' AND datname = current_database()"
 
 	t.Run("pgxpool", func(t *testing.T) {
 		t.Parallel()
+
+		config := postgresDatabase(t, postgresConfig(t))
 		sessionGone(t, stdPool(t, config), pgxPool(t, config, pgx.QueryExecModeCacheStatement), endPostgres, "pgxpool")
 	})
 	t.Run("stdlib", func(t *testing.T) {
 		t.Parallel()
+
+		config := postgresDatabase(t, postgresConfig(t))
 		sessionGone(t, stdPool(t, config), postgres.NewStd(stdPool(t, config)), endPostgres, "stdlib")
 	})
 
