@@ -69,7 +69,7 @@ func TestDoctorPrintsGrants(t *testing.T) {
 			}
 
 			testdatabases.Execute(t, owner, "GRANT SELECT ON "+all+" TO "+user)
-			diagnosed(t, run(t, app, "doctor"), 1, "error rights the user lacks INSERT, UPDATE, DELETE on sqllock_inserts")
+			diagnosed(t, run(t, app, "doctor"), 1, "error rights the user lacks INSERT, UPDATE, DELETE on sqllock_floor")
 			run(t, app, "run", "--name", "n", "--", "true").want(exitUnavailable)
 
 			for _, statement := range grantsOf(t, run(t, app, "doctor", "--json")) {
