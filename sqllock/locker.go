@@ -110,10 +110,7 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 		}
 	}
 
-	if g, ok := strategy.(strategies.Grouper); ok && !features.Ungrouped {
-		l.grouper = g
-	}
-
+	l.grouper, _ = strategy.(strategies.Grouper)
 	l.placer, _ = strategy.(strategies.Placer)
 
 	if b, ok := strategy.(strategies.Batcher); ok && !features.Unbatched {

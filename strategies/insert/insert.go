@@ -13,8 +13,7 @@
 // stays until the next holder replaces it or a reaper deletes it.
 //
 // On MySQL and MariaDB an acquisition is two statements with one more round
-// trip before, on SQLite a transaction, on PostgreSQL one statement. Many names take no
-// more of them than one, but on MySQL and MariaDB, where it is six, and three to release.
+// trip before, on SQLite a transaction, on PostgreSQL one statement.
 package insert
 
 import (
@@ -53,7 +52,6 @@ func New(db databases.DB) *Strategy {
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
 	f.MinHold, f.LockDelay, f.Shared, f.Raises = true, true, true, true
-	f.Ungrouped = f.Unbatched // where grants go one by one, a group of package grants would have no rows
 
 	return f
 }

@@ -2,9 +2,14 @@ package conformance_test
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 	"time"
 
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/databases/mysql"
+	"github.com/sqllock/sqllock/databases/postgres"
+	"github.com/sqllock/sqllock/databases/sqlite"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/cas"
 )
@@ -18,7 +23,7 @@ func TestIdleOfTheDead(t *testing.T) {
 		t.Run(server, func(t *testing.T) {
 			t.Parallel()
 
-			db, beside := insertDatabase(t, server)
+			db, beside := databaseAndPool(t, server)
 			strategy := cas.New(db)
 
 			grant, err := strategy.TryAcquire(t.Context(), strategies.Request{Name: "once", Owner: "holder", Lease: time.Minute, Tokens: 1})
@@ -60,5 +65,25 @@ func TestIdleOfTheDead(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// databaseAndPool is a database with sqllock's tables, and a pool beside its own.
+func databaseAndPool(t *testing.T, server string) (databases.DB, *sql.DB) {
+	t.Helper()
+
+	switch server {
+	case "postgres":
+		config := postgresDatabase(t, postgresConfig(t))
+
+		return postgres.NewStd(stdPool(t, config)), stdPool(t, config)
+	case "sqlite":
+		file := sqliteFile(t)
+
+		return sqlite.New(sqlitePool(t, file)), sqlitePool(t, file)
+	default:
+		config := mysqlDatabase(t, mysqlConfig(t, server))
+
+		return mysql.New(mysqlPool(t, config)), mysqlPool(t, config)
 	}
 }

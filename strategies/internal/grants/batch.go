@@ -33,12 +33,6 @@ func (s *Store) TryAcquireAll(ctx context.Context, requests []strategies.Request
 
 	sql, asked := s.sql.batch, requests
 
-	if s.inSteps() {
-		err = b.step(ctx, conn, sql.Acquire, false)
-
-		return b.grants, b.errs
-	}
-
 	// The second round follows the making of rows, once in a name's life.
 	for round := 0; round < 2 && err == nil && len(asked) > 0; round++ {
 		values := s.batchValues(sql.Acquire, asked)
@@ -101,10 +95,6 @@ func (s *Store) TryAcquireGroup(ctx context.Context, requests []strategies.Reque
 	}
 
 	sql := s.sql.batch
-
-	if s.inSteps() {
-		return s.stepGroup(ctx, conn, requests)
-	}
 
 	// The second round follows the making of rows, once in a name's life.
 	for range 2 {
@@ -218,24 +208,12 @@ func (b *acquisitions) draw(
 		return err
 	}
 
-	var tokens map[string]int64
-
-	err := b.besides(ctx, conn, func(rows *Rows) (err error) {
-		if tokens, err = byOwner[int64](ctx, conn, statement, values, len(b.requests)); err == nil && rows != nil && len(tokens) > 0 {
-			_, err = conn.Exec(ctx, rows.Make, values)
-		}
-
-		return err
-	})
-	if err != nil {
-		return err
-	}
-
+	tokens, err := byOwner[int64](ctx, conn, statement, values, len(b.requests))
 	for owner, token := range tokens {
 		b.granted(owner, token)
 	}
 
-	return nil
+	return err
 }
 
 // byOwner sends a statement that returns a value for each owner that it was done
@@ -404,7 +382,7 @@ func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) []err
 	} else {
 		values := s.batchValues(s.sql.batch.Release, t.requests)
 		values["durable"] = durable
-		err = t.release(ctx, conn, values)
+		err = t.send(ctx, conn, s.sql.batch.Release, values)
 	}
 
 	return t.errs
@@ -454,17 +432,11 @@ func (t *together) send(
 	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values,
 ) error {
 	contended, err := byOwner[bool](ctx, conn, statement, values, len(t.requests))
-	if err == nil {
-		t.allDone(contended)
-	}
-
-	return err
-}
-
-func (t *together) allDone(contended map[string]bool) {
 	for owner, waits := range contended {
 		t.done(owner, waits)
 	}
+
+	return err
 }
 
 func (t *together) done(owner string, contended bool) {

@@ -7,20 +7,20 @@ var MySQLBatch = Batch{
 	Create: []databases.Statement{
 		{
 			Name: "grant.create-all",
-			SQL: `INSERT INTO sqllock_locks (name, acquired_at) SELECT a.name, ` + MySQLNow + ` FROM ` + MySQLAsked + ` ORDER BY a.name
+			SQL: `INSERT INTO sqllock_locks (name, acquired_at) SELECT a.name, ` + MySQLNow + ` FROM ` + mysqlAsked + ` ORDER BY a.name
     ON DUPLICATE KEY UPDATE name = sqllock_locks.name`,
 			Args: []string{"calls"},
 		},
 		{
 			Name: "grant.create-all-leases",
-			SQL: `INSERT INTO sqllock_leases (name) SELECT a.name FROM ` + MySQLAsked + ` ORDER BY a.name
+			SQL: `INSERT INTO sqllock_leases (name) SELECT a.name FROM ` + mysqlAsked + ` ORDER BY a.name
     ON DUPLICATE KEY UPDATE name = sqllock_leases.name`,
 			Args: []string{"calls"},
 		},
 		{
 			Name: "grant.ready-all",
 			SQL: `UPDATE (
-    SELECT l.name FROM ` + MySQLAsked + ` STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
+    SELECT l.name FROM ` + mysqlAsked + ` STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
      WHERE l.token = 0
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) made
@@ -37,7 +37,7 @@ STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = made.name
 	State: databases.Statement{
 		Name: "grant.state-all",
 		SQL: `SELECT l.name, e.owner, l.token, e.ended, e.expires_at - ` + MySQLNow + `, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting
-  FROM ` + MySQLAsked + ` STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name`,
+  FROM ` + mysqlAsked + ` STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name`,
 		Args: []string{"calls"},
 	},
 	Renew: databases.Statement{
@@ -54,14 +54,14 @@ STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = made.name
 	},
 	Leases: databases.Statement{
 		Name: "grant.leases-all",
-		SQL: `SELECT e.name, e.owner, e.expires_at FROM ` + MySQLAsked + `
+		SQL: `SELECT e.name, e.owner, e.expires_at FROM ` + mysqlAsked + `
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
      WHERE e.owner = a.owner`,
 		Args: []string{"calls"},
 	},
 }
 
-// MySQLAsked is what MySQL and MariaDB read of the JSON array of calls, in whatever
+// mysqlAsked is what MySQL and MariaDB read of the JSON array of calls, in whatever
 // character set the connection has: the text comes as hexadecimal digits, and
 // paths are said to be UTF-8, without which MySQL 9.7 takes them for binary where
 // the connection is (error 3144). Names and owners are bytes in the tables, and here:
@@ -71,7 +71,7 @@ STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = made.name
 //
 // Below it FORCE INDEX keeps a small table from being scanned, as MariaDB 11.8
 // does: that would lock the rows of others.
-const MySQLAsked = `(SELECT CONVERT(name USING binary) AS name, CONVERT(owner USING binary) AS owner, lease, delay, host, pid, label, metadata, tokens, first, line, CONVERT(wait USING binary) AS wait
+const mysqlAsked = `(SELECT CONVERT(name USING binary) AS name, CONVERT(owner USING binary) AS owner, lease, delay, host, pid, label, metadata, tokens, first, line, CONVERT(wait USING binary) AS wait
           FROM JSON_TABLE(CONVERT(UNHEX(?) USING utf8mb4), _utf8mb4'$[*]' COLUMNS (
         name VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.name', owner VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.owner',
         lease BIGINT PATH _utf8mb4'$.lease', delay BIGINT PATH _utf8mb4'$.delay', host VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.host',
@@ -83,7 +83,7 @@ const MySQLAsked = `(SELECT CONVERT(name USING binary) AS name, CONVERT(owner US
 
 // mysqlOurs are the leases of the calls' owners that nobody has locked, to be updated.
 const mysqlOurs = `(
-    SELECT e.name FROM ` + MySQLAsked + ` STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
+    SELECT e.name FROM ` + mysqlAsked + ` STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
      WHERE e.owner = a.owner
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) ours
@@ -91,7 +91,7 @@ STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = ours.name`
 
 // mysqlFree are the names that are, locked unless somebody else has them so, with what is asked for.
 const mysqlFree = `(
-    SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM ` + MySQLAsked + `
+    SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM ` + mysqlAsked + `
     STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name AND l.token <> 0
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
      WHERE e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` AND (e.waiting = 0 OR a.first) OR e.owner = a.owner

@@ -40,23 +40,6 @@ type Batch struct {
 	Renew   databases.Statement
 	Release databases.Statement
 	Leases  databases.Statement
-	// Rows are about what the strategy keeps beside the records, where Acquire, Group and Release
-	// do not see to it; nil if there is nothing.
-	Rows *Rows
-}
-
-// Rows are the statements about rows that a strategy keeps beside the records, of many grants. They
-// wait for nobody either.
-type Rows struct {
-	// Make makes the rows of the owners that have the records.
-	Make databases.Statement
-	// Delete deletes the rows of the owners, before their records are freed.
-	Delete databases.Statement
-	// Begin is of a transaction in which records and rows change. Without it each
-	// statement commits by itself. Then State returns the owner of the row after the
-	// name, and Clear deletes the rows that are left over of names that are free.
-	Begin databases.Statement
-	Clear databases.Statement
 }
 
 // Leftover are the rows that a strategy keeps beside the record, in one dialect: data
