@@ -167,10 +167,7 @@ func (s *Strategy) attemptOnce(
 		return make([]strategies.Grant, len(requests)), slices.Repeat([]error{grants.NotSent(err)}, len(requests)), false
 	}
 
-	lease := requests[0].Lease
-	for _, r := range requests {
-		lease = max(lease, r.Lease)
-	}
+	lease := longestLease(requests)
 
 	c, err := s.enter(ctx)
 	if err != nil {

@@ -1,6 +1,7 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -30,12 +31,7 @@ func (c *session) acquireAll(ctx context.Context, requests []strategies.Request)
 		grants: make([]strategies.Grant, len(requests)), errs: make([]error, len(requests)),
 	}
 
-	lease := requests[0].Lease
-	for _, r := range requests {
-		lease = max(lease, r.Lease)
-	}
-
-	if err := c.ready(ctx, lease); err != nil {
+	if err := c.ready(ctx, longestLease(requests)); err != nil {
 		return a.failed(err)
 	}
 
@@ -349,6 +345,13 @@ func (c *session) renewAll(ctx context.Context, there map[*grant]int, errs []err
 	}
 
 	return c.sweep(ctx)
+}
+
+// longestLease is the longest of the requests', of which there is one at least.
+func longestLease(requests []strategies.Request) time.Duration {
+	byLease := func(a, b strategies.Request) int { return cmp.Compare(a.Lease, b.Lease) }
+
+	return slices.MaxFunc(requests, byLease).Lease
 }
 
 func later(a, b time.Time) time.Time {

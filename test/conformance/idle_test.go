@@ -1,7 +1,6 @@
 package conformance_test
 
 import (
-	"context"
 	"database/sql"
 	"testing"
 	"time"
@@ -43,15 +42,9 @@ func TestIdleOfTheDead(t *testing.T) {
 			long := map[bool]string{true: "'epoch'", false: "0"}[server == "postgres"]
 			exec(t, beside, "UPDATE sqllock_queue SET expires_at = "+long)
 
-			removed := func(ctx context.Context) error {
-				_, _, err := strategy.ReapIdle(ctx, time.Millisecond, 10)
-
-				return err
-			}
-
 			for _, table := range []string{"sqllock_locks", "sqllock_queue"} {
 				for left, until := 1, time.Now().Add(10*time.Second); left > 0; {
-					if err := removed(t.Context()); err != nil {
+					if _, _, err := strategy.ReapIdle(t.Context(), time.Millisecond, 10); err != nil {
 						t.Fatal(err)
 					}
 

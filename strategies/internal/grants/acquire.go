@@ -49,7 +49,7 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 		switch {
 		case err != nil:
 			return 0, err
-		case found && !s.unready(st):
+		case found && !s.Unready(st):
 			return 0, s.Refused(ctx, on, st, r)
 		}
 
@@ -61,8 +61,8 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 	return 0, &strategies.HeldError{Name: r.Name, Detail: "its row comes and goes"}
 }
 
-// unready says whether a row has no token yet: whoever made it has not come so far, or has died.
-func (s *Store) unready(st State) bool { return st.Token == 0 && len(s.sql.Create) > 0 }
+// Unready says whether a row has no token yet: whoever made it has not come so far, or has died.
+func (s *Store) Unready(st State) bool { return st.Token == 0 && len(s.sql.Create) > 0 }
 
 // AsHeld turns a refusal by the server into the answer that it is; other errors stay. The
 // one writer of all names may be at work on any: there it looks whether this is held.

@@ -294,7 +294,7 @@ func (b *acquisitions) look(
 		i := b.index[r.Owner]
 
 		switch st, found := states[r.Name]; {
-		case !found, b.unready(st):
+		case !found, b.Unready(st):
 			missing = append(missing, r)
 		case st.Owner == r.Owner && st.Left > 0:
 			b.granted(r.Owner, st.Token)

@@ -116,7 +116,7 @@ func (b *acquisitions) lookEach(ctx context.Context, conn databases.Conn) (missi
 			switch {
 			case err != nil:
 				return false, err
-			case found && !b.unready(st):
+			case found && !b.Unready(st):
 				b.errs[i] = b.Refused(ctx, conn, st, r)
 			default:
 				missing = append(missing, r)

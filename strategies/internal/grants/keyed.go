@@ -151,9 +151,6 @@ func (s *Store) Create(ctx context.Context, on databases.Session, r strategies.R
 	return s.Briefly(ctx, on, s.sql.Create, s.values(r))
 }
 
-// Unready says whether a row has to be made, although it is there: Create does the rest.
-func (s *Store) Unready(st State) bool { return s.unready(st) }
-
 // Unreachable says whether an error means that the connection broke.
 func (s *Store) Unreachable(err error) bool {
 	return err != nil && s.db.Classify(err) == databases.Unreachable && !errors.Is(err, context.DeadlineExceeded)

@@ -105,7 +105,7 @@ func (s *Store) Share(ctx context.Context, on databases.Session, r strategies.Re
 		switch {
 		case err != nil:
 			return nil, s.AsHeld(ctx, on, r.Name, err)
-		case s.unready(st): // otherwise the acquisition makes it
+		case s.Unready(st): // otherwise the acquisition makes it
 			if err := s.Briefly(ctx, on, s.sql.Create, s.values(r)); err != nil {
 				return nil, s.AsHeld(ctx, on, r.Name, err)
 			}
