@@ -255,6 +255,9 @@ const (
 	// lease is that of locks whose end no case waits for: longer than any patience,
 	// so that what happens within that was not brought about by its end.
 	lease = time.Minute
+
+	// resolution is that of the coarsest clock, SQLite's, by which a lease there is longer.
+	resolution = time.Millisecond
 )
 
 // env is what a case has.

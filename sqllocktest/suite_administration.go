@@ -121,8 +121,7 @@ func inspectHolder(e *env) {
 		e.Errorf("Inspect().HeldFor = %s, want some moments", held.HeldFor)
 	}
 
-	// SQLite's clock has milliseconds, so that a lease there ends one later.
-	if held.Remaining > lease+time.Millisecond || held.Remaining < lease-e.patience {
+	if held.Remaining > lease+resolution || held.Remaining < lease-e.patience {
 		e.Errorf("Inspect().Remaining = %s, want about %s", held.Remaining, lease)
 	}
 
@@ -164,7 +163,7 @@ func heldErrorHolder(e *env) {
 			held.Token, held.Holder, lock.Token(), host, os.Getpid(), "the label")
 	}
 
-	if held.Remaining <= 0 || held.Remaining > lease {
+	if held.Remaining <= 0 || held.Remaining > lease+resolution {
 		e.Errorf("HeldError.Remaining = %s, want between 0 and %s", held.Remaining, lease)
 	}
 

@@ -478,11 +478,8 @@ func idleHammer(e *env) {
 				e.grow("a removal beside it", last, grant.Token())
 				last = grant.Token()
 
-				if err := grant.Release(e.ctx()); err != nil {
-					e.Errorf("Release() = %v, want nil", err)
-
-					return
-				}
+				// On SQLite one writer may not get its turn for a while, beside so many.
+				e.poll("the release of "+name, func() error { return grant.Release(e.ctx()) })
 
 				acquired[i].Add(1)
 				e.Age(e.T, name, 2*idleAge)

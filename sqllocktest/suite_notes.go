@@ -181,7 +181,7 @@ func tickOwner(e *env) {
 	note(request.Owner, 1, true)
 
 	notes, err := e.noter(e.Other).Notes(e.ctx(), e.name)
-	if err != nil || notes.Tick != 2 || notes.Owner != request.Owner || notes.Left <= 0 || notes.Left > lease || notes.Asked != "" {
+	if err != nil || notes.Tick != 2 || notes.Owner != request.Owner || notes.Left <= 0 || notes.Left > lease+resolution || notes.Asked != "" {
 		e.Errorf("Notes() = %+v, %v, want tick 2 and the owner", notes, err)
 	}
 

@@ -71,7 +71,7 @@ func ownerStaleGrant(e *env) {
 	}
 
 	held, err := e.b.Inspect(e.ctx(), e.name)
-	if err != nil || held.Token != second.Token() || held.Remaining > lease {
+	if err != nil || held.Token != second.Token() || held.Remaining > lease+resolution {
 		e.Errorf("Inspect() = token %d, %s left, %v, want token %d and at most %s: the stale grant renewed it",
 			held.Token, held.Remaining, err, second.Token(), lease)
 	}

@@ -425,7 +425,7 @@ func sharedShorter(e *env) {
 		e.Errorf("Holder after one of two readers has left = %s, want the other", held.Holder)
 	}
 
-	if held.Remaining > lease/4 {
+	if held.Remaining > lease/4+resolution {
 		e.Errorf("Remaining after the reader with the longer lease has left = %s, want at most %s", held.Remaining, lease/4)
 	}
 
@@ -464,7 +464,7 @@ func sharedBothLeave(e *env) {
 	resume()
 	left.Wait()
 
-	if held := e.refused(e.b); held.Remaining > lease/4 {
+	if held := e.refused(e.b); held.Remaining > lease/4+resolution {
 		e.Errorf("Remaining after the readers with longer leases have left = %s, want at most %s", held.Remaining, lease/4)
 	}
 
