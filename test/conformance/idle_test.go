@@ -61,6 +61,50 @@ func TestIdleOfTheDead(t *testing.T) {
 	}
 }
 
+// TestIdleWithoutLease: a process that dies between the two rows of a new name leaves one that nothing else removes. One whose
+// lease somebody has locked is not taken for such a row.
+func TestIdleWithoutLease(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range []string{"mysql", "mariadb"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			db, beside := databaseAndPool(t, server)
+			strategy := cas.New(db)
+
+			exec(t, beside, "INSERT INTO sqllock_locks (name, acquired_at) VALUES ('half', 1), ('whole', 1)")
+			exec(t, beside, "INSERT INTO sqllock_leases (name) VALUES ('whole')")
+
+			renewal, err := beside.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if _, err := renewal.ExecContext(t.Context(), "SELECT name FROM sqllock_leases WHERE name = 'whole' FOR UPDATE"); err != nil {
+				t.Fatal(err)
+			}
+
+			removes(t, strategy, 1)
+
+			if err := renewal.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+
+			removes(t, strategy, 1)
+		})
+	}
+}
+
+// removes fails unless so many idle names are removed.
+func removes(t *testing.T, strategy *cas.Strategy, want int) {
+	t.Helper()
+
+	if removed, _, err := strategy.ReapIdle(t.Context(), time.Millisecond, 10); removed != want || err != nil {
+		t.Errorf("ReapIdle() = %d, %v, want %d", removed, err, want)
+	}
+}
+
 // databaseAndPool is a database with sqllock's tables, and a pool beside its own.
 func databaseAndPool(t *testing.T, server string) (databases.DB, *sql.DB) {
 	t.Helper()

@@ -8,16 +8,19 @@ const (
 	mysqlForgotten = `e.tick < ` + MySQLNow + ` - ` + tickKept
 )
 
-// mysqlIdle is true of rows that are not in use, for an age that is bound twice.
-const mysqlIdle = `e.owner = '' AND e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` AND l.acquired_at < ` + MySQLNow + ` - ?
-   AND e.waiting <= ` + MySQLNow + ` - ?`
+// mysqlIdle is true of rows that are not in use, for an age that is bound twice, or whose maker died before it made the
+// row of the lease.
+func mysqlIdle(which string) string {
+	return `l.acquired_at < ` + MySQLNow + ` - ? AND (e.name IS NULL OR e.owner = '' AND e.expires_at + l.lock_delay_us <= ` + MySQLNow + `
+   AND e.waiting <= ` + MySQLNow + ` - ? AND ` + which + `)`
+}
 
 // mysqlFind lists names without a lock: one that looks through the table would keep others from its rows.
 func mysqlFind(name, which string) databases.Statement {
 	return databases.Statement{
 		Name: name,
-		SQL: `SELECT l.name FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
- WHERE ` + mysqlIdle + ` AND ` + which + `
+		SQL: `SELECT l.name FROM sqllock_locks l LEFT JOIN sqllock_leases e ON e.name = l.name
+ WHERE ` + mysqlIdle(which) + `
    AND NOT EXISTS (SELECT 1 FROM sqllock_queue q WHERE q.name = SUBSTRING_INDEX(l.name, CHAR(31), 1) AND q.expires_at > ` + MySQLNow + `)
    AND NOT EXISTS (SELECT 1 FROM sqllock_shares s WHERE s.name = l.name)
  LIMIT ?`,
@@ -25,12 +28,14 @@ func mysqlFind(name, which string) databases.Statement {
 	}
 }
 
-// mysqlLock locks what is still idle. By the primary key: others would be locked, too.
+// mysqlLock locks what is still idle. By the primary key: others would be locked, too. A row of a lease that somebody has
+// locked is skipped, as if it were missing; the subquery locks nothing, and finds it.
 func mysqlLock(name, which string) databases.Statement {
 	return databases.Statement{
 		Name: name,
-		SQL: `SELECT l.name, l.token FROM sqllock_locks l FORCE INDEX (PRIMARY) STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
- WHERE l.name IN (UNHEX(?)...) AND ` + mysqlIdle + ` AND ` + which + `
+		SQL: `SELECT l.name, l.token FROM sqllock_locks l FORCE INDEX (PRIMARY) LEFT JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
+ WHERE l.name IN (UNHEX(?)...) AND ` + mysqlIdle(which) + `
+   AND (e.name IS NOT NULL OR NOT EXISTS (SELECT 1 FROM sqllock_leases x WHERE x.name = l.name))
    FOR UPDATE SKIP LOCKED`,
 		Args: []string{"age", "age"},
 	}
