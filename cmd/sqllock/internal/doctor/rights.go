@@ -95,7 +95,7 @@ func (e *exam) lacks(ctx context.Context, table string) ([]string, error) {
 			statement = strings.Replace(statement, "(name) SELECT 'sqllock doctor'", "(name, owner) SELECT 'sqllock doctor', ''", 1)
 		case "sqllock_floor":
 			statement = strings.Replace(statement, "(name) SELECT 'sqllock doctor'", "(id, token) SELECT 1, 0", 1)
-			statement = strings.ReplaceAll(statement, "name", "id")
+			statement = strings.NewReplacer("name", "id", "'sqllock doctor'", "1").Replace(statement)
 		}
 
 		_, err := e.conn.ExecContext(ctx, e.asked(statement), e.mode()...)
