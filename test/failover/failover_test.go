@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -130,25 +131,46 @@ func address(t *testing.T, dsn string) string {
 }
 
 // mover dials what goes by one name, as in the DNS, and can move.
-type mover struct{ to chan string }
-
-func newMover(address string) mover {
-	m := mover{make(chan string, 1)}
-	m.to <- address
-
-	return m
+type mover struct {
+	mu      sync.Mutex
+	address string
+	dialed  []net.Conn
 }
 
-func (m mover) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	address := <-m.to
-	m.to <- address
+func newMover(address string) *mover { return &mover{address: address} }
 
-	return new(net.Dialer).DialContext(ctx, network, address)
+func (m *mover) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	m.mu.Lock()
+	address := m.address
+	m.mu.Unlock()
+
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err == nil {
+		m.mu.Lock()
+		m.dialed = append(m.dialed, conn)
+		m.mu.Unlock()
+	}
+
+	return conn, err
 }
 
-func (m mover) move(address string) {
-	<-m.to
-	m.to <- address
+func (m *mover) move(address string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	m.address = address
+}
+
+// hangUp ends all connections, as if the server that had the name were gone.
+func (m *mover) hangUp() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	for _, conn := range m.dialed {
+		_ = conn.Close()
+	}
+
+	m.dialed = nil
 }
 
 func do(t *testing.T, what string, f func(context.Context) error) {

@@ -66,7 +66,7 @@ func TestMariaDB(t *testing.T) {
 // mariadbLocks are a strategy's locks, and the processes that have or want them.
 type mariadbLocks struct {
 	strategy strategy
-	name     mover
+	name     *mover
 	first    mariadbHolder
 	rival    *sqllock.Locker
 
@@ -118,7 +118,7 @@ func (b *mariadbLocks) wantReadOnly(t *testing.T, primary, standby string) {
 	}
 
 	name.move(standby)
-	pool.SetMaxIdleConns(-1) // the server that had the name is gone
+	name.hangUp()
 
 	for _, what := range []string{"found fit before", "asked before"} {
 		// One that waits goes on waiting, since it reached the primary before.

@@ -95,7 +95,7 @@ func prepareReadOnly(t *testing.T, s strategy, c cluster) readOnlyPools {
 
 	p.move = func(address string) {
 		name.move(address)
-		p.moved.pool.Reset() // the server that had the name is gone
+		name.hangUp()
 	}
 
 	lock := mustAcquire(t, p.moved.Locker, s.Name+"/before")
