@@ -7,6 +7,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,12 +104,24 @@ func (o Outsider) fail(t *testing.T, err error) {
 	}
 }
 
+// turn is for how long a writer waits for its turn on SQLite, where others may be served first for longer than a busy timeout.
+const turn = 15 * time.Second
+
 // exec runs a statement beside sqllock.
 func (o Outsider) exec(t *testing.T, query string, args ...any) {
 	t.Helper()
 
-	if _, err := o.DB.ExecContext(context.WithoutCancel(t.Context()), query, args...); err != nil {
-		o.fail(t, fmt.Errorf("%s: %w", query, err))
+	for until := time.Now().Add(turn); ; {
+		_, err := o.DB.ExecContext(context.WithoutCancel(t.Context()), query, args...)
+		if err == nil {
+			return
+		}
+
+		if o.Dialect != databases.SQLite || !strings.Contains(err.Error(), "locked") || time.Now().After(until) {
+			o.fail(t, fmt.Errorf("%s: %w", query, err))
+
+			return
+		}
 	}
 }
 
