@@ -22,7 +22,7 @@ RACE := $(shell test "$$(go env CGO_ENABLED)" = 1 && command -v $$(go env CC) >/
 
 # For `go test`, as in: make test TESTFLAGS='-run TestGuard -count=10'
 TESTFLAGS ?=
-TIMEOUT   ?= 40m
+TIMEOUT   ?= 25m
 
 # Tests at a time. Most of them wait for a lease or a server and not for a processor.
 PARALLEL ?= 12
