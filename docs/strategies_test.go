@@ -20,7 +20,7 @@ func TestQuotedSQL(t *testing.T) {
 	root := ".."
 	// How the page abbreviates the clocks.
 	constants := map[string]string{
-		"PostgresNow": "now", "PostgresMicros": "micros",
+		"PostgresNow": "now", "PostgresMicros": "micros", "PostgresBriefly": "briefly",
 		"MySQLNow": "now", "MySQLLate": "late", "SQLiteNow": "now",
 		"PostgresFloor": "floor", "SQLiteFirst": "first",
 		"PostgresTell": "tell", "postgresContended": "l.waiting <> 0", "channelOf": "sqllock_", "postgresLine": "pg_catalog.split_part(l.name, pg_catalog.chr(31), 1)", "allChannel": "sqllock_released",

@@ -110,7 +110,10 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 		}
 	}
 
-	l.grouper, _ = strategy.(strategies.Grouper)
+	if g, ok := strategy.(strategies.Grouper); ok && !features.Ungrouped {
+		l.grouper = g
+	}
+
 	l.placer, _ = strategy.(strategies.Placer)
 
 	if b, ok := strategy.(strategies.Batcher); ok && !features.Unbatched {

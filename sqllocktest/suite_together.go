@@ -62,8 +62,8 @@ func togetherRefused(e *env) {
 }
 
 func groupersOnly(e *env) string {
-	if _, ok := e.Strategy.(strategies.Grouper); !ok {
-		return "the strategy has no Grouper"
+	if _, ok := e.Strategy.(strategies.Grouper); !ok || e.features.Ungrouped {
+		return "the strategy has no Grouper, or not on this database"
 	}
 
 	return ""

@@ -165,6 +165,8 @@ type Features struct {
 	Several bool
 	// Unbatched: a Batcher answers every call with ErrNotBatched.
 	Unbatched bool
+	// Ungrouped: TryAcquireGroup of a Grouper is not to be called. Several names are taken one after the other.
+	Ungrouped bool
 	// Raises: its grants are Raisers, but those of a Request that is Shared.
 	Raises bool
 	// Unguarded: Guard returns ErrUnsupported.

@@ -109,7 +109,8 @@ func (*DB) Classify(err error) databases.Class {
 		return databases.Unknown
 	case "40001", // serialization_failure: the session's default isolation is stricter than READ COMMITTED
 		"40P01", // deadlock_detected
-		"55P03": // lock_not_available
+		"55P03", // lock_not_available
+		"23505": // unique_violation: somebody made the row since the statement began
 		return databases.Busy
 	case "42P01", "42703", "3F000", // undefined table, column, schema
 		"42883": // undefined function: an old schema's

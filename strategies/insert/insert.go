@@ -13,7 +13,8 @@
 // stays until the next holder replaces it or a reaper deletes it.
 //
 // On MySQL and MariaDB an acquisition is two statements with one more round
-// trip before, on SQLite a transaction, on PostgreSQL one statement.
+// trip before, on SQLite a transaction, on PostgreSQL one statement. On the last two
+// many names take no more of them than one.
 package insert
 
 import (
@@ -52,6 +53,7 @@ func New(db databases.DB) *Strategy {
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
 	f.MinHold, f.LockDelay, f.Shared, f.Raises = true, true, true, true
+	f.Ungrouped = f.Unbatched
 
 	return f
 }

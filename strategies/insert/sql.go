@@ -15,10 +15,10 @@ import (
 // over only by a crash. What reapers do with those is in
 // strategies/internal/leftovers/insert.go.
 var statements = grants.Table[grants.Own]{
-	databases.Postgres: {Acquire: acquire, Row: leftovers.Insert[databases.Postgres]},
+	databases.Postgres: {Acquire: acquire, Row: leftovers.Insert[databases.Postgres], Batch: postgresBatch},
 	databases.MySQL:    {Row: leftovers.Insert[databases.MySQL]},
 	databases.TiDB:     {Row: leftovers.Insert[databases.TiDB]},
-	databases.SQLite:   {Row: leftovers.Insert[databases.SQLite]},
+	databases.SQLite:   {Row: leftovers.Insert[databases.SQLite], Batch: sqliteBatch},
 }
 
 // acquire locks the name's record as that of package cas does, which has the
@@ -27,7 +27,7 @@ var statements = grants.Table[grants.Own]{
 //
 // It waits for nobody: what is left over is skipped if somebody has it locked, and
 // then the row is there for the INSERT not to be tried, as it would wait for a
-// transaction that deletes it.
+// transaction that deletes it. For one that makes it, and is none of sqllock's, it waits briefly.
 var acquire = databases.Statement{
 	Name: "insert.acquire",
 	SQL: `WITH free AS (
@@ -43,7 +43,7 @@ var acquire = databases.Statement{
     UPDATE sqllock_inserts i SET owner = $2 FROM left_over WHERE i.name = left_over.name RETURNING i.name
 ), added AS (
     INSERT INTO sqllock_inserts (name, owner)
-    SELECT free.name, $2 FROM free WHERE NOT EXISTS (SELECT 1 FROM sqllock_inserts i WHERE i.name = free.name)
+    SELECT free.name, $2 FROM free WHERE ` + grants.PostgresBriefly + ` AND NOT EXISTS (SELECT 1 FROM sqllock_inserts i WHERE i.name = free.name)
         ON CONFLICT DO NOTHING
     RETURNING name
 ), present AS MATERIALIZED (

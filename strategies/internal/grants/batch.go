@@ -17,7 +17,7 @@ import (
 func (s *Store) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	b := s.acquisitions(requests)
 
-	if s.sql.OneByOne {
+	if s.sql.batch == nil {
 		return b.grants, alone(len(requests))
 	}
 
@@ -208,12 +208,24 @@ func (b *acquisitions) draw(
 		return err
 	}
 
-	tokens, err := byOwner[int64](ctx, conn, statement, values, len(b.requests))
+	var tokens map[string]int64
+
+	err := b.besides(ctx, conn, func(rows *Rows) (err error) {
+		if tokens, err = byOwner[int64](ctx, conn, statement, values, len(b.requests)); err == nil && rows != nil && len(tokens) > 0 {
+			_, err = conn.Exec(ctx, rows.Make, values)
+		}
+
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
 	for owner, token := range tokens {
 		b.granted(owner, token)
 	}
 
-	return err
+	return nil
 }
 
 // byOwner sends a statement that returns a value for each owner that it was done
@@ -308,7 +320,7 @@ func (b *acquisitions) look(
 
 // RenewAll renews grants in one statement.
 func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	if s.sql.OneByOne {
+	if s.sql.batch == nil {
 		return alone(len(grants))
 	}
 
@@ -347,7 +359,7 @@ func (t *together) renewOn(ctx context.Context, conn databases.Conn, lease time.
 // ReleaseAll ends grants in one statement. One with a minimum hold is released in
 // another way, alone.
 func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) []error {
-	if s.sql.OneByOne {
+	if s.sql.batch == nil {
 		return alone(len(grants))
 	}
 
@@ -382,7 +394,7 @@ func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) []err
 	} else {
 		values := s.batchValues(s.sql.batch.Release, t.requests)
 		values["durable"] = durable
-		err = t.send(ctx, conn, s.sql.batch.Release, values)
+		err = t.release(ctx, conn, values)
 	}
 
 	return t.errs
@@ -432,11 +444,17 @@ func (t *together) send(
 	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values,
 ) error {
 	contended, err := byOwner[bool](ctx, conn, statement, values, len(t.requests))
-	for owner, waits := range contended {
-		t.done(owner, waits)
+	if err == nil {
+		t.allDone(contended)
 	}
 
 	return err
+}
+
+func (t *together) allDone(contended map[string]bool) {
+	for owner, waits := range contended {
+		t.done(owner, waits)
+	}
 }
 
 func (t *together) done(owner string, contended bool) {

@@ -39,15 +39,19 @@ func transaction(
 		return true, nil
 	}
 
-	// Also though ctx has ended: the connection goes back to the pool.
+	return false, rollBack(ctx, conn, err)
+}
+
+// rollBack ends a transaction, also though ctx has ended: the connection goes back to the pool. It returns the cause.
+func rollBack(ctx context.Context, conn databases.Conn, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patientTime)
 	defer cancel()
 
 	if _, failed := conn.Exec(ctx, groupRollback, nil); failed != nil {
-		return false, Doubt(errors.Join(err, failed))
+		return Doubt(errors.Join(cause, failed))
 	}
 
-	return false, err
+	return cause
 }
 
 // acquireEach takes one name after the other in a transaction, which commits if it has all of them. It waits for nobody's

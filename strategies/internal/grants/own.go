@@ -40,6 +40,19 @@ type Batch struct {
 	Renew   databases.Statement
 	Release databases.Statement
 	Leases  databases.Statement
+	// Rows are about what the strategy keeps beside the records, where Acquire, Group and Release
+	// do not see to it; nil if there is nothing.
+	Rows *Rows
+}
+
+// Rows are the statements about rows that a strategy keeps beside the records of many grants. They are sent in one
+// transaction with what changes the records.
+type Rows struct {
+	Begin databases.Statement
+	// Make makes the rows of the owners that have the records.
+	Make databases.Statement
+	// Delete deletes the rows of the owners, before their records are freed.
+	Delete databases.Statement
 }
 
 // Leftover are the rows that a strategy keeps beside the record, in one dialect: data
@@ -75,7 +88,10 @@ func (d Dialect) plan(own Table[Own], leftovers []Table[Leftover]) *plan {
 	p.Force = slices.Clone(d.Force)
 
 	mine, _ := own.For(d)
-	p.batch = mine.Batch
+
+	if !d.OneByOne {
+		p.batch = mine.Batch
+	}
 
 	if mine.Acquire.SQL != "" {
 		p.Acquire = mine.Acquire

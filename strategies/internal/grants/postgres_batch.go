@@ -23,8 +23,8 @@ UPDATE sqllock_locks l SET token = ` + PostgresFloor + ` FROM made WHERE l.name 
 	}},
 	// Of two requests for one name at most one is granted: the row changes
 	// once, and only what RETURNING says is a grant.
-	Acquire: postgresAcquireAll("grant.acquire-all", ""),
-	Group: postgresAcquireAll("grant.acquire-group", `
+	Acquire: PostgresAcquireAll("grant.acquire-all", "", "free", ""),
+	Group: PostgresAcquireAll("grant.acquire-group", "", "free", `
    AND (SELECT pg_catalog.count(*) FROM free) = (SELECT pg_catalog.count(*) FROM asked)`),
 	State: databases.Statement{
 		Name: "grant.state-all",
@@ -47,24 +47,31 @@ UPDATE sqllock_locks l
 RETURNING l.owner, false`,
 		Args: []string{"names", "owners", "lease"},
 	},
-	Release: databases.Statement{
-		Name: "grant.release-all",
+	Release: PostgresReleaseAll("grant.release-all", "", "", ""),
+}
+
+// PostgresReleaseAll frees names of their owners: those joined with other rows, which are locked too, and with more
+// parts that read from ours.
+func PostgresReleaseAll(name, join, lock, parts string) databases.Statement {
+	return databases.Statement{
+		Name: name,
 		SQL: `WITH ours AS MATERIALIZED (
     SELECT l.name, l.owner FROM unnest($1::pg_catalog.text[], $2::pg_catalog.text[]) AS a (name, owner)
-      JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.owner = a.owner
+      JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.owner = a.owner` + join + `
      WHERE ` + PostgresAsync("$3") + `
      ORDER BY l.name
-       FOR NO KEY UPDATE OF l SKIP LOCKED
-)
+       FOR NO KEY UPDATE OF l SKIP LOCKED` + lock + `
+)` + parts + `
 UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
   FROM ours WHERE l.name = ours.name
 RETURNING ours.owner, ` + PostgresTell,
 		Args: []string{"names", "owners", "durable"},
-	},
+	}
 }
 
-// postgresAcquireAll grants the names that are free, and as far as the condition says.
-func postgresAcquireAll(name, and string) databases.Statement {
+// PostgresAcquireAll grants the names that are free, and as far as the condition says: those that are in from, which is
+// free itself or one of the parts that read from it.
+func PostgresAcquireAll(name, parts, from, and string) databases.Statement {
 	return databases.Statement{
 		Name: name,
 		SQL: `WITH asked AS MATERIALIZED (
@@ -77,8 +84,8 @@ func postgresAcquireAll(name, and string) databases.Statement {
         OR l.owner = a.owner
      ORDER BY l.name
        FOR UPDATE OF l SKIP LOCKED
-), queue AS (
-    DELETE FROM sqllock_queue q USING free WHERE $13::pg_catalog.text <> '' AND q.process = $13 AND q.id = free.id` + and + `
+)` + parts + `, queue AS (
+    DELETE FROM sqllock_queue q USING ` + from + ` free WHERE $13::pg_catalog.text <> '' AND q.process = $13 AND q.id = free.id` + and + `
 )
 UPDATE sqllock_locks l
    SET token = CASE WHEN l.owner = a.owner THEN l.token ELSE greatest(l.token + a.tokens, ` + PostgresMicros + `) END,
@@ -86,7 +93,7 @@ UPDATE sqllock_locks l
                                               ` + PostgresNow + ` + a.lease::float * interval '1 microsecond'),
        lock_delay_us = a.delay, acquired_at = ` + PostgresNow + `, host = a.host, pid = a.pid, label = a.label, metadata = a.metadata,
        strategy = $10, ended = '', waiting = CASE WHEN l.waiting = a.line THEN 0 ELSE l.waiting END
-  FROM free JOIN asked a ON a.owner = free.owner
+  FROM ` + from + ` free JOIN asked a ON a.owner = free.owner
  WHERE l.name = free.name` + and + `
 RETURNING l.owner, l.token`,
 		Args: []string{"names", "owners", "leases", "delays", "hosts", "pids", "labels", "metadatas", "tokens", "strategy", "firsts", "lines", "process", "waits"},

@@ -32,7 +32,7 @@ RETURNING owner, false`,
 	// what was asked.
 	Release: databases.Statement{
 		Name: "grant.release-all",
-		SQL: `WITH ` + sqliteAsked + `
+		SQL: `WITH ` + SQLiteAsked + `
 UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0
  WHERE (name, owner) IN (SELECT a.name, a.owner FROM asked a)
 RETURNING (SELECT a.owner FROM asked a WHERE a.name = sqllock_locks.name), waiting <> 0`,
@@ -40,9 +40,9 @@ RETURNING (SELECT a.owner FROM asked a WHERE a.name = sqllock_locks.name), waiti
 	},
 }
 
-// sqliteAsked reads the JSON array of calls once: read anew for each row, that of 500 took a hundred times as long as
+// SQLiteAsked reads the JSON array of calls once: read anew for each row, that of 500 took a hundred times as long as
 // the rest.
-const sqliteAsked = `asked AS MATERIALIZED (
+const SQLiteAsked = `asked AS MATERIALIZED (
     SELECT value ->> 'name' AS name, value ->> 'owner' AS owner, value ->> 'lease' AS lease, value ->> 'delay' AS delay, value ->> 'host' AS host,
            value ->> 'pid' AS pid, value ->> 'label' AS label, value ->> 'metadata' AS metadata, value ->> 'tokens' AS tokens,
            value ->> 'first' AS first, value ->> 'line' AS line, value ->> 'wait' AS wait
@@ -53,7 +53,7 @@ const sqliteAsked = `asked AS MATERIALIZED (
 func sqliteAcquireAll(name, where string) databases.Statement {
 	return databases.Statement{
 		Name: name,
-		SQL: `WITH ` + sqliteAsked + `
+		SQL: `WITH ` + SQLiteAsked + `
 INSERT INTO sqllock_locks AS l
        (name, token, owner, expires_at, lock_delay_us, acquired_at, host, pid, label, metadata, strategy)
 SELECT a.name, max(` + SQLiteNow + `, max(coalesce((SELECT b.token FROM sqllock_locks b WHERE b.name = a.name), 0), ` + SQLiteFloor + `) + a.tokens),

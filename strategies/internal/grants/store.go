@@ -81,7 +81,7 @@ func (s *Store) Dialect() *Dialect { return &s.sql.Dialect }
 
 // Features are those of a strategy of this name, without what it can do.
 func (s *Store) Features() strategies.Features {
-	return strategies.Features{Strategy: s.strategy, Database: string(s.sql.Name), LeavesLine: s.sql.FromLine != nil, Calls: s.wakes(), Slots: true, Several: true, Unbatched: s.sql.OneByOne}
+	return strategies.Features{Strategy: s.strategy, Database: string(s.sql.Name), LeavesLine: s.sql.FromLine != nil, Calls: s.wakes(), Slots: true, Several: true, Unbatched: s.sql.batch == nil}
 }
 
 // wakes says whether a release has to wake others.

@@ -1,0 +1,108 @@
+package insert
+
+import (
+	"context"
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/internal/grants"
+)
+
+var (
+	_ strategies.Batcher = (*Strategy)(nil)
+	_ strategies.Grouper = (*Strategy)(nil)
+)
+
+// Records and rows of many names change together on PostgreSQL and SQLite. Elsewhere an attempt is steps that each commit by
+// themselves, and looks what it has after each; many names go one by one.
+
+// TryAcquireAll takes the records that are free and makes their rows, in as many
+// statements as for one name.
+func (s *Strategy) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return s.store.TryAcquireAll(ctx, requests)
+}
+
+// TryAcquireGroup does so for all names, or none.
+func (s *Strategy) TryAcquireGroup(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, error) {
+	if f := s.Features(); f.Ungrouped {
+		return nil, &strategies.UnsupportedError{Strategy: name, Where: "for several names at once on " + f.Database}
+	}
+
+	return s.store.TryAcquireGroup(ctx, requests)
+}
+
+// RenewAll renews grants in one statement.
+func (s *Strategy) RenewAll(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
+	return s.store.RenewAll(ctx, held, lease)
+}
+
+// ReleaseAll deletes the rows of grants and frees their records.
+func (s *Strategy) ReleaseAll(ctx context.Context, held []strategies.Grant) []error {
+	return s.store.ReleaseAll(ctx, held)
+}
+
+// with is what package grants sends about many grants, with what is different here.
+func with(batch grants.Batch, change func(*grants.Batch)) *grants.Batch {
+	change(&batch)
+
+	return &batch
+}
+
+// postgresBatch does all in one statement, as for one name.
+var postgresBatch = with(grants.PostgresBatch, func(b *grants.Batch) {
+	b.Acquire = grants.PostgresAcquireAll("insert.acquire-all", postgresPresent("", `
+        ON CONFLICT DO NOTHING`), "present", "")
+
+	// All rows can be made, or none is. One that somebody has made since the statement began violates the key, which
+	// takes the whole statement back.
+	b.Group = grants.PostgresAcquireAll("insert.acquire-group", postgresPresent(`
+       AND (SELECT pg_catalog.count(*) FROM left_over) + (SELECT pg_catalog.count(*) FROM missing) = (SELECT pg_catalog.count(*) FROM asked)`, ""),
+		"present", `
+   AND (SELECT pg_catalog.count(*) FROM present) = (SELECT pg_catalog.count(*) FROM asked)`)
+
+	// A record whose row somebody has locked is not freed here.
+	b.Release = grants.PostgresReleaseAll("insert.release-all", `
+      JOIN sqllock_inserts i ON i.name = l.name AND i.owner = l.owner`, `
+       FOR UPDATE OF i SKIP LOCKED`, `, gone AS (
+    DELETE FROM sqllock_inserts i USING ours WHERE i.name = ours.name
+)`)
+})
+
+// postgresPresent are the parts between the locked records and their change: see acquire, which has the reasons.
+func postgresPresent(and, conflict string) string {
+	return `, left_over AS MATERIALIZED (
+    SELECT i.name, free.owner FROM free JOIN sqllock_inserts i ON i.name = free.name FOR UPDATE OF i SKIP LOCKED
+), missing AS MATERIALIZED (
+    SELECT free.name, free.owner FROM free WHERE NOT EXISTS (SELECT 1 FROM sqllock_inserts i WHERE i.name = free.name)
+), replaced AS (
+    UPDATE sqllock_inserts i SET owner = left_over.owner FROM left_over WHERE i.name = left_over.name` + and + `
+    RETURNING i.owner
+), added AS (
+    INSERT INTO sqllock_inserts (name, owner)
+    SELECT missing.name, missing.owner FROM missing WHERE (SELECT ` + grants.PostgresBriefly + `)` + and + ` ORDER BY missing.name` + conflict + `
+    RETURNING owner
+), present AS MATERIALIZED (
+    SELECT free.name, free.owner, free.id FROM free JOIN (SELECT owner FROM replaced UNION ALL SELECT owner FROM added) made ON made.owner = free.owner
+)`
+}
+
+// sqliteBatch is a transaction, as for one name.
+var sqliteBatch = with(grants.SQLiteBatch, func(b *grants.Batch) {
+	b.Rows = &grants.Rows{
+		Begin: databases.Statement{Name: "insert.begin", SQL: `BEGIN IMMEDIATE`},
+		Make: databases.Statement{
+			Name: "insert.insert-all",
+			SQL: `WITH ` + grants.SQLiteAsked + `
+INSERT INTO sqllock_inserts (name, owner)
+SELECT l.name, l.owner FROM asked a JOIN sqllock_locks l ON l.name = a.name AND l.owner = a.owner WHERE true
+    ON CONFLICT (name) DO UPDATE SET owner = excluded.owner`,
+			Args: []string{"calls"},
+		},
+		Delete: databases.Statement{
+			Name: "insert.gone-all",
+			SQL:  `DELETE FROM sqllock_inserts WHERE (name, owner) IN (SELECT value ->> 'name', value ->> 'owner' FROM json_each(?1))`,
+			Args: []string{"calls"},
+		},
+	}
+})

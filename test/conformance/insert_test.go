@@ -1,0 +1,222 @@
+package conformance_test
+
+import (
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/insert"
+)
+
+// TestInsertTogether: what is in the way of one row of sqllock_inserts is in the way of no other name.
+func TestInsertTogether(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range []string{"postgres", "sqlite"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			db, beside := databaseAndPool(t, server)
+
+			t.Run("rows that crashed holders left", func(t *testing.T) { leftOver(t, insert.New(db), beside) })
+
+			if server == "sqlite" {
+				return // it has one writer, which stops all others
+			}
+
+			t.Run("a left-over row that is locked", func(t *testing.T) {
+				inTheWay(t, insert.New(db), beside, func(tx *sql.Tx, name string) error {
+					exec(t, beside, insertRow(name))
+
+					_, err := tx.ExecContext(t.Context(), "SELECT * FROM sqllock_inserts WHERE name = '"+name+"' FOR UPDATE")
+
+					return err
+				})
+			})
+			t.Run("a row that is not committed", func(t *testing.T) {
+				inTheWay(t, insert.New(db), beside, func(tx *sql.Tx, name string) error {
+					_, err := tx.ExecContext(t.Context(), insertRow(name))
+
+					return err
+				})
+			})
+		})
+	}
+}
+
+func insertRow(name string) string {
+	return "INSERT INTO sqllock_inserts (name, owner) VALUES ('" + name + "', 'nobody')"
+}
+
+// three are requests for new names, which have been held before.
+func three(t *testing.T, s *insert.Strategy) []strategies.Request {
+	t.Helper()
+
+	requests := make([]strategies.Request, 3)
+	for i := range requests {
+		requests[i] = strategies.Request{Name: fmt.Sprintf("%s/%d", uniqueName(), i), Owner: rand.Text(), Lease: time.Minute}
+	}
+
+	tryAndRelease(t, s, requests)
+
+	return requests
+}
+
+// tryAndRelease fails if another owner cannot have one of the names.
+func tryAndRelease(t *testing.T, s *insert.Strategy, requests []strategies.Request) {
+	t.Helper()
+
+	for _, r := range requests {
+		r.Owner = rand.Text()
+
+		grant, err := s.TryAcquire(t.Context(), r)
+		if err == nil {
+			err = grant.Release(t.Context())
+		}
+
+		if err != nil {
+			t.Fatalf("another owner of %q: %v, want that it gets and releases it", r.Name, err)
+		}
+	}
+}
+
+// owners are those of the rows of names.
+func owners(t *testing.T, beside *sql.DB, requests []strategies.Request) map[string]string {
+	t.Helper()
+
+	found := make(map[string]string)
+
+	for _, r := range requests {
+		var owner string
+
+		err := beside.QueryRowContext(t.Context(), "SELECT owner FROM sqllock_inserts WHERE name = '"+r.Name+"'").Scan(&owner)
+
+		switch {
+		case err == nil:
+			found[r.Name] = owner
+		case !errors.Is(err, sql.ErrNoRows):
+			t.Fatal(err)
+		}
+	}
+
+	return found
+}
+
+func leftOver(t *testing.T, s *insert.Strategy, beside *sql.DB) {
+	t.Helper()
+
+	for what, acquire := range map[string]func([]strategies.Request) ([]strategies.Grant, error){
+		"TryAcquireAll": func(requests []strategies.Request) ([]strategies.Grant, error) {
+			grants, errs := s.TryAcquireAll(t.Context(), requests)
+
+			return grants, errors.Join(errs...)
+		},
+		"TryAcquireGroup": func(requests []strategies.Request) ([]strategies.Grant, error) {
+			return s.TryAcquireGroup(t.Context(), requests)
+		},
+	} {
+		requests := three(t, s)
+		exec(t, beside, insertRow(requests[1].Name))
+
+		grants, err := acquire(requests)
+		if err != nil {
+			t.Fatalf("%s() = %v, want the grants", what, err)
+		}
+
+		for i, found := 0, owners(t, beside, requests); i < len(requests); i++ {
+			if got := found[requests[i].Name]; got != requests[i].Owner {
+				t.Errorf("after %s() the row of %q is that of %q, want %q", what, requests[i].Name, got, requests[i].Owner)
+			}
+		}
+
+		if err := errors.Join(s.ReleaseAll(t.Context(), grants)...); err != nil {
+			t.Errorf("ReleaseAll() = %v, want nil", err)
+		}
+
+		if found := owners(t, beside, requests); len(found) != 0 {
+			t.Errorf("after ReleaseAll() there are rows of %v, want none", found)
+		}
+
+		tryAndRelease(t, s, requests)
+	}
+}
+
+// inTheWay tries names while a transaction is in the way of the second one's row.
+func inTheWay(t *testing.T, s *insert.Strategy, beside *sql.DB, block func(tx *sql.Tx, name string) error) {
+	t.Helper()
+
+	const brief = 4 * time.Second
+
+	requests := three(t, s)
+
+	tx, err := beside.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	defer tx.Rollback() //nolint:errcheck // it has ended
+
+	if err := block(tx, requests[1].Name); err != nil {
+		t.Fatal(err)
+	}
+
+	started := time.Now()
+
+	if grants, err := s.TryAcquireGroup(t.Context(), requests); !errors.Is(err, strategies.ErrNotAcquired) && !errors.Is(err, strategies.ErrBusy) {
+		t.Errorf("TryAcquireGroup() = %v and %v, want that it is refused", grants, err)
+	}
+
+	if took := time.Since(started); took > brief {
+		t.Errorf("TryAcquireGroup() took %s, want %s at most", took, brief)
+	}
+
+	others := []strategies.Request{requests[0], requests[2]}
+	tryAndRelease(t, s, others)
+
+	started = time.Now()
+	grants, errs := s.TryAcquireAll(t.Context(), requests)
+
+	if took := time.Since(started); took > brief {
+		t.Errorf("TryAcquireAll() took %s, want %s at most", took, brief)
+	}
+
+	if errs[1] == nil {
+		t.Errorf("TryAcquireAll() granted %q, whose row it cannot make", requests[1].Name)
+	}
+
+	for i, r := range requests {
+		if errors.Is(errs[i], strategies.ErrNotBatched) && i != 1 {
+			grants[i], errs[i] = s.TryAcquire(t.Context(), r)
+		}
+
+		if i != 1 && errs[i] != nil {
+			t.Fatalf("the acquisition of %q, whose row is in nobody's way = %v, want the grant", r.Name, errs[i])
+		}
+	}
+
+	for _, i := range []int{0, 2} {
+		if err := grants[i].Release(t.Context()); err != nil {
+			t.Errorf("Release() of %q = %v, want nil", requests[i].Name, err)
+		}
+	}
+
+	started = time.Now()
+
+	if _, err := s.TryAcquire(t.Context(), requests[1]); !errors.Is(err, strategies.ErrNotAcquired) && !errors.Is(err, strategies.ErrBusy) {
+		t.Errorf("TryAcquire() = %v, want that it is refused", err)
+	}
+
+	if took := time.Since(started); took > brief {
+		t.Errorf("TryAcquire() took %s, want %s at most", took, brief)
+	}
+
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+
+	tryAndRelease(t, s, requests)
+}
