@@ -50,38 +50,9 @@ RETURNING l.token`,
 	},
 
 	databases.MySQL: {
-		// UPDATE has no SKIP LOCKED, but a derived table has. LIMIT keeps MySQL
-		// from merging it into the outer query and STRAIGHT_JOIN from reading
-		// the rows to update first, with a lock that waits (seen on 9.7
-		// without them; MariaDB 11.8 needs neither).
-		//
-		// free.owner is the owner before: assignments in an UPDATE of two
-		// tables come in no certain order.
-		//
-		// LAST_INSERT_ID(expr) brings the token back with the answer, so that
-		// it is one round trip on servers without UPDATE ... RETURNING
-		// (https://dev.mysql.com/doc/refman/9.7/en/information-functions.html#function_last-insert-id).
-		Acquire: databases.Statement{
-			Name: "cas.acquire",
-			SQL: `UPDATE (
-    SELECT l.name, e.owner FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(?) AND l.token <> 0 AND (e.expires_at + l.lock_delay_us <= ` + grants.MySQLNow + ` OR e.owner = UNHEX(?)
-            OR l.strategy = UNHEX(?) AND (l.token = ? OR ? < 0))
-       AND (e.waiting = 0 OR ? OR e.owner = UNHEX(?))
-     LIMIT 1 FOR UPDATE SKIP LOCKED
-) free
-STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
-STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
-   SET l.token = LAST_INSERT_ID(IF(free.owner = UNHEX(?), l.token, GREATEST(l.token + ?, ` + grants.MySQLNow + `))), l.owner = UNHEX(?), l.lock_delay_us = ?,
-       l.acquired_at = ` + grants.MySQLNow + `, l.host = UNHEX(?), l.pid = ?, l.label = UNHEX(?), l.metadata = UNHEX(?), l.strategy = UNHEX(?),
-       e.ended = '', e.owner = UNHEX(?), e.wait = UNHEX(?),
-       e.waiting = IF(e.waiting = ? AND e.waiting < ` + grants.MySQLNow + ` - 5000000, 0, e.waiting), e.expires_at = GREATEST(IF(free.owner = UNHEX(?), e.expires_at, 0), ` + grants.MySQLNow + ` + ?)`,
-			Args: []string{
-				"name", "owner", "session", "seen", "seen", "first", "owner", "owner", "tokens", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner", "wait",
-				"line", "owner", "lease",
-			},
-		},
-		Batch: &grants.MySQLBatch,
+		// What insert sends, too.
+		Acquire: grants.MySQLAcquire("cas.acquire"),
+		Batch:   &grants.MySQLBatch,
 	},
 
 	// That of package grants. Without JSON_TABLE there are no batches, and several names are taken one by one

@@ -21,6 +21,50 @@ const (
 	MySQLLate = MySQLNow + ` + GREATEST(0, TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))`
 )
 
+// MySQLInstead is MySQLAcquire with what Instead says, for strategies whose locks a session holds.
+func MySQLInstead(name string) databases.Statement {
+	return mysqlAcquire(name, `
+            OR l.strategy = UNHEX(?) AND (l.token = ? OR ? < 0)`, "session", "seen", "seen")
+}
+
+// MySQLAcquire is the compare-and-set of all strategies: it grants the name if it is free.
+//
+// UPDATE has no SKIP LOCKED, but a derived table has. LIMIT keeps MySQL from merging it
+// into the outer query and STRAIGHT_JOIN from reading the rows to update first, with a
+// lock that waits (seen on 9.7 without them; MariaDB 11.8 needs neither).
+//
+// free.mine is about the owner before: assignments in an UPDATE of two tables come in no
+// certain order.
+//
+// LAST_INSERT_ID(expr) brings the token back with the answer, so that it is one round
+// trip on servers without UPDATE ... RETURNING
+// (https://dev.mysql.com/doc/refman/9.7/en/information-functions.html#function_last-insert-id).
+func MySQLAcquire(name string) databases.Statement { return mysqlAcquire(name, "") }
+
+// mysqlAcquire is MySQLAcquire, where a lease may also run if what instead says is true, which binds args.
+func mysqlAcquire(name, instead string, args ...string) databases.Statement {
+	return databases.Statement{
+		Name: name,
+		SQL: `UPDATE (
+    SELECT l.name, e.owner = UNHEX(?) AS mine, ` + MySQLNow + ` AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
+     WHERE l.name = UNHEX(?) AND l.token <> 0
+       AND (e.owner = UNHEX(?) OR (e.waiting = 0 OR ?) AND (e.expires_at + l.lock_delay_us <= ` + MySQLNow + instead + `))
+     LIMIT 1 FOR UPDATE SKIP LOCKED
+) free
+STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
+STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
+   SET l.token = LAST_INSERT_ID(IF(free.mine, l.token, GREATEST(l.token + ?, free.moment))), l.owner = UNHEX(?), l.lock_delay_us = ?,
+       l.acquired_at = free.moment, l.host = UNHEX(?), l.pid = ?, l.label = UNHEX(?), l.metadata = UNHEX(?), l.strategy = UNHEX(?),
+       e.ended = '', e.owner = UNHEX(?), e.wait = UNHEX(?),
+       e.waiting = IF(e.waiting = ? AND e.waiting < free.moment - 5000000, 0, e.waiting),
+       e.expires_at = GREATEST(IF(free.mine, e.expires_at, 0), free.moment + ?)`,
+		Args: slices.Concat(
+			[]string{"owner", "name", "owner", "first"}, args,
+			[]string{"tokens", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner", "wait", "line", "lease"},
+		),
+	}
+}
+
 // MySQLHeld makes of Acquire what is sent while a session has the lock: nothing is granted if no session has the named
 // lock any more that marks it, which is bound as "held".
 func MySQLHeld(acquire databases.Statement) databases.Statement {
@@ -106,28 +150,8 @@ var MySQL = Dialect{
 			},
 		},
 
-		// As the compare-and-set of package cas, which has the reasons, with what
-		// Instead says.
-		Acquire: databases.Statement{
-			Name: "grant.acquire",
-			SQL: `UPDATE (
-    SELECT l.name, e.owner FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(?) AND l.token <> 0 AND (e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` OR e.owner = UNHEX(?)
-            OR l.strategy = UNHEX(?) AND (l.token = ? OR ? < 0))
-       AND (e.waiting = 0 OR ? OR e.owner = UNHEX(?))
-     LIMIT 1 FOR UPDATE SKIP LOCKED
-) free
-STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
-STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
-   SET l.token = LAST_INSERT_ID(IF(free.owner = UNHEX(?), l.token, GREATEST(l.token + ?, ` + MySQLNow + `))), l.owner = UNHEX(?), l.lock_delay_us = ?,
-       l.acquired_at = ` + MySQLNow + `, l.host = UNHEX(?), l.pid = ?, l.label = UNHEX(?), l.metadata = UNHEX(?), l.strategy = UNHEX(?),
-       e.ended = '', e.owner = UNHEX(?), e.wait = UNHEX(?),
-       e.waiting = IF(e.waiting = ? AND e.waiting < ` + MySQLNow + ` - 5000000, 0, e.waiting), e.expires_at = GREATEST(IF(free.owner = UNHEX(?), e.expires_at, 0), ` + MySQLNow + ` + ?)`,
-			Args: []string{
-				"name", "owner", "session", "seen", "seen", "first", "owner", "owner", "tokens", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner", "wait",
-				"line", "owner", "lease",
-			},
-		},
+		// Of strategies whose locks no session holds: the others have MySQLInstead.
+		Acquire: MySQLAcquire("grant.acquire"),
 
 		State: databases.Statement{
 			Name: "grant.state",
