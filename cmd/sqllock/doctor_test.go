@@ -115,7 +115,6 @@ func TestDoctorLimits(t *testing.T) {
 		"mysql": {
 			{"wait_timeout", "5", "cas", 0, "warning timeouts wait_timeout is 5s, and the heartbeat 10s"},
 			{"max_execution_time", "500", "cas", 0, "warning timeouts max_execution_time is 500ms"},
-			{"interpolateParams", "false", "cas", 0, "note driver interpolateParams is off"},
 			{"transaction_read_only", "1", "cas", 1, "error writable transactions are read-only"},
 			{"binlog_format", "'STATEMENT'", "cas", 1, "error binary log binlog_format is STATEMENT effect: sqllock refuses it: replicas run"},
 		},

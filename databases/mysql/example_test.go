@@ -13,9 +13,9 @@ import (
 	"github.com/sqllock/sqllock/strategies/cas"
 )
 
-// For MySQL and MariaDB. With interpolateParams each statement is one round trip.
+// For MySQL and MariaDB. Each statement is one round trip, whatever the DSN says.
 func ExampleNew() {
-	db, err := sql.Open("mysql", "app:secret@tcp(localhost:3306)/app?interpolateParams=true")
+	db, err := sql.Open("mysql", "app:secret@tcp(localhost:3306)/app")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func ExampleNew() {
 func ExampleTx() {
 	ctx := context.Background()
 
-	db, err := sql.Open("mysql", "app:secret@tcp(localhost:3306)/app?interpolateParams=true")
+	db, err := sql.Open("mysql", "app:secret@tcp(localhost:3306)/app")
 	if err != nil {
 		log.Fatal(err)
 	}

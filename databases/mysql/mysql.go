@@ -2,15 +2,18 @@
 // later, through database/sql with github.com/go-sql-driver/mysql.
 //
 // Hardly a setting of the DSN matters to correctness: charset, clientFoundRows,
-// interpolateParams, parseTime and loc may be what the application needs. With
-// interpolateParams=true each statement is one round trip, without it two.
+// interpolateParams, parseTime and loc may be what the application needs.
 // [DB.Verify] says what is refused.
 //
-// Text is bound as hexadecimal digits, and statements have UNHEX(?) for it. So
+// Text is sent as hexadecimal digits, and statements have UNHEX(?) for it. So
 // neither the connection's character set, which the server converts text from,
 // nor quotes, which the driver escapes by bytes where the server may read
 // characters of several, can make another name of a name. Digits are the same in
 // every character set.
+//
+// Values are written into the text of a statement here, because the driver prepares a
+// statement with values, unless it has interpolateParams=true: each would be two
+// round trips.
 package mysql
 
 import (

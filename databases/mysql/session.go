@@ -17,17 +17,37 @@ func (d *DB) Conn(ctx context.Context) (databases.Conn, error) {
 	return connection{session{conn}, conn}, nil
 }
 
-// session binds text as hexadecimal digits.
+// session sends text as hexadecimal digits.
 type session struct{ on databases.Session }
 
 func (s session) Exec(ctx context.Context, stmt databases.Statement, v databases.Values) (databases.Result, error) {
-	return s.on.Exec(ctx, stmt, digits(stmt, v))
+	stmt, v = sent(stmt, v)
+
+	return s.on.Exec(ctx, stmt, v)
 }
 
 func (s session) Query(
 	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
 ) error {
-	return s.on.Query(ctx, stmt, digits(stmt, v), each)
+	stmt, v = sent(stmt, v)
+
+	return s.on.Query(ctx, stmt, v, each)
+}
+
+// sent is what the driver is given of a statement: its values are in its text, or else bound.
+func sent(stmt databases.Statement, v databases.Values) (databases.Statement, databases.Values) {
+	if len(stmt.Args) == 0 {
+		return stmt, nil
+	}
+
+	text, ok := written(stmt, v)
+	if !ok {
+		return stmt, digits(stmt, v)
+	}
+
+	stmt.SQL, stmt.Args = text, nil
+
+	return stmt, nil
 }
 
 // digits are the values that a statement binds. One that is missing stays so.

@@ -13,9 +13,8 @@ import (
 	"github.com/sqllock/sqllock/strategies/cas"
 )
 
-// With interpolateParams a statement takes half as many round trips.
 func ExampleNew() {
-	db, err := sql.Open("mysql", "app:secret@tcp(localhost:4000)/app?interpolateParams=true")
+	db, err := sql.Open("mysql", "app:secret@tcp(localhost:4000)/app")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -35,7 +34,7 @@ func ExampleNew() {
 func ExampleTx() {
 	ctx := context.Background()
 
-	db, err := sql.Open("mysql", "app:secret@tcp(localhost:4000)/app?interpolateParams=true")
+	db, err := sql.Open("mysql", "app:secret@tcp(localhost:4000)/app")
 	if err != nil {
 		log.Fatal(err)
 	}

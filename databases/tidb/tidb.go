@@ -9,7 +9,7 @@
 // Each statement is sent in a pessimistic transaction of its own, because TiDB would
 // execute it optimistically otherwise: it would lock no row before its commit, and if that
 // failed the server would execute it again by itself. So an acquisition takes four round
-// trips, and a renewal or a release three or four; twice as many without interpolateParams.
+// trips, and a renewal or a release three or four.
 package tidb
 
 import (

@@ -357,8 +357,6 @@ func mysqlDriver(_ context.Context, e *exam) ([]Finding, error) {
 	case config.ClientFoundRows:
 		return found(Note, "clientFoundRows is on", "nothing: sqllock does not decide by changed rows",
 			"nothing for sqllock; other lock tables that count changed rows break with it"), nil
-	case !config.InterpolateParams:
-		return found(Note, "interpolateParams is off", "each statement takes two round trips", "interpolateParams=true in the DSN"), nil
 	default:
 		return fine("the DSN's parameters suit locks"), nil
 	}

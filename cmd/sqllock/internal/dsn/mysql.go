@@ -40,8 +40,8 @@ func parseMySQLOn(u *url.URL, dialect databases.Dialect, port string) (Target, e
 
 	config.Net, config.Addr = mysqlAddress(u, parameters, port)
 
-	// One round trip for each statement instead of two; any value of the user's
-	// wins.
+	// One round trip instead of two for each statement that package mysql does not
+	// send; any value of the user's wins.
 	if !parameters.Has("interpolateParams") && quotable(parameters) {
 		parameters.Set("interpolateParams", "true")
 	}
