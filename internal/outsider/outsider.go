@@ -75,8 +75,6 @@ func Statements(strategy string, dialect databases.Dialect) map[string]string {
 	switch {
 	case strategy == "forupdate":
 		return map[string]string{"attempt": "forupdate.lock"}
-	case strategy == "advisory" && likeMySQL(dialect):
-		return map[string]string{"attempt": "try"}
 	case strategy == "insert" && likeMySQL(dialect):
 		return map[string]string{"acquire": "insert.insert", "attempt": "insert.look"}
 	case strategy == "insert" && dialect == databases.SQLite:

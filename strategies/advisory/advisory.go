@@ -96,7 +96,6 @@ func (s *Strategy) Validate() error {
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
 	f.ConnectionHeld, f.MaxLease, f.Shared = true, grants.MaxLease, s.sql.tryShared.SQL != ""
-	f.Unbatched = s.sql.acquireAll.SQL == ""
 
 	return f
 }
@@ -107,6 +106,12 @@ func (s *Strategy) Features() strategies.Features {
 // the connection under the other locks; an acquisition that nobody waits for
 // any more is given back by the core.
 func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	if r.Mode == strategies.Shared && s.sql.tryShared.SQL == "" {
+		return nil, &strategies.UnsupportedError{
+			Strategy: name, Where: "for readers on MySQL and MariaDB, whose GET_LOCK knows none", Instead: "cas",
+		}
+	}
+
 	r.Tokens = 1
 
 	made, errs := s.attempt(ctx, []strategies.Request{r}, func(ctx context.Context, c *session) ([]strategies.Grant, []error) {
@@ -120,10 +125,6 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strate
 
 // TryAcquireAll takes those that no session has, all in one statement.
 func (s *Strategy) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	if s.sql.acquireAll.SQL == "" {
-		return make([]strategies.Grant, len(requests)), slices.Repeat([]error{strategies.ErrNotBatched}, len(requests))
-	}
-
 	requests = slices.Clone(requests)
 	for i := range requests {
 		requests[i].Tokens = 1

@@ -187,7 +187,7 @@ func (g *grant) releaseInOne(ctx context.Context) bool {
 	c, s := g.session, g.session.strategy
 
 	record, ok := g.record.(*grants.Grant)
-	if !ok || g.unsure || s.sql.release.SQL == "" {
+	if !ok || g.unsure {
 		return false
 	}
 
@@ -196,16 +196,18 @@ func (g *grant) releaseInOne(ctx context.Context) bool {
 		release = s.sql.releaseTelling
 	}
 
-	answers, err := s.store.ReleaseKeyed(ctx, c.conn, release, []*grants.Grant{record}, g.place.key)
+	call := grants.KeyedCall{On: c.conn, Statement: release, Keys: []any{g.place.key}}
+
+	answers, err := s.store.ReleaseKeyed(ctx, call, []*grants.Grant{record})
 	if err != nil {
 		g.refused(err)
 
 		return false
 	}
 
-	unlocked, ended := answers[record.Request().Owner]
+	answer, ended := answers[record.Request().Owner]
 	if ended {
-		g.freed(unlocked)
+		g.freed(answer.Unlocked)
 	}
 
 	if g.released && record.Request().Wait == "" {

@@ -3,7 +3,6 @@ package advisory
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -121,12 +120,17 @@ func (c *session) bear(ctx context.Context, lease time.Duration) error {
 
 // acquire takes a lock on the open session.
 func (c *session) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	if c.strategy.sql.acquire.SQL != "" && r.Mode == strategies.Exclusive {
-		made, errs := c.acquireAll(ctx, []strategies.Request{r})
-
-		return made[0], errs[0]
+	if r.Mode == strategies.Shared {
+		return c.acquireShared(ctx, r)
 	}
 
+	made, errs := c.acquireAll(ctx, []strategies.Request{r})
+
+	return made[0], errs[0]
+}
+
+// acquireShared takes a reader's lock.
+func (c *session) acquireShared(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	s := c.strategy
 	started := time.Now()
 
@@ -134,10 +138,7 @@ func (c *session) acquire(ctx context.Context, r strategies.Request) (strategies
 		return nil, err
 	}
 
-	at, try := place{key: s.key(c.namespace, r.Name)}, s.sql.try
-	if r.Mode == strategies.Shared {
-		at.reader, try = r.Owner, s.sql.tryShared
-	}
+	at := place{key: s.key(c.namespace, r.Name), reader: r.Owner}
 
 	if made, err := c.here(ctx, at, r); made != nil || err != nil {
 		return made, err
@@ -145,7 +146,7 @@ func (c *session) acquire(ctx context.Context, r strategies.Request) (strategies
 
 	var locked, readOnly bool
 
-	err := c.conn.Query(ctx, try, databases.Values{"key": at.key}, func(row databases.Row) error {
+	err := c.conn.Query(ctx, s.sql.tryShared, databases.Values{"key": at.key}, func(row databases.Row) error {
 		return row(&locked, &readOnly)
 	})
 
@@ -153,23 +154,15 @@ func (c *session) acquire(ctx context.Context, r strategies.Request) (strategies
 	case err != nil:
 		return nil, c.explain(err)
 	case readOnly:
-		err := fmt.Errorf("%w: advisory locks of a replica exclude nobody", databases.ErrReadOnly)
-		c.breakDown(err)
-
-		return nil, s.store.Explain(err)
+		return nil, c.explain(grants.ErrReplica)
 	case !locked:
 		return nil, c.held(ctx, r.Name)
 	}
 
 	// On the session itself: while it is written, the session has the lock.
-	// Of readers others have it, too.
+	// Others have it, too.
 	record, err := s.store.Grants(ctx, c.conn, r, true, func(ctx context.Context, r strategies.Request, seen grants.State) (int64, error) {
-		instead := grants.Instead{Strategy: name, Token: grants.AnyToken}
-		if at.reader != "" {
-			instead.Token = seen.Token
-		}
-
-		return s.store.Acquire(ctx, c.conn, r, instead)
+		return s.store.Acquire(ctx, c.conn, r, grants.Instead{Strategy: name, Token: seen.Token})
 	})
 	if err != nil {
 		return nil, c.giveUp(ctx, at, err)
@@ -265,6 +258,24 @@ func (c *session) inTheWay(at place) *grant {
 	}
 
 	return nil
+}
+
+// state reads a name's rows.
+func (c *session) state(ctx context.Context, name string) (st grants.State, found bool, err error) {
+	s := c.strategy
+
+	if s.sql.state.SQL == "" {
+		return s.store.State(ctx, c.conn, name)
+	}
+
+	var readOnly bool
+
+	st, found, err = grants.ReadState(ctx, c.conn, s.sql.state, name, &readOnly)
+	if err == nil && readOnly {
+		err = grants.ErrReplica
+	}
+
+	return st, found, err
 }
 
 // held tells who has a name that another session has locked.

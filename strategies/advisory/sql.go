@@ -27,16 +27,18 @@ type statements struct {
 	// so long: the lease, enforced by the server. Whatever is sent on the session is
 	// the heartbeat. reset takes it back.
 	limit, reset databases.Statement
-	// try returns whether the session got the lock, and whether the server is
-	// read-only: a replica grants too, and that is no lock.
-	// The shared ones take it beside others who do so; they are empty where there is no such lock.
-	try, tryShared databases.Statement
+	// tryShared takes the lock beside others who do so, and returns whether the session got it, and whether the server is
+	// read-only: a replica grants too, and that is no lock. It is empty where there is no such lock.
+	tryShared databases.Statement
 	// unlock returns whether the session had the lock.
 	unlock, unlockShared databases.Statement
-	// acquire takes the lock and grants the name in one, and release ends the grant and then unlocks. They are about one
-	// request, the -All about many: see AcquireKeyed and ReleaseKeyed of package grants. Empty ones are done in two steps.
-	// unlockLeft unlocks those of some keys that the session has, if any.
-	acquire, acquireAll, release, releaseAll, unlockLeft databases.Statement
+	// acquire takes the lock and grants the name in one, and release ends the grant and frees the lock. They are about one
+	// request, the -All about many, and look asks what became of those: see KeyedCall of package grants.
+	acquire, acquireAll, release, releaseAll, look databases.Statement
+	// unlockLeft unlocks those of some keys that the session has, if any, and returns for each whether it has it no more.
+	unlockLeft databases.Statement
+	// state reads the name's rows, behind whether the server is read-only; empty where acquire has refused that.
+	state databases.Statement
 	// acquireFromLine and releaseTelling are made of those for who is, or was, in line.
 	acquireFromLine, releaseTelling databases.Statement
 	// ping only asks.
@@ -100,11 +102,6 @@ var dialects = grants.Table[statements]{
 			Name: "advisory.reset",
 			SQL: `SELECT pg_catalog.set_config(name, reset_val, false) FROM pg_catalog.pg_settings
  WHERE name IN ('idle_session_timeout', 'application_name')`,
-		},
-		try: databases.Statement{
-			Name: "advisory.try",
-			SQL:  `SELECT pg_catalog.pg_try_advisory_lock($1), pg_catalog.pg_is_in_recovery()`,
-			Args: []string{"key"},
 		},
 		unlock: databases.Statement{
 			Name: "advisory.release",
@@ -233,7 +230,8 @@ SELECT e.owner, e.contended, pg_catalog.pg_advisory_unlock(a.key) FROM ended e J
 
 	databases.MySQL: {
 		// At most 64 characters, and MySQL does not tell case: hexadecimal.
-		key: func(sum [32]byte) any { return "sqllock:" + hex.EncodeToString(sum[:20]) },
+		key:  func(sum [32]byte) any { return "sqllock:" + hex.EncodeToString(sum[:20]) },
+		keys: func(keys []any) any { return grants.JSON(keys) },
 		identity: databases.Statement{
 			Name: "advisory.identity",
 			SQL:  `SELECT CAST(CONNECTION_ID() AS CHAR)`,
@@ -255,18 +253,19 @@ SELECT e.owner, e.contended, pg_catalog.pg_advisory_unlock(a.key) FROM ended e J
 			SQL: `SET SESSION wait_timeout = CAST(COALESCE(@sqllock_wait_timeout, @@GLOBAL.wait_timeout) AS UNSIGNED), ` +
 				`@sqllock_wait_timeout = NULL`,
 		},
-		// Only 1 is a lock: 0 is somebody else's, NULL an error.
-		try: databases.Statement{
-			Name: "advisory.try",
-			SQL:  `SELECT COALESCE(GET_LOCK(UNHEX(?), 0), 0) = 1, @@global.read_only`,
-			Args: []string{"key"},
-		},
 		unlock: databases.Statement{
 			Name: "advisory.release",
-			SQL:  `SELECT COALESCE(RELEASE_LOCK(UNHEX(?)), 0) = 1`,
-			Args: []string{"key"},
+			SQL:  `SELECT ` + grants.MySQLUnlocked("UNHEX(?)"),
+			Args: []string{"key", "key"},
 		},
-		ping: databases.Statement{Name: "advisory.check", SQL: `SELECT 1`},
+		acquire:    grants.MySQLKeyed.Acquire,
+		acquireAll: grants.MySQLKeyed.AcquireAll,
+		state:      grants.MySQLKeyed.State,
+		release:    grants.MySQLKeyed.Release,
+		releaseAll: grants.MySQLKeyed.ReleaseAll,
+		look:       grants.MySQLKeyed.Look,
+		unlockLeft: grants.MySQLKeyed.UnlockLeft,
+		ping:       databases.Statement{Name: "advisory.check", SQL: `SELECT 1`},
 		session: databases.Statement{
 			Name: "advisory.session",
 			SQL:  `SELECT id FROM (SELECT IS_USED_LOCK(UNHEX(?)) AS id) used WHERE id IS NOT NULL`,

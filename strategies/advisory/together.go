@@ -3,6 +3,7 @@ package advisory
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -108,15 +109,15 @@ func (a *attempts) draw(ctx context.Context, open []int) error {
 		requests[n], held[n] = a.requests[i], a.places[i].key
 	}
 
-	statement, keys := s.sql.acquireAll, s.sql.keys(held)
+	call := grants.KeyedCall{On: a.conn, Statement: s.sql.acquireAll, Look: s.sql.look, Requests: requests, Keys: held}
 
 	if len(open) == 1 {
-		if statement, keys = s.sql.acquire, held[0]; requests[0].Wait != "" {
-			statement = s.sql.acquireFromLine
+		if call.Statement = s.sql.acquire; requests[0].Wait != "" {
+			call.Statement = s.sql.acquireFromLine
 		}
 	}
 
-	answers, err := s.store.AcquireKeyed(ctx, a.conn, statement, requests, keys)
+	answers, err := s.store.AcquireKeyed(ctx, call)
 	if err != nil {
 		return a.unlockAfter(ctx, held, requests, err)
 	}
@@ -165,7 +166,20 @@ func (c *session) unlockAfter(ctx context.Context, keys []any, requests []strate
 func (c *session) unlockLeft(ctx context.Context, keys []any) error {
 	sql := c.strategy.sql
 
-	err := c.conn.Query(ctx, sql.unlockLeft, databases.Values{"keys": sql.keys(keys)}, func(databases.Row) error { return nil })
+	free := true
+
+	err := c.conn.Query(ctx, sql.unlockLeft, databases.Values{"keys": sql.keys(keys)}, func(row databases.Row) error {
+		var unlocked bool
+
+		err := row(&unlocked)
+		free = free && unlocked
+
+		return err
+	})
+	if err == nil && !free {
+		err = errNotLocked
+	}
+
 	if err != nil {
 		c.breakDown(err)
 	}
@@ -184,13 +198,14 @@ func (a *attempts) look(ctx context.Context, open []int) (missing []int, err err
 
 		r := a.requests[i]
 
-		st, found, err := s.store.State(ctx, a.conn, r.Name)
+		st, found, err := a.state(ctx, r.Name)
 		if err != nil {
 			return nil, a.explain(err)
 		}
 
 		if found && !s.store.Unready(st) {
 			a.errs[i] = a.refused(ctx, st, r)
+			a.tryAlone(ctx, i, len(open))
 		} else if err := s.store.Create(ctx, a.conn, r); err != nil {
 			a.errs[i] = a.explain(s.store.AsHeld(ctx, a.conn, r.Name, err))
 		} else {
@@ -205,6 +220,20 @@ func (a *attempts) look(ctx context.Context, open []int) (missing []int, err err
 	return missing, nil
 }
 
+// tryAlone tries for one of several what the statement about those leaves out on MySQL and MariaDB: a name that is free as far as
+// the row tells, or that its owner has already.
+func (a *attempts) tryAlone(ctx context.Context, i, of int) {
+	held := new(strategies.HeldError)
+	if of == 1 || a.strategy.sql.look.SQL == "" || !errors.As(a.errs[i], &held) {
+		return
+	}
+
+	if held.Owner == a.requests[i].Owner || held.Remaining == 0 && held.Line == 0 {
+		made, errs := a.acquireAll(ctx, a.requests[i:i+1])
+		a.grants[i], a.errs[i] = made[0], errs[0]
+	}
+}
+
 // refused is the answer to a request whose row says that the name is not free, or whose key another session has.
 func (c *session) refused(ctx context.Context, st grants.State, r strategies.Request) error {
 	err := c.strategy.store.Refused(ctx, c.conn, st, r)
@@ -217,7 +246,7 @@ func (s *Strategy) ReleaseAll(ctx context.Context, held []strategies.Grant) []er
 	errs := slices.Repeat([]error{strategies.ErrNotBatched}, len(held))
 
 	c := sessionOf(held)
-	if c == nil || s.sql.releaseAll.SQL == "" {
+	if c == nil {
 		return errs
 	}
 
@@ -262,10 +291,10 @@ func (c *session) releaseAll(ctx context.Context, releasing map[*grant]int, errs
 		records, keys = append(records, record), append(keys, g.place.key)
 	}
 
-	answers, err := s.store.ReleaseKeyed(ctx, c.conn, s.sql.releaseAll, records, s.sql.keys(keys))
+	answers, err := s.store.ReleaseKeyed(ctx, grants.KeyedCall{On: c.conn, Statement: s.sql.releaseAll, Look: s.sql.look, Keys: keys}, records)
 
 	for g, i := range releasing {
-		unlocked, ended := answers[g.record.Request().Owner]
+		answer, ended := answers[g.record.Request().Owner]
 
 		switch {
 		case err != nil:
@@ -273,7 +302,7 @@ func (c *session) releaseAll(ctx context.Context, releasing map[*grant]int, errs
 				errs[i] = s.store.Explain(err)
 			}
 		case ended:
-			if g.freed(unlocked); g.released {
+			if g.freed(answer.Unlocked); g.released {
 				errs[i] = nil
 			}
 		}
@@ -285,7 +314,7 @@ func (s *Strategy) RenewAll(ctx context.Context, held []strategies.Grant, lease 
 	errs := slices.Repeat([]error{strategies.ErrNotBatched}, len(held))
 
 	c := sessionOf(held)
-	if c == nil || s.sql.acquireAll.SQL == "" {
+	if c == nil {
 		return errs
 	}
 

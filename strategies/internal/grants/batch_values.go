@@ -12,6 +12,11 @@ import (
 // batchValues are what a statement about several requests binds: an array for each
 // column that its Args name, or a JSON array of objects, "calls".
 func (s *Store) batchValues(statement databases.Statement, requests []strategies.Request) databases.Values {
+	return s.keyedValues(statement, requests, nil)
+}
+
+// keyedValues are those of a statement about keys besides, of all requests or of none.
+func (s *Store) keyedValues(statement databases.Statement, requests []strategies.Request, keys []any) databases.Values {
 	values := databases.Values{"strategy": s.strategy, "process": ""}
 
 	for _, r := range requests {
@@ -21,10 +26,13 @@ func (s *Store) batchValues(statement databases.Statement, requests []strategies
 	}
 
 	for _, arg := range statement.Args {
-		if column, ok := columns[arg]; ok {
+		switch column, ok := columns[arg]; {
+		case ok:
 			values[arg] = array(requests, func(r strategies.Request) string { return column(s, r) })
-		} else if arg == "calls" {
-			values[arg] = s.calls(requests)
+		case arg == "keys":
+			values[arg] = Array(keys)
+		case arg == "calls":
+			values[arg] = s.calls(requests, keys)
 		}
 	}
 
@@ -83,18 +91,28 @@ type call struct {
 	First    bool   `json:"first"`
 	Line     int64  `json:"line"`
 	Wait     string `json:"wait"`
+	Key      any    `json:"key,omitempty"`
 }
 
-func (s *Store) calls(requests []strategies.Request) string {
+// calls are the requests, and their keys if there are any.
+func (s *Store) calls(requests []strategies.Request, keys []any) string {
 	list := make([]call, len(requests))
 	for i, r := range requests {
 		list[i] = call{
-			r.Name, r.Owner, s.lease(r.Lease), ceil(r.LockDelay), r.Holder.Host, r.Holder.PID, r.Holder.Label, r.Holder.Metadata, tokens(r), r.First, r.Line, r.Wait,
+			r.Name, r.Owner, s.lease(r.Lease), ceil(r.LockDelay), r.Holder.Host, r.Holder.PID, r.Holder.Label, r.Holder.Metadata, tokens(r), r.First, r.Line, r.Wait, nil,
+		}
+
+		if keys != nil {
+			list[i].Key = keys[i]
 		}
 	}
 
-	// Strings and numbers always have a form in JSON.
-	text, _ := json.Marshal(list)
+	return JSON(list)
+}
+
+// JSON is the text of strings and numbers, which always have a form in JSON.
+func JSON(value any) string {
+	text, _ := json.Marshal(value)
 
 	return string(text)
 }

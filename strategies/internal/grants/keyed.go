@@ -12,7 +12,22 @@ import (
 )
 
 // A strategy whose lock is a key of its session can take the key and grant the name in one statement, and give both back in
-// one. Such statements bind "key", or "keys" in the order of the requests. What they return begins with the owner.
+// one. Such statements bind "key", or "keys" in the order of the requests, or have them in "calls". What they return begins
+// with the owner. Where the dialect has InsertID they return nothing: the numbers of the answer tell what they did, or that a
+// look has to.
+
+// KeyedCall is what is sent about keys of a session.
+type KeyedCall struct {
+	On databases.Session
+	// Statement takes the keys and grants the names, or ends the grants and gives the keys back.
+	Statement databases.Statement
+	// Look is sent, where the dialect has InsertID, after a statement about several requests that was not done for all. It returns
+	// the owner, whether the session has the key, the token if the owner has the name, and whether the server is read-only.
+	Look databases.Statement
+
+	Requests []strategies.Request
+	Keys     []any // of the requests
+}
 
 // Keyed is what a statement says that takes keys and grants names.
 type Keyed struct {
@@ -22,29 +37,59 @@ type Keyed struct {
 
 // AcquireKeyed sends a statement that takes the keys and grants the names of requests, and returns what it says of each,
 // by owner: of one whose row is not free, or not there, nothing. It says nothing after an error, and any of the keys may be locked.
-func (s *Store) AcquireKeyed(
-	ctx context.Context, on databases.Session, statement databases.Statement, requests []strategies.Request, keys any,
-) (map[string]Keyed, error) {
-	answers := make(map[string]Keyed, len(requests))
+func (s *Store) AcquireKeyed(ctx context.Context, c KeyedCall) (map[string]Keyed, error) {
+	if !s.sql.InsertID {
+		return s.lookKeyed(ctx, c, c.Statement)
+	}
 
-	err := on.Query(ctx, statement, s.keyed(statement, requests, keys), func(row databases.Row) error {
+	result, err := c.On.Exec(ctx, c.Statement, s.keyed(c, c.Statement))
+
+	switch granted := result.LastInsertID != 0; {
+	case err != nil:
+		return nil, err
+	case len(c.Requests) == 1 && !granted:
+		return nil, nil //nolint:nilnil // nothing is known of it
+	case len(c.Requests) > 1 && result.RowsAffected != rowsOfGrant*int64(len(c.Requests)):
+		return s.lookKeyed(ctx, c, c.Look)
+	}
+
+	answers := make(map[string]Keyed, len(c.Requests))
+	for _, r := range c.Requests {
+		answers[r.Owner] = Keyed{Locked: true, Token: result.LastInsertID}
+	}
+
+	return answers, sound(result.LastInsertID)
+}
+
+// rowsOfGrant are the rows that a grant changes where the dialect has InsertID: the name's, and that of its lease.
+const rowsOfGrant = 2
+
+// ErrReplica is the answer of a read-only server, where the keys of sessions exclude nobody.
+var ErrReplica = fmt.Errorf("%w: advisory locks of a replica exclude nobody", databases.ErrReadOnly)
+
+// lookKeyed sends a statement that returns what it says of each owner.
+func (s *Store) lookKeyed(ctx context.Context, c KeyedCall, statement databases.Statement) (map[string]Keyed, error) {
+	answers := make(map[string]Keyed, len(c.Requests))
+
+	err := c.On.Query(ctx, statement, s.keyed(c, statement), func(row databases.Row) error {
 		var (
-			owner   string
-			answer  Keyed
-			ignored bool
+			owner  string
+			answer Keyed
+			last   bool // read-only, or of no account
 		)
 
-		if err := row(&owner, &answer.Locked, &answer.Token, &ignored); err != nil {
+		err := row(&owner, &answer.Locked, &answer.Token, &last)
+
+		switch answers[owner] = answer; {
+		case err != nil:
 			return err
-		}
-
-		answers[owner] = answer
-
-		if answer.Token == 0 {
+		case s.sql.InsertID && last:
+			return ErrReplica
+		case answer.Token == 0:
 			return nil
+		default:
+			return sound(answer.Token)
 		}
-
-		return sound(answer.Token)
 	})
 	if err != nil {
 		return nil, err
@@ -53,60 +98,115 @@ func (s *Store) AcquireKeyed(
 	return answers, nil
 }
 
-// keyed are the values of such a statement.
-func (s *Store) keyed(statement databases.Statement, requests []strategies.Request, keys any) databases.Values {
-	if slices.Contains(statement.Args, "keys") {
-		values := s.batchValues(statement, requests)
-		values["keys"] = keys
+// keyed are the values of such a statement. Whoever has the key may replace any grant of the strategy.
+func (s *Store) keyed(c KeyedCall, statement databases.Statement) databases.Values {
+	var values databases.Values
 
-		return values
+	if slices.Contains(statement.Args, "key") {
+		values = s.values(c.Requests[0])
+		values["key"] = c.Keys[0]
+	} else {
+		values = s.keyedValues(statement, c.Requests, c.Keys)
 	}
 
-	values := s.values(requests[0])
-	values["key"] = keys
+	values["session"], values["seen"] = s.strategy, AnyToken
 
 	return values
 }
 
-// ReleaseKeyed sends a statement that ends grants and gives their keys back, and returns by owner whether the session had the
-// key: of one that was not ended nothing. It says nothing after an error, and any of the keys may be unlocked.
-func (s *Store) ReleaseKeyed(
-	ctx context.Context, on databases.Session, statement databases.Statement, grants []*Grant, keys any,
-) (map[string]bool, error) {
-	answers, requests := make(map[string]bool, len(grants)), make([]strategies.Request, len(grants))
-	contended, again, durable := make(map[string]bool), make([]bool, len(grants)), false
+// Freed is what a statement says that ends grants and gives keys back.
+type Freed struct {
+	Unlocked  bool // the session had the key
+	contended bool
+}
+
+// ReleaseKeyed sends a statement that ends grants and gives their keys back, and returns by owner what it says: of one that
+// was not ended nothing. It says nothing after an error, and any of the keys may be unlocked.
+func (s *Store) ReleaseKeyed(ctx context.Context, c KeyedCall, grants []*Grant) (map[string]Freed, error) {
+	c.Requests = make([]strategies.Request, len(grants))
+	again, durable := make([]bool, len(grants)), false
 
 	for i, g := range grants {
 		again[i] = g.released.Swap(true)
-		requests[i] = g.request
+		c.Requests[i] = g.request
 		durable = durable || g.request.DurableRelease
 	}
 
-	values := s.keyed(statement, requests, keys)
+	release := s.releaseKeyed
+	if s.sql.InsertID {
+		release = s.releaseKeyedUntold
+	}
+
+	values := s.keyed(c, c.Statement)
 	values["durable"] = durable
 
-	err := on.Query(ctx, statement, values, func(row databases.Row) error {
-		var (
-			owner            string
-			waited, unlocked bool
-		)
-
-		err := row(&owner, &waited, &unlocked)
-		answers[owner], contended[owner] = unlocked, waited
-
-		return err
-	})
+	answers, err := release(ctx, c, values)
 	if err != nil {
 		return nil, err
 	}
 
 	for i, g := range grants {
-		owner := g.request.Owner
-		g.contended.Store(contended[owner])
+		answer, ended := answers[g.request.Owner]
+		g.contended.Store(answer.contended)
 
 		// What follows tells a row that is gone from one that an earlier release has ended.
-		if _, ended := answers[owner]; !ended {
+		if !ended {
 			g.released.Store(again[i])
+		}
+	}
+
+	return answers, nil
+}
+
+// releaseKeyed reads what the statement says of each owner.
+func (s *Store) releaseKeyed(ctx context.Context, c KeyedCall, values databases.Values) (map[string]Freed, error) {
+	answers := make(map[string]Freed, len(c.Requests))
+
+	err := c.On.Query(ctx, c.Statement, values, func(row databases.Row) error {
+		var (
+			owner string
+			freed Freed
+		)
+
+		err := row(&owner, &freed.contended, &freed.Unlocked)
+		answers[owner] = freed
+
+		return err
+	})
+
+	return answers, err
+}
+
+// releaseKeyedUntold takes what the statement did from the numbers of its answer. That about one grant tells of it by the insert
+// id; that about several ends those whose keys it has freed, and tells whether anybody waits. The session had the keys of all, so that
+// one whose key and name are both gone was freed by it.
+func (s *Store) releaseKeyedUntold(ctx context.Context, c KeyedCall, values databases.Values) (map[string]Freed, error) {
+	result, err := c.On.Exec(ctx, c.Statement, values)
+	if err != nil {
+		return nil, err
+	}
+
+	answers := make(map[string]Freed, len(c.Requests))
+
+	if slices.Contains(c.Statement.Args, "key") {
+		if told := result.LastInsertID - 1; told >= 0 {
+			answers[c.Requests[0].Owner] = Freed{contended: told&1 != 0, Unlocked: told&2 != 0}
+		}
+
+		return answers, nil
+	}
+
+	var left map[string]Keyed
+
+	if result.RowsAffected != int64(len(c.Requests)) {
+		if left, err = s.lookKeyed(ctx, c, c.Look); err != nil {
+			return nil, err
+		}
+	}
+
+	for _, r := range c.Requests {
+		if left[r.Owner] == (Keyed{}) {
+			answers[r.Owner] = Freed{contended: result.LastInsertID != 0, Unlocked: true}
 		}
 	}
 

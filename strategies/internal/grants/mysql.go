@@ -68,9 +68,14 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 // MySQLHeld makes of Acquire what is sent while a session has the lock: nothing is granted if no session has the named
 // lock any more that marks it, which is bound as "held".
 func MySQLHeld(acquire databases.Statement) databases.Statement {
+	return mysqlWhere(acquire, " AND IS_USED_LOCK(UNHEX(?)) IS NOT NULL", "held")
+}
+
+// mysqlWhere adds to the conditions of Acquire one that binds an argument.
+func mysqlWhere(acquire databases.Statement, condition, arg string) databases.Statement {
 	before, behind, _ := strings.Cut(acquire.SQL, "\n     LIMIT 1 FOR UPDATE SKIP LOCKED")
-	acquire.SQL = before + " AND IS_USED_LOCK(UNHEX(?)) IS NOT NULL\n     LIMIT 1 FOR UPDATE SKIP LOCKED" + behind
-	acquire.Args = slices.Insert(slices.Clone(acquire.Args), strings.Count(before, "?"), "held")
+	acquire.SQL = before + condition + "\n     LIMIT 1 FOR UPDATE SKIP LOCKED" + behind
+	acquire.Args = slices.Insert(slices.Clone(acquire.Args), strings.Count(before, "?"), arg)
 
 	return acquire
 }

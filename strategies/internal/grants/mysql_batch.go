@@ -30,10 +30,10 @@ STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = made.name
 			Args: []string{"calls"},
 		},
 	},
-	Acquire: mysqlAcquireAll("grant.acquire-all", mysqlFree, ""),
+	Acquire: mysqlAcquireAll("grant.acquire-all", mysqlFree, "", "calls", "strategy"),
 	// How many are free is counted of the rows that were locked.
 	Group: mysqlAcquireAll("grant.acquire-group", `(SELECT f.*, COUNT(*) OVER () AS n FROM `+mysqlFree+` f LIMIT 1000)`, `
- WHERE free.n = ?`, "count"),
+ WHERE free.n = ?`, "calls", "strategy", "count"),
 	State: databases.Statement{
 		Name: "grant.state-all",
 		SQL: `SELECT l.name, e.owner, l.token, e.ended, e.expires_at - ` + MySQLNow + `, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting
@@ -110,6 +110,6 @@ STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = free.name
        l.metadata = free.metadata, l.strategy = UNHEX(?),
        e.ended = '', e.owner = free.owner, e.wait = free.wait,
        e.waiting = IF(e.waiting = free.line AND e.waiting < ` + MySQLNow + ` - 5000000, 0, e.waiting), e.expires_at = GREATEST(IF(free.before_owner = free.owner, e.expires_at, 0), ` + MySQLNow + ` + free.lease)` + where,
-		Args: append([]string{"calls", "strategy"}, args...),
+		Args: args,
 	}
 }
