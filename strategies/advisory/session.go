@@ -260,23 +260,28 @@ func (c *session) inTheWay(at place) *grant {
 	return nil
 }
 
-// state reads a name's rows.
-func (c *session) state(ctx context.Context, name string) (st grants.State, found bool, err error) {
+// state reads a name's rows, and whether a session is known to have its key.
+func (c *session) state(ctx context.Context, name string, key any) (st grants.State, found, locked bool, err error) {
 	s := c.strategy
 
 	if s.sql.state.SQL == "" {
-		return s.store.State(ctx, c.conn, name)
+		st, found, err = s.store.State(ctx, c.conn, name)
+
+		return st, found, false, err
 	}
 
 	var readOnly bool
 
-	st, found, err = grants.ReadState(ctx, c.conn, s.sql.state, name, &readOnly)
+	st, found, err = grants.ReadStateAndKey(ctx, c.conn, s.sql.state, name, key, &readOnly, &locked)
 	if err == nil && readOnly {
 		err = grants.ErrReplica
 	}
 
-	return st, found, err
+	return st, found, locked, err
 }
+
+// sessionHolds is said of a name whose row is free.
+const sessionHolds = "a session holds it, and has not written down whose"
 
 // held tells who has a name that another session has locked.
 func (c *session) held(ctx context.Context, name string) error {
@@ -291,7 +296,7 @@ func (c *session) held(ctx context.Context, name string) error {
 
 	held := st.Held(name)
 	if st.Left <= 0 {
-		held.Detail = "a session holds it, and has not written down whose"
+		held.Detail = sessionHolds
 	}
 
 	return held

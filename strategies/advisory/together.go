@@ -198,14 +198,14 @@ func (a *attempts) look(ctx context.Context, open []int) (missing []int, err err
 
 		r := a.requests[i]
 
-		st, found, err := a.state(ctx, r.Name)
+		st, found, locked, err := a.state(ctx, r.Name, a.places[i].key)
 		if err != nil {
 			return nil, a.explain(err)
 		}
 
 		if found && !s.store.Unready(st) {
 			a.errs[i] = a.refused(ctx, st, r)
-			a.tryAlone(ctx, i, len(open))
+			a.tryAlone(ctx, i, len(open) == 1, locked)
 		} else if err := s.store.Create(ctx, a.conn, r); err != nil {
 			a.errs[i] = a.explain(s.store.AsHeld(ctx, a.conn, r.Name, err))
 		} else {
@@ -220,15 +220,21 @@ func (a *attempts) look(ctx context.Context, open []int) (missing []int, err err
 	return missing, nil
 }
 
-// tryAlone tries for one of several what the statement about those leaves out on MySQL and MariaDB: a name that is free as far as
-// the row tells, or that its owner has already.
-func (a *attempts) tryAlone(ctx context.Context, i, of int) {
+// tryAlone tries for one of several what the statement about those leaves out on MySQL and MariaDB: a name that its owner has
+// already, or that is free as far as the row tells. Then it says if a session has the key.
+func (a *attempts) tryAlone(ctx context.Context, i int, alone, locked bool) {
 	held := new(strategies.HeldError)
-	if of == 1 || a.strategy.sql.look.SQL == "" || !errors.As(a.errs[i], &held) {
+	if !errors.As(a.errs[i], &held) {
 		return
 	}
 
-	if held.Owner == a.requests[i].Owner || held.Remaining == 0 && held.Line == 0 {
+	free := held.Remaining == 0 && held.Line == 0
+
+	switch {
+	case free && locked:
+		held.Detail = sessionHolds
+	case alone || a.strategy.sql.look.SQL == "":
+	case free || held.Owner == a.requests[i].Owner:
 		made, errs := a.acquireAll(ctx, a.requests[i:i+1])
 		a.grants[i], a.errs[i] = made[0], errs[0]
 	}

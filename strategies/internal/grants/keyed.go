@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -50,7 +51,11 @@ func (s *Store) AcquireKeyed(ctx context.Context, c KeyedCall) (map[string]Keyed
 	case len(c.Requests) == 1 && !granted:
 		return nil, nil //nolint:nilnil // nothing is known of it
 	case len(c.Requests) > 1 && result.RowsAffected != rowsOfGrant*int64(len(c.Requests)):
-		return s.lookKeyed(ctx, c, c.Look)
+		answers, err := s.lookKeyed(ctx, c, c.Look)
+		// One who has had the name before, on a session that has ended, has it without the key.
+		maps.DeleteFunc(answers, func(_ string, answer Keyed) bool { return !answer.Locked })
+
+		return answers, err
 	}
 
 	answers := make(map[string]Keyed, len(c.Requests))

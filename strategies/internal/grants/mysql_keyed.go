@@ -28,11 +28,12 @@ var MySQLKeyed = struct {
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 )`, "", "calls", "session", "strategy")),
 
-	// Where nothing was granted: not every account is kept from writing by a server that is read-only.
+	// Where nothing was granted: not every account is kept from writing by a server that is read-only, and a session may have the
+	// named lock of a row that is free.
 	State: databases.Statement{
 		Name: "advisory.state",
-		SQL:  strings.Replace(MySQL.State.SQL, `SELECT `, `SELECT @@global.read_only, `, 1),
-		Args: MySQL.State.Args,
+		SQL:  strings.Replace(MySQL.State.SQL, `SELECT `, `SELECT @@global.read_only, IS_USED_LOCK(UNHEX(?)) IS NOT NULL, `, 1),
+		Args: []string{"key", "name"},
 	},
 
 	// The insert id is zero if there was no such grant. Otherwise it is one more than what it says in two bits: whether others wait,

@@ -37,7 +37,20 @@ func (s *Store) State(ctx context.Context, on databases.Session, name string) (s
 func ReadState(
 	ctx context.Context, on databases.Session, statement databases.Statement, name string, more ...any,
 ) (st State, found bool, err error) {
-	err = on.Query(ctx, statement, databases.Values{"name": name}, func(row databases.Row) (err error) {
+	return readState(ctx, on, statement, databases.Values{"name": name}, more...)
+}
+
+// ReadStateAndKey is ReadState by a statement that binds a key, too.
+func ReadStateAndKey(
+	ctx context.Context, on databases.Session, statement databases.Statement, name string, key any, more ...any,
+) (st State, found bool, err error) {
+	return readState(ctx, on, statement, databases.Values{"name": name, "key": key}, more...)
+}
+
+func readState(
+	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values, more ...any,
+) (st State, found bool, err error) {
+	err = on.Query(ctx, statement, values, func(row databases.Row) (err error) {
 		found = true
 		st, err = scan(row, more...)
 
