@@ -65,7 +65,7 @@ var postgresQuickly = `(SELECT ` + grants.PostgresAsyncGrant(`coalesce(pg_catalo
 // own are the statements about many leases.
 var own = grants.Table[grants.Own]{
 	databases.Postgres: {Batch: &grants.PostgresBatch},
-	databases.MySQL:    {Acquire: grants.MySQLInstead("grant.acquire"), Batch: &grants.MySQLBatch},
+	databases.MySQL:    {Batch: &grants.MySQLBatch},
 	databases.SQLite:   {},
 }
 

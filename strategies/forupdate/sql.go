@@ -65,7 +65,7 @@ var mysqlLimit = databases.Statement{
 // own are the statements about the record that are not those of all strategies.
 var own = grants.Table[grants.Own]{
 	databases.Postgres: {Acquire: grants.PostgresHeld(grants.Postgres.Acquire)},
-	databases.MySQL:    {Acquire: grants.MySQLHeld(grants.MySQLInstead("grant.acquire"))},
+	databases.MySQL:    {Acquire: grants.MySQLHeld},
 	databases.SQLite:   {}, // refused below
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -21,12 +20,6 @@ const (
 	MySQLLate = MySQLNow + ` + GREATEST(0, TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))`
 )
 
-// MySQLInstead is MySQLAcquire with what Instead says, for strategies whose locks a session holds.
-func MySQLInstead(name string) databases.Statement {
-	return mysqlAcquire(name, `
-            OR l.strategy = UNHEX(?) AND (l.token = ? OR ? < 0)`, "session", "seen", "seen")
-}
-
 // MySQLAcquire is the compare-and-set of all strategies: it grants the name if it is free.
 //
 // UPDATE has no SKIP LOCKED, but a derived table has. LIMIT keeps MySQL from merging it
@@ -39,16 +32,25 @@ func MySQLInstead(name string) databases.Statement {
 // LAST_INSERT_ID(expr) brings the token back with the answer, so that it is one round
 // trip on servers without UPDATE ... RETURNING
 // (https://dev.mysql.com/doc/refman/9.7/en/information-functions.html#function_last-insert-id).
-func MySQLAcquire(name string) databases.Statement { return mysqlAcquire(name, "") }
+func MySQLAcquire(name string) databases.Statement { return mysqlAcquire(name, "", "", "") }
 
-// mysqlAcquire is MySQLAcquire, where a lease may also run if what instead says is true, which binds args.
-func mysqlAcquire(name, instead string, args ...string) databases.Statement {
+// MySQLHeld is MySQLAcquire while a session has the lock: nothing is granted if no session has the named lock any more that marks
+// it, which is bound as "held".
+var MySQLHeld = mysqlAcquire("grant.acquire", "", mysqlInstead, ` AND IS_USED_LOCK(UNHEX(?)) IS NOT NULL`, "session", "seen", "seen", "held")
+
+// mysqlInstead is what Instead says of a lease that runs.
+const mysqlInstead = `
+            OR l.strategy = UNHEX(?) AND (l.token = ? OR ? < 0)`
+
+// mysqlAcquire is MySQLAcquire, where a lease may also run if what instead says is true, with more conditions before and behind. What
+// they bind are args.
+func mysqlAcquire(name, before, instead, behind string, args ...string) databases.Statement {
 	return databases.Statement{
 		Name: name,
 		SQL: `UPDATE (
     SELECT l.name, e.owner = UNHEX(?) AS mine, ` + MySQLNow + ` AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(?) AND l.token <> 0
-       AND (e.owner = UNHEX(?) OR (e.waiting = 0 OR ?) AND (e.expires_at + l.lock_delay_us <= ` + MySQLNow + instead + `))
+     WHERE l.name = UNHEX(?) AND ` + before + `l.token <> 0
+       AND (e.owner = UNHEX(?) OR (e.waiting = 0 OR ?) AND (e.expires_at + l.lock_delay_us <= ` + MySQLNow + instead + `))` + behind + `
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
 STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
@@ -63,21 +65,6 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 			[]string{"tokens", "owner", "delay", "host", "pid", "label", "metadata", "strategy", "owner", "wait", "line", "lease"},
 		),
 	}
-}
-
-// MySQLHeld makes of Acquire what is sent while a session has the lock: nothing is granted if no session has the named
-// lock any more that marks it, which is bound as "held".
-func MySQLHeld(acquire databases.Statement) databases.Statement {
-	return mysqlWhere(acquire, " AND IS_USED_LOCK(UNHEX(?)) IS NOT NULL", "held")
-}
-
-// mysqlWhere adds to the conditions of Acquire one that binds an argument.
-func mysqlWhere(acquire databases.Statement, condition, arg string) databases.Statement {
-	before, behind, _ := strings.Cut(acquire.SQL, "\n     LIMIT 1 FOR UPDATE SKIP LOCKED")
-	acquire.SQL = before + condition + "\n     LIMIT 1 FOR UPDATE SKIP LOCKED" + behind
-	acquire.Args = slices.Insert(slices.Clone(acquire.Args), strings.Count(before, "?"), arg)
-
-	return acquire
 }
 
 // mariadbLatest goes before what is sent in a caller's transaction, and lets it change a
@@ -155,7 +142,7 @@ var MySQL = Dialect{
 			},
 		},
 
-		// Of strategies whose locks no session holds: the others have MySQLInstead.
+		// Of strategies whose locks no session holds: see MySQLHeld and MySQLKeyed for others.
 		Acquire: MySQLAcquire("grant.acquire"),
 
 		State: databases.Statement{

@@ -15,7 +15,8 @@ import (
 var MySQLKeyed = struct {
 	Acquire, AcquireAll, State, Release, ReleaseAll, Look, UnlockLeft databases.Statement
 }{
-	Acquire: mysqlKeyed(MySQL.Acquire),
+	Acquire: mysqlAcquire("advisory.acquire", `IF(`, mysqlInstead, ` AND NOT @@global.read_only, GET_LOCK(UNHEX(?), 0), 0) = 1`,
+		"session", "seen", "seen", "key"),
 
 	// All that it grants have the token that it tells, the clock: what would have another one, because that is ahead of the clock
 	// or the owner has the name already, is granted alone.
@@ -92,15 +93,6 @@ var mysqlAskedKeyed = strings.NewReplacer(
 	"AS wait\n", "AS wait, lock_key\n",
 	"'$.wait'", "'$.wait', lock_key VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.key'",
 ).Replace(mysqlAsked)
-
-// mysqlKeyed makes of Acquire one that also takes the named lock of a row that is free.
-func mysqlKeyed(acquire databases.Statement) databases.Statement {
-	acquire = mysqlWhere(acquire, ` AND NOT @@global.read_only, GET_LOCK(UNHEX(?), 0), 0) = 1`, "key")
-	acquire.Name = "advisory.acquire"
-	acquire.SQL = strings.Replace(acquire.SQL, `UNHEX(?) AND l.token <> 0`, `UNHEX(?) AND IF(l.token <> 0`, 1)
-
-	return acquire
-}
 
 // telling makes of a statement that grants many one whose insert id is the clock that it granted by.
 func telling(acquireAll databases.Statement) databases.Statement {
