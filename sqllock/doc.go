@@ -122,5 +122,6 @@
 //   - [WithoutHandOff]: where other processes must have their turn at once.
 //   - [WithDurableRelease]: where a crash of PostgreSQL must not leave a released name
 //     taken until its lease ends.
+//   - [WithoutReaping]: where rows of names that are not in use are to stay, or [Locker.RunReaper] removes them.
 //   - [WithClockMargin]: for a machine or a database whose clock is known to be bad.
 package sqllock

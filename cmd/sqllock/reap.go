@@ -19,11 +19,13 @@ func newReap() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reap",
 		Short: "End leases that expired, and remove names long unused",
-		Long: `End leases that expired, and remove names not used for the retention, at most
-1000 of each. Nothing depends on it: an acquisition replaces what expired by
-itself. Run it now and then where names are made up once (order/123456). Tokens
-go on growing over the removal, as long as the database's clock is not set back
-by more than the retention.`,
+		Long: `End leases that expired, at most 1000, and remove all names not used for the
+retention. Nothing depends on it: an acquisition replaces what expired by
+itself. Tokens go on growing over the removal, whatever the clock does.
+
+Programs that stay up remove names that are used once (order/123456) by
+themselves. Run it now and then where such names come from commands and short
+programs only: those end before a name is old enough.`,
 		Example: `  sqllock reap
   sqllock reap --retention 720h`,
 		Args: cobra.NoArgs,

@@ -56,7 +56,8 @@ with --no-wait, the exit code is 69. The command finds the lock in its
 environment: SQLLOCK_NAME, SQLLOCK_OWNER and SQLLOCK_TOKEN, a number that grows
 with every grant of the name. With several names it holds all or none, and none
 while it waits, so the order in which they are given does not matter; the others
-are in SQLLOCK_NAME_2 and so on.
+are in SQLLOCK_NAME_2 and so on. With --strategy forupdate they are taken in the
+order of the names, and kept while the next is waited for.
 
 With --permits N up to N commands hold the name at a time. SQLLOCK_SLOT is which
 of them it is, from 0 to N-1: a number that no other holder has. Write it in

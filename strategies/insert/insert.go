@@ -13,8 +13,8 @@
 // stays until the next holder replaces it or a reaper deletes it.
 //
 // On MySQL and MariaDB an acquisition is two statements with one more round
-// trip before, on SQLite a transaction, on PostgreSQL one statement. On the last two
-// many names take no more of them than one.
+// trip before, on SQLite a transaction, on PostgreSQL one statement. On PostgreSQL and
+// SQLite many names take no more of them than one.
 package insert
 
 import (

@@ -15,7 +15,7 @@ var brief = []struct{ scenario, column, title string }{
 	{"pair", "pair", "a pair (acquire, release) that nobody else wants"},
 	{"own32", "pairs/s", "pairs/s of 32 goroutines, a name each"},
 	{"hot", "hand-overs/s", "hand-overs/s of one name in one process"},
-	{"handover", "p50 from the start of the release", "hand-over to another process, p50"},
+	{"handover", "p50 from the start of the release", "hand-over to another process, from the start of the release, p50"},
 }
 
 // briefColumns are those that it compares.

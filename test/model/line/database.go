@@ -30,7 +30,7 @@ func (p Protocol) counts(s *state, e entry) bool {
 // process' turn. It returns the promise that was broken.
 //
 // Mirrors strategies/internal/grants/postgres.go grant.acquire,
-// strategies/internal/grants/mysql.go grant.acquire.
+// strategies/internal/grants/mysql.go mysqlAcquire.
 func (p Protocol) acquire(s *state, i int8) (granted bool, broken string) {
 	c, r := &s.processes[i], &s.row
 	isTurn := c.line >= turn
