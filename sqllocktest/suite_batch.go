@@ -107,6 +107,8 @@ func batchCases() []testCase {
 				}
 			}
 		}},
+		{name: "batch/each has what it asked for", run: batchAsked},
+		{name: "batch/each has its own place in line", skip: queuesOnly, run: batchInLine},
 		{name: "batch/one name is granted once", run: func(e *env) {
 			b := batchOnly(e)
 
@@ -447,5 +449,91 @@ func batchCases() []testCase {
 				}
 			}
 		}},
+	}
+}
+
+// What calls have in common is sent once, and a call that differs says in what, also if that is nothing: no label, for
+// example.
+func batchAsked(e *env) {
+	b := batchOnly(e)
+	last := make([]int64, 3)
+
+	for _, different := range [][]int{nil, {0}, {1}, {0, 1, 2}, {2}} {
+		requests := e.requests(len(last))
+		for i := range requests {
+			requests[i].Holder.PID = 1
+		}
+
+		for _, i := range different {
+			r := &requests[i]
+			r.Lease, r.Tokens = time.Duration(2+i)*lease, many
+			r.Holder = strategies.Holder{Host: fmt.Sprint("another/", i), PID: i}
+
+			if e.features.LockDelay {
+				r.LockDelay = time.Duration(5+i) * lease
+			}
+		}
+
+		grants := e.acquireAll(b, requests)
+
+		for i, r := range requests {
+			what := fmt.Sprintf("with %v different, %d", different, i)
+			e.grow(what, last[i], grants[i].Token())
+
+			status, err := e.b.Inspect(e.ctx(), r.Name)
+			if err != nil || strategies.Holder(status.Holder) != r.Holder || !lately(status.Remaining, r.Lease) {
+				e.Errorf("%s: Inspect() = %+v, %v, want %+v and %s", what, status, err, r.Holder, r.Lease)
+			}
+
+			if held := e.refusedName(e.b, r.Name); !lately(held.Remaining, r.Lease+r.LockDelay) {
+				e.Errorf("%s: it is taken for %s, want %s", what, held.Remaining, r.Lease+r.LockDelay)
+			}
+
+			last[i] = status.Token
+		}
+
+		for i, err := range b.ReleaseAll(e.ctx(), grants) {
+			if err != nil {
+				e.Fatalf("ReleaseAll() of grant %d = %v, want nil", i, err)
+			}
+		}
+	}
+}
+
+// lately says whether a time was set a moment ago.
+func lately(left, set time.Duration) bool { return left > set-lease/2 && left <= set+time.Second }
+
+// Of several names that others wait for, those are granted whose callers are the first there.
+func batchInLine(e *env) {
+	b := batchOnly(e)
+
+	for first := range 3 {
+		requests := e.requests(3)
+
+		for i, r := range requests {
+			if first == 0 {
+				e.release(e.acquireName(e.b, r.Name))
+
+				waiter := e.someone()
+				waiter.Name = r.Name
+				e.enqueue(waiter, lease)
+			}
+
+			requests[i].First = i == first
+		}
+
+		grants, errs := b.TryAcquireAll(e.ctx(), requests)
+
+		for i, err := range errs {
+			if i == first {
+				if err != nil {
+					e.Fatalf("TryAcquireAll() for who is the first = %v, want the grant", err)
+				}
+
+				e.releaseGrant(grants[i])
+			} else if held := new(strategies.HeldError); !errors.As(err, &held) || held.Line == 0 {
+				e.Errorf("TryAcquireAll() of grant %d while others wait for it = %v, want a HeldError with Line", i, err)
+			}
+		}
 	}
 }
