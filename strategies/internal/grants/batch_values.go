@@ -2,6 +2,7 @@ package grants
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // batchValues are what a statement about several requests binds: an array for each
-// column that its Args name, or a JSON array of objects, "calls".
+// column that its Args name, or a JSON array of objects, "calls", and beside it the values of the first.
 func (s *Store) batchValues(statement databases.Statement, requests []strategies.Request) databases.Values {
 	return s.keyedValues(statement, requests, nil)
 }
@@ -18,6 +19,13 @@ func (s *Store) batchValues(statement databases.Statement, requests []strategies
 // keyedValues are those of a statement about keys besides, of all requests or of none.
 func (s *Store) keyedValues(statement databases.Statement, requests []strategies.Request, keys []any) databases.Values {
 	values := databases.Values{"strategy": s.strategy, "process": ""}
+
+	if slices.Contains(statement.Args, "calls") && len(requests) > 0 {
+		values = s.values(requests[0])
+		values["calls"] = s.calls(requests, keys)
+
+		return values
+	}
 
 	for _, r := range requests {
 		if r.Process != "" {
@@ -31,8 +39,6 @@ func (s *Store) keyedValues(statement databases.Statement, requests []strategies
 			values[arg] = array(requests, func(r strategies.Request) string { return column(s, r) })
 		case arg == "keys":
 			values[arg] = Array(keys)
-		case arg == "calls":
-			values[arg] = s.calls(requests, keys)
 		}
 	}
 
@@ -77,29 +83,35 @@ func array[T any](rows []T, column func(T) string) string {
 // (https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO).
 var quoteElement = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// call is a request in JSON.
+// call is a request in JSON, without what it has in common with the first of them: nearly always all but the name and the
+// owner. What is left out is bound as for one request, once for all.
 type call struct {
-	Name     string `json:"name"`
-	Owner    string `json:"owner"`
-	Lease    int64  `json:"lease"`
-	Delay    int64  `json:"delay"`
-	Host     string `json:"host"`
-	PID      int    `json:"pid"`
-	Label    string `json:"label"`
-	Metadata string `json:"metadata"`
-	Tokens   int64  `json:"tokens"`
-	First    bool   `json:"first"`
-	Line     int64  `json:"line"`
-	Wait     string `json:"wait"`
-	Key      any    `json:"key,omitempty"`
+	Name     string  `json:"name"`
+	Owner    string  `json:"owner"`
+	Lease    *int64  `json:"lease,omitempty"`
+	Delay    *int64  `json:"delay,omitempty"`
+	Host     *string `json:"host,omitempty"`
+	PID      *int    `json:"pid,omitempty"`
+	Label    *string `json:"label,omitempty"`
+	Metadata *string `json:"metadata,omitempty"`
+	Tokens   *int64  `json:"tokens,omitempty"`
+	First    *bool   `json:"first,omitempty"`
+	Line     *int64  `json:"line,omitempty"`
+	Wait     *string `json:"wait,omitempty"`
+	Key      any     `json:"key,omitempty"`
 }
 
 // calls are the requests, and their keys if there are any.
 func (s *Store) calls(requests []strategies.Request, keys []any) string {
 	list := make([]call, len(requests))
+
 	for i, r := range requests {
+		first := requests[0]
 		list[i] = call{
-			r.Name, r.Owner, s.lease(r.Lease), ceil(r.LockDelay), r.Holder.Host, r.Holder.PID, r.Holder.Label, r.Holder.Metadata, tokens(r), r.First, r.Line, r.Wait, nil,
+			r.Name, r.Owner, unless(s.lease(first.Lease), s.lease(r.Lease)), unless(ceil(first.LockDelay), ceil(r.LockDelay)),
+			unless(first.Holder.Host, r.Holder.Host), unless(first.Holder.PID, r.Holder.PID),
+			unless(first.Holder.Label, r.Holder.Label), unless(first.Holder.Metadata, r.Holder.Metadata),
+			unless(tokens(first), tokens(r)), unless(first.First, r.First), unless(first.Line, r.Line), unless(first.Wait, r.Wait), nil,
 		}
 
 		if keys != nil {
@@ -108,6 +120,15 @@ func (s *Store) calls(requests []strategies.Request, keys []any) string {
 	}
 
 	return JSON(list)
+}
+
+// unless is a value, or nil if it is that one.
+func unless[T comparable](that, value T) *T {
+	if value == that {
+		return nil
+	}
+
+	return &value
 }
 
 // JSON is the text of strings and numbers, which always have a form in JSON.

@@ -1,6 +1,10 @@
 package grants
 
-import "github.com/sqllock/sqllock/databases"
+import (
+	"slices"
+
+	"github.com/sqllock/sqllock/databases"
+)
 
 // MySQLBatch are the statements about many grants on MySQL and MariaDB, of a strategy whose lock is the record.
 var MySQLBatch = Batch{
@@ -30,10 +34,10 @@ STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = made.name
 			Args: []string{"calls"},
 		},
 	},
-	Acquire: mysqlAcquireAll("grant.acquire-all", mysqlFree, "", "calls", "strategy"),
+	Acquire: mysqlAcquireAll("grant.acquire-all", mysqlFree, []string{"calls", "first"}, ""),
 	// How many are free is counted of the rows that were locked.
-	Group: mysqlAcquireAll("grant.acquire-group", `(SELECT f.*, COUNT(*) OVER () AS n FROM `+mysqlFree+` f LIMIT 1000)`, `
- WHERE free.n = ?`, "calls", "strategy", "count"),
+	Group: mysqlAcquireAll("grant.acquire-group", `(SELECT f.*, COUNT(*) OVER () AS n FROM `+mysqlFree+` f LIMIT 1000)`, []string{"calls", "first"}, `
+ WHERE free.n = ?`, "count"),
 	State: databases.Statement{
 		Name: "grant.state-all",
 		SQL: `SELECT l.name, e.owner, l.token, e.ended, e.expires_at - ` + MySQLNow + `, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting
@@ -94,22 +98,23 @@ const mysqlFree = `(
     SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM ` + mysqlAsked + `
     STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name AND l.token <> 0
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
-     WHERE e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` AND (e.waiting = 0 OR a.first) OR e.owner = a.owner
+     WHERE e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` AND (e.waiting = 0 OR COALESCE(a.first, ?)) OR e.owner = a.owner
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 )`
 
-// mysqlAcquireAll grants names that are free.
-func mysqlAcquireAll(name, free, where string, args ...string) databases.Statement {
+// mysqlAcquireAll grants names that are free, and as far as the condition says, which binds count. free binds args.
+func mysqlAcquireAll(name, free string, args []string, where string, count ...string) databases.Statement {
 	return databases.Statement{
 		Name: name,
 		SQL: `UPDATE ` + free + ` free
 STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = free.name
 STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = free.name
-   SET l.token = IF(free.before_owner = free.owner, l.token, GREATEST(l.token + free.tokens, ` + MySQLNow + `)), l.owner = free.owner,
-       l.lock_delay_us = free.delay, l.acquired_at = ` + MySQLNow + `, l.host = free.host, l.pid = free.pid, l.label = free.label,
-       l.metadata = free.metadata, l.strategy = UNHEX(?),
-       e.ended = '', e.owner = free.owner, e.wait = free.wait,
-       e.waiting = IF(e.waiting = free.line AND e.waiting < ` + MySQLNow + ` - 5000000, 0, e.waiting), e.expires_at = GREATEST(IF(free.before_owner = free.owner, e.expires_at, 0), ` + MySQLNow + ` + free.lease)` + where,
-		Args: args,
+   SET l.token = IF(free.before_owner = free.owner, l.token, GREATEST(l.token + COALESCE(free.tokens, ?), ` + MySQLNow + `)), l.owner = free.owner,
+       l.lock_delay_us = COALESCE(free.delay, ?), l.acquired_at = ` + MySQLNow + `, l.host = COALESCE(free.host, UNHEX(?)),
+       l.pid = COALESCE(free.pid, ?), l.label = COALESCE(free.label, UNHEX(?)), l.metadata = COALESCE(free.metadata, UNHEX(?)), l.strategy = UNHEX(?),
+       e.ended = '', e.owner = free.owner, e.wait = COALESCE(free.wait, UNHEX(?)),
+       e.waiting = IF(e.waiting = COALESCE(free.line, ?) AND e.waiting < ` + MySQLNow + ` - 5000000, 0, e.waiting),
+       e.expires_at = GREATEST(IF(free.before_owner = free.owner, e.expires_at, 0), ` + MySQLNow + ` + COALESCE(free.lease, ?))` + where,
+		Args: slices.Concat(args, []string{"tokens", "delay", "host", "pid", "label", "metadata", "strategy", "wait", "line", "lease"}, count),
 	}
 }

@@ -24,10 +24,10 @@ var MySQLKeyed = struct {
     SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM `+mysqlAskedKeyed+`
     STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
-     WHERE IF(l.token <> 0 AND l.token + a.tokens <= `+MySQLNow+` AND e.owner <> a.owner AND (e.waiting = 0 OR a.first)
+     WHERE IF(l.token <> 0 AND l.token + COALESCE(a.tokens, ?) <= `+MySQLNow+` AND e.owner <> a.owner AND (e.waiting = 0 OR COALESCE(a.first, ?))
               AND (e.expires_at + l.lock_delay_us <= `+MySQLNow+` OR l.strategy = UNHEX(?)) AND NOT @@global.read_only, GET_LOCK(a.lock_key, 0), 0) = 1
      LIMIT 1000 FOR UPDATE SKIP LOCKED
-)`, "", "calls", "session", "strategy")),
+)`, []string{"calls", "tokens", "first", "session"}, "")),
 
 	// Where nothing was granted: not every account is kept from writing by a server that is read-only, and a session may have the
 	// named lock of a row that is free.

@@ -21,7 +21,7 @@ type Own struct {
 // a row that somebody else has locked: that grant is dealt with alone.
 //
 // They bind an array for each column ("names", "owners" and so on, PostgreSQL), or
-// "calls", a JSON array of objects.
+// "calls", a JSON array of objects, and once what those leave out: see call.
 type Batch struct {
 	// Create makes the names' rows, if they are not there, and the last gives them their first tokens. All bind the same.
 	Create []databases.Statement

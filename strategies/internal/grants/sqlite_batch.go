@@ -13,7 +13,7 @@ var SQLiteBatch = Batch{
 	Acquire: sqliteAcquireAll("grant.acquire-all", "true"),
 	Group: sqliteAcquireAll("grant.acquire-group", `NOT EXISTS (
     SELECT 1 FROM asked b JOIN sqllock_locks t ON t.name = b.name
-     WHERE (t.expires_at + t.lock_delay_us > `+SQLiteNow+` OR t.waiting <> 0 AND NOT b.first) AND t.owner <> b.owner
+     WHERE (t.expires_at + t.lock_delay_us > `+SQLiteNow+` OR t.waiting <> 0 AND NOT coalesce(b.first, ?3)) AND t.owner <> b.owner
 )`),
 	State: databases.Statement{
 		Name: "grant.state-all",
@@ -56,21 +56,22 @@ func sqliteAcquireAll(name, where string) databases.Statement {
 		SQL: `WITH ` + SQLiteAsked + `
 INSERT INTO sqllock_locks AS l
        (name, token, owner, expires_at, lock_delay_us, acquired_at, host, pid, label, metadata, strategy)
-SELECT a.name, max(` + SQLiteNow + `, max(coalesce((SELECT b.token FROM sqllock_locks b WHERE b.name = a.name), 0), ` + SQLiteFloor + `) + a.tokens),
-       a.owner, ` + SQLiteNow + ` + a.lease, a.delay, ` + SQLiteNow + `, a.host, a.pid, a.label, a.metadata, ?2
+SELECT a.name, max(` + SQLiteNow + `, max(coalesce((SELECT b.token FROM sqllock_locks b WHERE b.name = a.name), 0), ` + SQLiteFloor + `) + coalesce(a.tokens, ?4)),
+       a.owner, ` + SQLiteNow + ` + coalesce(a.lease, ?5), coalesce(a.delay, ?6), ` + SQLiteNow + `, coalesce(a.host, ?7), coalesce(a.pid, ?8),
+       coalesce(a.label, ?9), coalesce(a.metadata, ?10), ?2
   FROM asked a WHERE ` + where + `
     ON CONFLICT (name) DO UPDATE
    SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE excluded.token END,
        owner = excluded.owner, expires_at = max(l.expires_at, excluded.expires_at),
        lock_delay_us = excluded.lock_delay_us, acquired_at = excluded.acquired_at, host = excluded.host,
        pid = excluded.pid, label = excluded.label, metadata = excluded.metadata, strategy = excluded.strategy, ended = '',
-       wait = (SELECT a.wait FROM asked a WHERE a.owner = excluded.owner),
-       waiting = CASE WHEN l.waiting = (SELECT a.line FROM asked a WHERE a.owner = excluded.owner)
+       wait = (SELECT coalesce(a.wait, ?11) FROM asked a WHERE a.owner = excluded.owner),
+       waiting = CASE WHEN l.waiting = (SELECT coalesce(a.line, ?12) FROM asked a WHERE a.owner = excluded.owner)
                            AND l.waiting < ` + SQLiteNow + ` - 5000000 THEN 0 ELSE l.waiting END
  WHERE l.expires_at + l.lock_delay_us <= ` + SQLiteNow + `
-       AND (l.waiting = 0 OR (SELECT a.first FROM asked a WHERE a.owner = excluded.owner))
+       AND (l.waiting = 0 OR (SELECT coalesce(a.first, ?3) FROM asked a WHERE a.owner = excluded.owner))
     OR l.owner = excluded.owner
 RETURNING owner, token`,
-		Args: []string{"calls", "strategy"},
+		Args: []string{"calls", "strategy", "first", "tokens", "lease", "delay", "host", "pid", "label", "metadata", "wait", "line"},
 	}
 }
