@@ -10,8 +10,19 @@ import (
 
 var _ strategies.IdleKeeper = (*Strategy)(nil)
 
-// leastLimit is the least limit on idle sessions with which one is kept: the server would end it meanwhile.
-const leastLimit = 5 * time.Second
+const (
+	// leastLimit is the least limit on idle sessions with which one is kept: the server would end it meanwhile.
+	leastLimit = 5 * time.Second
+	// leastPool are the least connections of a pool with which one is kept: of fewer the program would miss it.
+	leastPool = 4
+)
+
+// spare says whether the pool has a connection to spare.
+func (s *Strategy) spare() bool {
+	most := s.store.MaxConns()
+
+	return most == 0 || most >= leastPool
+}
 
 // KeepIdle lets the session be kept when the last lock on it has ended.
 func (s *Strategy) KeepIdle() { s.keeps.Store(true) }
@@ -50,7 +61,7 @@ func (s *Strategy) GiveBack(ctx context.Context, after time.Duration) (again tim
 func (c *session) closeIfIdle(ctx context.Context) {
 	switch {
 	case c.conn == nil || len(c.grants) > 0:
-	case c.strategy.keeps.Load() && !c.doomed && c.limit >= leastLimit:
+	case c.strategy.keeps.Load() && c.strategy.spare() && !c.doomed && c.limit >= leastLimit:
 		c.idle = time.Now()
 	default:
 		c.giveBack(ctx)

@@ -37,6 +37,27 @@ func keys(t *testing.T, db *sql.DB) (n int) {
 	return n
 }
 
+// TestSmallPoolIsSpared: a program that may have few connections is not made to wait for one that has no lock.
+func TestSmallPoolIsSpared(t *testing.T) {
+	t.Parallel()
+
+	pool := stdPool(t, postgresDatabase(t, postgresConfig(t)))
+	pool.SetMaxOpenConns(2)
+
+	lock, err := lockerOn(t, advisory.New(postgres.NewStd(pool))).Acquire(t.Context(), "small")
+	if err == nil {
+		err = lock.Release(t.Context())
+	}
+
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if used := pool.Stats().InUse; used != 0 {
+		t.Errorf("after Release() %d of 2 connections are in use, want none", used)
+	}
+}
+
 // TestKeptSession: a session without locks is kept for a while. One that the server has ended meanwhile is no error, and
 // Close gives it back, as time does.
 func TestKeptSession(t *testing.T) {

@@ -24,7 +24,7 @@ type Instead struct {
 }
 
 // AnyToken is no token.
-const AnyToken = -1
+const AnyToken int64 = -1
 
 // Acquire grants the name to the request's owner, if it is free, and returns
 // the token.

@@ -22,7 +22,7 @@ func (s *Store) keyedValues(statement databases.Statement, requests []strategies
 
 	if slices.Contains(statement.Args, "calls") && len(requests) > 0 {
 		values = s.values(requests[0])
-		values["calls"] = s.calls(requests, keys)
+		values["calls"] = s.calls(requests, keys, slices.Contains(statement.Args, "host"))
 
 		return values
 	}
@@ -101,17 +101,15 @@ type call struct {
 	Key      any     `json:"key,omitempty"`
 }
 
-// calls are the requests, and their keys if there are any.
-func (s *Store) calls(requests []strategies.Request, keys []any) string {
+// calls are the names and owners of requests, and their keys if there are any. Whole ones have what is asked for besides:
+// what only tells whose the names are stays as short as it can be, however much metadata there is.
+func (s *Store) calls(requests []strategies.Request, keys []any, whole bool) string {
 	list := make([]call, len(requests))
 
 	for i, r := range requests {
-		first := requests[0]
-		list[i] = call{
-			r.Name, r.Owner, unless(s.lease(first.Lease), s.lease(r.Lease)), unless(ceil(first.LockDelay), ceil(r.LockDelay)),
-			unless(first.Holder.Host, r.Holder.Host), unless(first.Holder.PID, r.Holder.PID),
-			unless(first.Holder.Label, r.Holder.Label), unless(first.Holder.Metadata, r.Holder.Metadata),
-			unless(tokens(first), tokens(r)), unless(first.First, r.First), unless(first.Line, r.Line), unless(first.Wait, r.Wait), nil,
+		list[i] = call{Name: r.Name, Owner: r.Owner}
+		if whole {
+			list[i] = s.differing(r, requests[0])
 		}
 
 		if keys != nil {
@@ -120,6 +118,16 @@ func (s *Store) calls(requests []strategies.Request, keys []any) string {
 	}
 
 	return JSON(list)
+}
+
+// differing is a call with what it has not in common with the first.
+func (s *Store) differing(r, first strategies.Request) call {
+	return call{
+		r.Name, r.Owner, unless(s.lease(first.Lease), s.lease(r.Lease)), unless(ceil(first.LockDelay), ceil(r.LockDelay)),
+		unless(first.Holder.Host, r.Holder.Host), unless(first.Holder.PID, r.Holder.PID),
+		unless(first.Holder.Label, r.Holder.Label), unless(first.Holder.Metadata, r.Holder.Metadata),
+		unless(tokens(first), tokens(r)), unless(first.First, r.First), unless(first.Line, r.Line), unless(first.Wait, r.Wait), nil,
+	}
 }
 
 // unless is a value, or nil if it is that one.
