@@ -730,16 +730,9 @@ func (a *acquisition) failed(ctx context.Context, request strategies.Request, er
 			}
 		})
 		a.changeOwner()
-	case errors.Is(err, strategies.ErrUnsettled):
-		// Also though somebody has the name: what is left of the attempt is nobody's.
-		a.locker.settle(ctx, request, nil)
-		a.changeOwner()
-	case uncertain(err) && a.set.many():
-		// The next attempt may be for another slot.
-		a.locker.settle(ctx, request, nil)
-		a.changeOwner()
-	case uncertain(err) && a.together():
-		for _, r := range a.requests {
+	case errors.Is(err, strategies.ErrUnsettled), uncertain(err) && (a.set.many() || a.together()):
+		// Also though somebody has the name: what is left of the attempt is nobody's. And the next one may be for another slot.
+		for _, r := range a.attempted(request) {
 			a.locker.settle(ctx, r, nil)
 		}
 
@@ -853,10 +846,12 @@ func uncertain(err error) bool {
 // settled meanwhile.
 func (a *acquisition) changeOwner() {
 	a.ghosts = append(a.ghosts, a.request.Owner)
-	for _, r := range a.requests {
-		a.ghosts = append(a.ghosts, r.Owner)
+	a.request.Owner = newOwner()
+
+	for i := range a.requests {
+		a.ghosts = append(a.ghosts, a.requests[i].Owner)
+		a.requests[i].Owner = newOwner()
 	}
 
-	a.newOwners()
 	a.doubt = time.Time{}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +48,60 @@ func TestAcquireAll(t *testing.T) {
 		wantIs(t, "Err() after the release", locks.Err(), sqllock.ErrReleased)
 		wantIs(t, "Cause() after the release", context.Cause(locks.Context()), sqllock.ErrReleased)
 	})
+}
+
+// secondLost is a strategy that takes several names one after the other. The answer to the second attempt is lost.
+type secondLost struct {
+	*sqllocktest.Memory
+	attempts atomic.Int64
+}
+
+func (s *secondLost) Features() strategies.Features {
+	f := s.Memory.Features()
+	f.Ungrouped = true
+
+	return f
+}
+
+func (s *secondLost) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	grant, err := s.Memory.TryAcquire(ctx, r)
+	if s.attempts.Add(1) == 2 {
+		return nil, sqllocktest.ErrBroken
+	}
+
+	return grant, err
+}
+
+// Whatever an attempt for several names may have left of any of them is ended, and not only by its lease.
+func TestAcquireAllSettlesEach(t *testing.T) {
+	t.Parallel()
+
+	unsettled := sqllocktest.NewMemory()
+	unsettled.Fail("acquire-group", 1, sqllocktest.After, &strategies.HeldError{Name: "b", Err: strategies.ErrUnsettled})
+
+	for what, strategy := range map[string]strategies.Strategy{
+		"an attempt that may have left something": unsettled,
+		"one after the other":                     &secondLost{Memory: sqllocktest.NewMemory()},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				started := time.Now()
+
+				locks, err := newLocker(t, strategy).AcquireAll(t.Context(), []string{"a", "b", "c"}, sqllock.WithLease(time.Hour))
+				if err != nil {
+					t.Fatalf("AcquireAll() = %v, want the locks", err)
+				}
+
+				if took := time.Since(started); took > 10*time.Second {
+					t.Errorf("AcquireAll() took %s, as long as a lease that nobody has", took)
+				}
+
+				if err := locks.Release(t.Context()); err != nil {
+					t.Errorf("Release() = %v, want nil", err)
+				}
+			})
+		})
+	}
 }
 
 func TestAcquireAllRefuses(t *testing.T) {

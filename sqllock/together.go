@@ -92,6 +92,16 @@ func (a *acquisition) abandonAll(ctx context.Context, attempt *outcome[[]strateg
 	a.changeOwner()
 }
 
+// attempted are the requests of an attempt that failed with an error about request. Where several names are taken one after
+// the other it was sent for one of them, and the others, if any, have been given back.
+func (a *acquisition) attempted(request strategies.Request) []strategies.Request {
+	if a.together() && !a.oneByOne() {
+		return a.requests
+	}
+
+	return []strategies.Request{request}
+}
+
 // oneByOne says whether the strategy takes several names one after the other. Then the acquisition stays in their
 // lines meanwhile.
 func (a *acquisition) oneByOne() bool { return a.together() && a.locker.grouper == nil }
@@ -140,14 +150,8 @@ func (a *acquisition) giveBack(ctx context.Context, requests []strategies.Reques
 		}
 	}
 
-	// What is settled later is not the next attempt's.
-	a.newOwners()
-}
-
-func (a *acquisition) newOwners() {
-	a.request.Owner = newOwner()
-
-	for i := range a.requests {
+	// What is settled later is not the next attempt's. Of the name that was not to be had, failed says so.
+	for i := range grants {
 		a.requests[i].Owner = newOwner()
 	}
 }
