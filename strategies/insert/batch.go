@@ -14,8 +14,8 @@ var (
 	_ strategies.Grouper = (*Strategy)(nil)
 )
 
-// Records and rows of many names change together on PostgreSQL and SQLite. Elsewhere an attempt is steps that each commit by
-// themselves, and looks what it has after each; many names go one by one.
+// Records and rows of many names change together on PostgreSQL and SQLite. On MySQL they change in steps that each commit by
+// themselves, as for one name.
 
 // TryAcquireAll takes the records that are free and makes their rows, in as many
 // statements as for one name.
@@ -86,6 +86,43 @@ func postgresPresent(and, conflict string) string {
     SELECT free.name, free.owner, free.id FROM free JOIN (SELECT owner FROM replaced UNION ALL SELECT owner FROM added) made ON made.owner = free.owner
 )`
 }
+
+// mysqlBatch are steps, as for one name. Of what is left over none is deleted before: it is replaced when the row is made. The rows
+// are made in the order of their names.
+var mysqlBatch = with(grants.MySQLBatch, func(b *grants.Batch) {
+	b.State = databases.Statement{
+		Name: "insert.look-all",
+		SQL: `SELECT l.name, COALESCE(i.owner, ''), e.owner, l.token, e.ended, e.expires_at - ` + grants.MySQLNow + `, l.lock_delay_us,
+       l.host, l.pid, l.label, l.metadata, e.waiting
+  FROM ` + grants.MySQLOwners + ` STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
+  LEFT JOIN sqllock_inserts i FORCE INDEX (PRIMARY) ON i.name = l.name`,
+		Args: []string{"calls"},
+	}
+	b.Rows = &grants.Rows{
+		Make: databases.Statement{
+			Name: "insert.insert-all",
+			SQL: `INSERT INTO sqllock_inserts (name, owner)
+SELECT ours.name, ours.owner FROM (
+    SELECT e.name, e.owner FROM ` + grants.MySQLOwners + ` STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
+     WHERE e.owner = a.owner
+     LIMIT 1000 FOR UPDATE SKIP LOCKED
+) ours ORDER BY ours.name
+    ON DUPLICATE KEY UPDATE owner = ours.owner`,
+			Args: []string{"calls"},
+		},
+		Delete: databases.Statement{
+			Name: "insert.gone-all",
+			SQL: `DELETE i FROM (
+    SELECT i.name FROM ` + grants.MySQLOwners + ` STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name AND e.owner = a.owner
+    STRAIGHT_JOIN sqllock_inserts i FORCE INDEX (PRIMARY) ON i.name = e.name
+     WHERE i.owner = a.owner
+     LIMIT 1000 FOR UPDATE SKIP LOCKED
+) gone
+STRAIGHT_JOIN sqllock_inserts i FORCE INDEX (PRIMARY) ON i.name = gone.name`,
+			Args: []string{"calls"},
+		},
+	}
+})
 
 // sqliteBatch is a transaction, as for one name.
 var sqliteBatch = with(grants.SQLiteBatch, func(b *grants.Batch) {

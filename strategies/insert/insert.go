@@ -13,8 +13,8 @@
 // stays until the next holder replaces it or a reaper deletes it.
 //
 // On MySQL and MariaDB an acquisition is two statements with one more round
-// trip before, on SQLite a transaction, on PostgreSQL one statement. On PostgreSQL and
-// SQLite many names take no more of them than one.
+// trip before, on SQLite a transaction, on PostgreSQL one statement. Many names take no
+// more of them than one, but on MySQL and MariaDB, where it is five, and two to release.
 package insert
 
 import (

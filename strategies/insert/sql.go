@@ -16,7 +16,7 @@ import (
 // strategies/internal/leftovers/insert.go.
 var statements = grants.Table[grants.Own]{
 	databases.Postgres: {Acquire: acquire, Row: leftovers.Insert[databases.Postgres], Batch: postgresBatch},
-	databases.MySQL:    {Row: leftovers.Insert[databases.MySQL]},
+	databases.MySQL:    {Row: leftovers.Insert[databases.MySQL], Batch: mysqlBatch},
 	databases.TiDB:     {Row: leftovers.Insert[databases.TiDB]},
 	databases.SQLite:   {Row: leftovers.Insert[databases.SQLite], Batch: sqliteBatch},
 }

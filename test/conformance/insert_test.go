@@ -5,9 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/insert"
 )
@@ -16,20 +21,21 @@ import (
 func TestInsertTogether(t *testing.T) {
 	t.Parallel()
 
-	for _, server := range []string{"postgres", "sqlite"} {
+	for _, server := range []string{"postgres", "mysql", "mariadb", "sqlite"} {
 		t.Run(server, func(t *testing.T) {
 			t.Parallel()
 
 			db, beside := databaseAndPool(t, server)
 
 			t.Run("rows that crashed holders left", func(t *testing.T) { leftOver(t, insert.New(db), beside) })
+			t.Run("statements that fail", func(t *testing.T) { failing(t, db) })
 
 			if server == "sqlite" {
 				return // it has one writer, which stops all others
 			}
 
 			t.Run("a left-over row that is locked", func(t *testing.T) {
-				inTheWay(t, insert.New(db), beside, func(tx *sql.Tx, name string) error {
+				inTheWay(t, insert.New(db), beside, true, func(tx *sql.Tx, name string) error {
 					exec(t, beside, insertRow(name))
 
 					_, err := tx.ExecContext(t.Context(), "SELECT * FROM sqllock_inserts WHERE name = '"+name+"' FOR UPDATE")
@@ -38,7 +44,7 @@ func TestInsertTogether(t *testing.T) {
 				})
 			})
 			t.Run("a row that is not committed", func(t *testing.T) {
-				inTheWay(t, insert.New(db), beside, func(tx *sql.Tx, name string) error {
+				inTheWay(t, insert.New(db), beside, server == "postgres", func(tx *sql.Tx, name string) error {
 					_, err := tx.ExecContext(t.Context(), insertRow(name))
 
 					return err
@@ -145,8 +151,95 @@ func leftOver(t *testing.T, s *insert.Strategy, beside *sql.DB) {
 	}
 }
 
-// inTheWay tries names while a transaction is in the way of the second one's row.
-func inTheWay(t *testing.T, s *insert.Strategy, beside *sql.DB, block func(tx *sql.Tx, name string) error) {
+// failing has the statements of an attempt fail. What may be left is told as that, so that it is settled: of a name that goes
+// alone next, or that somebody else is said to have, nothing is.
+func failing(t *testing.T, db databases.DB) {
+	t.Helper()
+
+	deadlock := &driver.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"}
+	causes := []error{sqllocktest.ErrBroken}
+
+	if db.Dialect() == databases.MySQL {
+		causes = append(causes, deadlock)
+	}
+
+	for _, group := range []bool{false, true} {
+		for _, statements := range [][]string{
+			{"acquire-all", "acquire-group"},
+			{"insert-all"},
+			{"look-all"},
+			{"insert-all", "gone-all"},
+			{"insert-all", "release-all"},
+			{"insert-all", "leases-all"},
+			{"insert-all", "look-all"},
+		} {
+			for _, when := range []sqllocktest.When{sqllocktest.Before, sqllocktest.After} {
+				for _, cause := range causes {
+					if when == sqllocktest.After && errors.Is(cause, deadlock) {
+						continue // it takes everything back
+					}
+
+					faulty := sqllocktest.NewFaulty(db)
+					s := insert.New(faulty)
+					requests := three(t, s)
+
+					for _, statement := range statements {
+						faulty.Fail(statement, 1, when, cause)
+					}
+
+					what := fmt.Sprintf("%q, together %v, fail at %v with %v", statements, group, when, cause)
+					grants, errs := attempted(t, s, requests, group)
+
+					faulty.Reset()
+
+					for i, r := range requests {
+						status, _, err := s.Status(t.Context(), r.Name)
+						if err != nil {
+							t.Fatal(err)
+						}
+
+						switch ours := status.Owner == r.Owner; {
+						case grants[i] != nil && ours:
+							err = grants[i].Release(t.Context())
+						case grants[i] != nil:
+							t.Errorf("%s: %q is granted, and the record is not its owner's", what, r.Name)
+						case strategies.Uncertain(errs[i]):
+							err = s.Settle(t.Context(), r)
+						case ours:
+							t.Errorf("%s: %q is left with its owner after %v", what, r.Name, errs[i])
+						}
+
+						if err != nil {
+							t.Errorf("%s: the end of %q = %v, want nil", what, r.Name, err)
+						}
+					}
+
+					tryAndRelease(t, s, requests)
+				}
+			}
+		}
+	}
+}
+
+// attempted asks for each of the names, or for all or none. Then each has the same error.
+func attempted(t *testing.T, s *insert.Strategy, requests []strategies.Request, group bool) ([]strategies.Grant, []error) {
+	t.Helper()
+
+	if !group {
+		return s.TryAcquireAll(t.Context(), requests)
+	}
+
+	grants, err := s.TryAcquireGroup(t.Context(), requests)
+	if err != nil {
+		grants = make([]strategies.Grant, len(requests))
+	}
+
+	return grants, slices.Repeat([]error{err}, len(requests))
+}
+
+// inTheWay tries names while a transaction is in the way of the second one's row. brieflyAlone: one that is tried alone
+// does not wait for long, either.
+func inTheWay(t *testing.T, s *insert.Strategy, beside *sql.DB, brieflyAlone bool, block func(tx *sql.Tx, name string) error) {
 	t.Helper()
 
 	const brief = 4 * time.Second
@@ -204,14 +297,16 @@ func inTheWay(t *testing.T, s *insert.Strategy, beside *sql.DB, block func(tx *s
 		}
 	}
 
-	started = time.Now()
+	if brieflyAlone {
+		started = time.Now()
 
-	if _, err := s.TryAcquire(t.Context(), requests[1]); !errors.Is(err, strategies.ErrNotAcquired) && !errors.Is(err, strategies.ErrBusy) {
-		t.Errorf("TryAcquire() = %v, want that it is refused", err)
-	}
+		if _, err := s.TryAcquire(t.Context(), requests[1]); !errors.Is(err, strategies.ErrNotAcquired) && !errors.Is(err, strategies.ErrBusy) {
+			t.Errorf("TryAcquire() = %v, want that it is refused", err)
+		}
 
-	if took := time.Since(started); took > brief {
-		t.Errorf("TryAcquire() took %s, want %s at most", took, brief)
+		if took := time.Since(started); took > brief {
+			t.Errorf("TryAcquire() took %s, want %s at most", took, brief)
+		}
 	}
 
 	if err := tx.Rollback(); err != nil {

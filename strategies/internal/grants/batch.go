@@ -41,7 +41,7 @@ func (s *Store) TryAcquireAll(ctx context.Context, requests []strategies.Request
 			break
 		}
 
-		if asked, err = b.look(ctx, conn, sql.State, asked, values); err != nil || len(asked) == 0 {
+		if asked, err = b.taken(ctx, conn, asked, values, false); err != nil || len(asked) == 0 {
 			break
 		}
 
@@ -63,7 +63,9 @@ type acquisitions struct {
 	requests []strategies.Request
 	grants   []strategies.Grant
 	errs     []error
-	index    map[string]int // by owner
+	index    map[string]int       // by owner
+	changed  bool                 // something, by the last statement, where the dialect has InsertID
+	bare     []strategies.Request // whose records were taken, and whose rows are not there
 }
 
 func (s *Store) acquisitions(requests []strategies.Request) *acquisitions {
@@ -105,7 +107,7 @@ func (s *Store) TryAcquireGroup(ctx context.Context, requests []strategies.Reque
 			return nil, s.AsHeld(ctx, conn, requests[0].Name, err)
 		}
 
-		missing, err := b.look(ctx, conn, sql.State, requests, values)
+		missing, err := b.taken(ctx, conn, requests, values, true)
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +124,7 @@ func (s *Store) TryAcquireGroup(ctx context.Context, requests []strategies.Reque
 		}
 
 		if held := b.refused(); held != nil || len(missing) == 0 {
-			return nil, cmp.Or(held, b.errs[0])
+			return nil, cmp.Or(held, b.errs[0], rowLocked(requests[0], nil))
 		}
 	}
 
@@ -133,6 +135,12 @@ func (s *Store) TryAcquireGroup(ctx context.Context, requests []strategies.Reque
 // away since.
 func (b *acquisitions) group() (granted bool, err error) {
 	n := 0
+
+	for _, err := range b.errs {
+		if errors.Is(err, strategies.ErrUnsettled) {
+			return false, err
+		}
+	}
 
 	for _, grant := range b.grants {
 		if grant != nil {
@@ -186,7 +194,7 @@ func (b *acquisitions) refused() error {
 // no answer yet get that, or have to go alone.
 func (b *acquisitions) answer(failed *error) {
 	err := *failed
-	if err == nil || b.Busy(err) || errors.Is(err, strategies.ErrBusy) {
+	if err == nil || !errors.Is(err, strategies.ErrUnsettled) && (b.Busy(err) || errors.Is(err, strategies.ErrBusy)) {
 		err = strategies.ErrNotBatched
 	}
 
@@ -203,7 +211,8 @@ func (b *acquisitions) draw(
 ) error {
 	if b.sql.InsertID {
 		// It does not say what it granted: look does.
-		_, err := conn.Exec(ctx, statement, values)
+		result, err := conn.Exec(ctx, statement, values)
+		b.changed = result.RowsAffected > 0
 
 		return err
 	}
@@ -286,16 +295,7 @@ func (b *acquisitions) look(
 		values = b.batchValues(statement, open)
 	}
 
-	states := make(map[string]State, len(open))
-
-	err := conn.Query(ctx, statement, values, func(row databases.Row) error {
-		var name string
-
-		st, err := scan(row, &name)
-		states[name] = st
-
-		return err
-	})
+	states, err := b.states(ctx, conn, statement, values)
 	if err != nil {
 		return nil, err
 	}
@@ -306,12 +306,14 @@ func (b *acquisitions) look(
 		i := b.index[r.Owner]
 
 		switch st, found := states[r.Name]; {
-		case !found, b.Unready(st):
+		case !found, b.Unready(st.State):
 			missing = append(missing, r)
+		case b.inSteps() && st.Owner == r.Owner && (st.Left <= 0 || st.row != r.Owner):
+			b.bare = append(b.bare, r)
 		case st.Owner == r.Owner && st.Left > 0:
 			b.granted(r.Owner, st.Token)
 		default:
-			b.errs[i] = b.Refused(ctx, conn, st, r)
+			b.errs[i] = b.Refused(ctx, conn, st.State, r)
 		}
 	}
 

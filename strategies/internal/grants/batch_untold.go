@@ -42,17 +42,9 @@ func (t *together) renewUntold(
 // seen are released. If fewer rows changed than that it looks which are left, which
 // somebody has locked: the others were ours during the call, and are not any more.
 func (t *together) releaseUntold(ctx context.Context, conn databases.Conn, statement databases.Statement) error {
-	before, err := t.leases(ctx, conn, t.sql.batch.Leases, t.requests)
-	if err != nil || len(before) == 0 {
+	seen, err := t.seen(ctx, conn)
+	if err != nil || len(seen) == 0 {
 		return err
-	}
-
-	seen := make([]strategies.Request, 0, len(before))
-
-	for _, r := range t.requests {
-		if _, ok := before[r.Owner]; ok {
-			seen = append(seen, r)
-		}
 	}
 
 	result, err := conn.Exec(ctx, statement, t.batchValues(statement, seen))
@@ -75,6 +67,24 @@ func (t *together) releaseUntold(ctx context.Context, conn databases.Conn, state
 	}
 
 	return nil
+}
+
+// seen are the requests whose leases are there, after their rows are deleted where there are such.
+func (t *together) seen(ctx context.Context, conn databases.Conn) ([]strategies.Request, error) {
+	if t.inSteps() {
+		return t.deleted(ctx, conn)
+	}
+
+	before, err := t.leases(ctx, conn, t.sql.batch.Leases, t.requests)
+	seen := make([]strategies.Request, 0, len(before))
+
+	for _, r := range t.requests {
+		if _, ok := before[r.Owner]; ok {
+			seen = append(seen, r)
+		}
+	}
+
+	return seen, err
 }
 
 // leases returns, by owner, when those of the requests end by the database's clock

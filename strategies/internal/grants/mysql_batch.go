@@ -85,6 +85,12 @@ const mysqlAsked = `(SELECT CONVERT(name USING binary) AS name, CONVERT(owner US
         wait VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.wait'
     )) calls LIMIT 1000) a`
 
+// MySQLOwners are the names and owners of mysqlAsked alone.
+const MySQLOwners = `(SELECT CONVERT(name USING binary) AS name, CONVERT(owner USING binary) AS owner
+          FROM JSON_TABLE(CONVERT(UNHEX(?) USING utf8mb4), _utf8mb4'$[*]' COLUMNS (
+        name VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.name', owner VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.owner'
+    )) calls LIMIT 1000) a`
+
 // mysqlOurs are the leases of the calls' owners that nobody has locked, to be updated.
 const mysqlOurs = `(
     SELECT e.name FROM ` + mysqlAsked + ` STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name

@@ -45,13 +45,14 @@ type Batch struct {
 	Rows *Rows
 }
 
-// Rows are the statements about rows that a strategy keeps beside the records of many grants. They are sent in one
-// transaction with what changes the records.
+// Rows are the statements about rows that a strategy keeps beside the records of many grants.
 type Rows struct {
+	// Begin is of one transaction with what changes the records. If it is empty each statement commits by itself; then State
+	// has the owner of the row, empty if there is none, after the name.
 	Begin databases.Statement
 	// Make makes the rows of the owners that have the records.
 	Make databases.Statement
-	// Delete deletes the rows of the owners, before their records are freed.
+	// Delete deletes the rows of the owners, before their records are freed; in steps, of those that have the records.
 	Delete databases.Statement
 }
 
