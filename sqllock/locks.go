@@ -26,9 +26,9 @@ const MaxNames = 500
 // each of them, except [WithPermits] and [WithShared], which are [ErrUnsupported] here. Errors are those of [Locker.Acquire], and
 // a [HeldError] names one of the locks that were not to be had.
 //
-// Strategy cas takes all names in one statement, and so does insert on PostgreSQL and SQLite. insert elsewhere and advisory
-// take one after the other, and give them back if one is not free, so that for a moment others may find a name held
-// that nobody gets. forupdate, of which each lock holds a connection, takes one name only: [ErrUnsupported].
+// Strategies cas and insert take all names at once. advisory, and insert on TiDB, take one after the other, and give them
+// back if one is not free, so that for a moment others may find a name held that nobody gets. forupdate, of which each
+// lock holds a connection, takes one name only: [ErrUnsupported].
 func (l *Locker) AcquireAll(ctx context.Context, names []string, options ...Option) (*Locks, error) {
 	return l.acquireAll(ctx, names, false, options)
 }
