@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -37,15 +38,31 @@ func (l *Locker) watchIdle() {
 	l.acquires.single = func(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 		defer l.idle.arm(keepTime)
 
-		return single(ctx, r)
+		grant, err := single(ctx, r)
+		l.suspect(err)
+
+		return grant, err
 	}
 
 	if together != nil {
 		l.acquires.together = func(ctx context.Context, all []strategies.Request) ([]strategies.Grant, []error) {
 			defer l.idle.arm(keepTime)
 
-			return together(ctx, all)
+			grants, errs := together(ctx, all)
+			for _, err := range errs {
+				l.suspect(err)
+			}
+
+			return grants, errs
 		}
+	}
+}
+
+// suspect has all locks renewed at once when an attempt has failed: what ended it may have ended the session that holds them,
+// and others may have them by now.
+func (l *Locker) suspect(err error) {
+	if err != nil && !errors.Is(err, strategies.ErrNotAcquired) && !errors.Is(err, strategies.ErrNotBatched) {
+		l.keeper.hurry()
 	}
 }
 

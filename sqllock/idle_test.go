@@ -2,6 +2,7 @@ package sqllock_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -44,6 +45,34 @@ func (k *keeper) times() int {
 	defer k.mu.Unlock()
 
 	return len(k.asked)
+}
+
+// TestLostWithItsSession: a lock that ended with the session that an attempt for another one broke is lost at once, and not only
+// when its renewal is due.
+func TestLostWithItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := &keeper{Memory: sqllocktest.NewMemory()}
+		locker := newLocker(t, k)
+		held := acquire(t, locker, sqllock.WithLease(time.Hour))
+
+		if _, err := k.ForceRelease(t.Context(), held.Name(), "its session is gone"); err != nil {
+			t.Fatal(err)
+		}
+
+		k.Fail("acquire", 1, sqllocktest.Before, sqllock.ErrReadOnly)
+
+		if _, err := locker.TryAcquire(t.Context(), "other"); !errors.Is(err, sqllock.ErrReadOnly) {
+			t.Fatalf("TryAcquire() = %v, want ErrReadOnly", err)
+		}
+
+		started := time.Now()
+
+		<-held.Context().Done()
+
+		if took := time.Since(started); took > time.Second {
+			t.Errorf("the lock was lost after %s, want at once", took)
+		}
+	})
 }
 
 // TestGivesBack: a strategy is asked two seconds after an attempt to give back what it keeps, again for as long as it keeps

@@ -107,6 +107,25 @@ func (k *keeper) reschedule(h *hold, start instant) {
 	k.fix(h)
 }
 
+// hurry has all holds renewed at once.
+func (k *keeper) hurry() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	n := now()
+
+	for _, h := range k.holds {
+		h.schedule.renewAt = min(h.schedule.renewAt, n.mono)
+		h.schedule.due = h.due(n)
+	}
+
+	heap.Init(&k.holds)
+
+	if len(k.holds) > 0 {
+		k.alarm()
+	}
+}
+
 // resume takes a hold up that was not to be renewed for a while.
 func (k *keeper) resume(h *hold) {
 	k.mu.Lock()
