@@ -124,3 +124,17 @@ func databaseAndPool(t *testing.T, server string) (databases.DB, *sql.DB) {
 		return mysql.New(mysqlPool(t, config)), mysqlPool(t, config)
 	}
 }
+
+// eventually fails unless something is true within ten seconds.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+
+	for until := time.Now().Add(10 * time.Second); !is(); <-tick.C {
+		if time.Now().After(until) {
+			t.Fatalf("not within ten seconds: %s", what)
+		}
+	}
+}

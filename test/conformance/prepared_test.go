@@ -100,7 +100,7 @@ func wantNonePrepared(t *testing.T, pool *sql.DB) {
 			t.Fatal(err)
 		}
 
-		defer conn.Close() //nolint:errcheck // so that the next one is another
+		defer conn.Close() // not before, so that the next one is another
 
 		var (
 			name  string
