@@ -353,7 +353,7 @@ func TestForced(t *testing.T) {
 	blocker := make(chan error, 1)
 
 	go func() {
-		lock, err := locker.Acquire(context.WithoutCancel(t.Context()), name)
+		lock, err := locker.Acquire(context.WithoutCancel(t.Context()), name, sqllock.WithMaxWait(time.Minute))
 		if err == nil {
 			<-first.ended
 
@@ -363,13 +363,11 @@ func TestForced(t *testing.T) {
 		blocker <- err
 	}()
 
-	for waiting := 0; waiting == 0; {
-		waiters, err := locker.Waiters(t.Context(), sqllock.WaiterFilter{Name: name})
-		if err != nil {
+	// Until the row of the name says so the second would not know that somebody waits.
+	for db, waiting := e.on.open(t), 0; waiting == 0; {
+		if err := db.QueryRow("SELECT count(*) FROM sqllock_locks WHERE waiting <> 0").Scan(&waiting); err != nil {
 			t.Fatal(err)
 		}
-
-		waiting = len(waiters)
 	}
 
 	if err := newLocker(t, e.on, e.on.open(t)).ForceRelease(t.Context(), name, "taken away by the test"); err != nil {
