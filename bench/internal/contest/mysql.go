@@ -38,5 +38,5 @@ func openMySQL(c Config) (*pool, error) {
 		return nil, err
 	}
 
-	return stdPool(db, mysql.New(db)), nil
+	return stdPool(db, mysql.New(db), mysql.Tx), nil
 }

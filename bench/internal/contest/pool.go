@@ -39,8 +39,8 @@ func openPool(ctx context.Context, on string, c Config) (*pool, error) {
 // set-up of a server makes.
 const updateRow = `UPDATE sqllock_bare SET token = token + 1 WHERE name = 'row'`
 
-// stdPool is a pool of database/sql.
-func stdPool(db *sql.DB, on databases.DB) *pool {
+// stdPool is a pool of database/sql, whose transactions wrap makes known to the library.
+func stdPool(db *sql.DB, on databases.DB, wrap func(*sql.Tx) databases.Tx) *pool {
 	return &pool{
 		db:  on,
 		std: db,
@@ -61,7 +61,7 @@ func stdPool(db *sql.DB, on databases.DB) *pool {
 			}
 
 			if lock != nil {
-				err = lock.Guard(ctx, databases.StdTx(tx, on.Dialect()))
+				err = lock.Guard(ctx, wrap(tx))
 			}
 
 			if err == nil {

@@ -20,5 +20,5 @@ func openSQLite(c Config) (*pool, error) {
 	db.SetMaxOpenConns(c.Pool)
 	db.SetMaxIdleConns(c.Pool)
 
-	return stdPool(db, sqlite.New(db)), nil
+	return stdPool(db, sqlite.New(db), sqlite.Tx), nil
 }
