@@ -59,9 +59,9 @@ func (l *Locker) watchIdle() {
 }
 
 // suspect has all locks renewed at once when an attempt has failed: what ended it may have ended the session that holds them,
-// and others may have them by now.
+// and others may have them by now. The end of the caller's context breaks nothing.
 func (l *Locker) suspect(err error) {
-	if err != nil && !errors.Is(err, strategies.ErrNotAcquired) && !errors.Is(err, strategies.ErrNotBatched) {
+	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, strategies.ErrNotAcquired) && !errors.Is(err, strategies.ErrNotBatched) {
 		l.keeper.hurry()
 	}
 }

@@ -74,7 +74,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 // To MySQL it is a comment.
 const mariadbLatest = `/*M!110602 SET STATEMENT innodb_snapshot_isolation=OFF FOR */ `
 
-// mysqlWaiters is what is read of the JSON array of waiters, as mysqlAsked reads calls, which
+// mysqlWaiters is what is read of the JSON array of waiters, as mysqlCalls reads calls, which
 // has the reasons.
 const mysqlWaiters = `(SELECT CONVERT(id USING binary) AS id, CONVERT(name USING binary) AS name, host, pid, label, metadata, holding, waited, shared
           FROM JSON_TABLE(CONVERT(UNHEX(?) USING utf8mb4), _utf8mb4'$[*]' COLUMNS (

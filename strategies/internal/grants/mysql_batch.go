@@ -11,20 +11,20 @@ var MySQLBatch = Batch{
 	Create: []databases.Statement{
 		{
 			Name: "grant.create-all",
-			SQL: `INSERT INTO sqllock_locks (name, acquired_at) SELECT a.name, ` + MySQLNow + ` FROM ` + mysqlAsked + ` ORDER BY a.name
+			SQL: `INSERT INTO sqllock_locks (name, acquired_at) SELECT a.name, ` + MySQLNow + ` FROM ` + MySQLOwners + ` ORDER BY a.name
     ON DUPLICATE KEY UPDATE name = sqllock_locks.name`,
 			Args: []string{"calls"},
 		},
 		{
 			Name: "grant.create-all-leases",
-			SQL: `INSERT INTO sqllock_leases (name) SELECT a.name FROM ` + mysqlAsked + ` ORDER BY a.name
+			SQL: `INSERT INTO sqllock_leases (name) SELECT a.name FROM ` + MySQLOwners + ` ORDER BY a.name
     ON DUPLICATE KEY UPDATE name = sqllock_leases.name`,
 			Args: []string{"calls"},
 		},
 		{
 			Name: "grant.ready-all",
 			SQL: `UPDATE (
-    SELECT l.name FROM ` + mysqlAsked + ` STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
+    SELECT l.name FROM ` + MySQLOwners + ` STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
      WHERE l.token = 0
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) made
@@ -34,14 +34,14 @@ STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = made.name
 			Args: []string{"calls"},
 		},
 	},
-	Acquire: mysqlAcquireAll("grant.acquire-all", mysqlFree, []string{"calls", "first"}, ""),
+	Acquire: mysqlAcquireAll("grant.acquire-all", mysqlFree, []string{"calls", "first"}, MySQLNow, ""),
 	// How many are free is counted of the rows that were locked.
-	Group: mysqlAcquireAll("grant.acquire-group", `(SELECT f.*, COUNT(*) OVER () AS n FROM `+mysqlFree+` f LIMIT 1000)`, []string{"calls", "first"}, `
+	Group: mysqlAcquireAll("grant.acquire-group", `(SELECT f.*, COUNT(*) OVER () AS n FROM `+mysqlFree+` f LIMIT 1000)`, []string{"calls", "first"}, MySQLNow, `
  WHERE free.n = ?`, "count"),
 	State: databases.Statement{
 		Name: "grant.state-all",
 		SQL: `SELECT l.name, e.owner, l.token, e.ended, e.expires_at - ` + MySQLNow + `, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting
-  FROM ` + mysqlAsked + ` STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name`,
+  FROM ` + MySQLOwners + ` STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name`,
 		Args: []string{"calls"},
 	},
 	Renew: databases.Statement{
@@ -58,14 +58,14 @@ STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = made.name
 	},
 	Leases: databases.Statement{
 		Name: "grant.leases-all",
-		SQL: `SELECT e.name, e.owner, e.expires_at FROM ` + mysqlAsked + `
+		SQL: `SELECT e.name, e.owner, e.expires_at FROM ` + MySQLOwners + `
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
      WHERE e.owner = a.owner`,
 		Args: []string{"calls"},
 	},
 }
 
-// mysqlAsked is what MySQL and MariaDB read of the JSON array of calls, in whatever
+// mysqlCalls is what MySQL and MariaDB read of the JSON array of calls, names and owners and more, in whatever
 // character set the connection has: the text comes as hexadecimal digits, and
 // paths are said to be UTF-8, without which MySQL 9.7 takes them for binary where
 // the connection is (error 3144). Names and owners are bytes in the tables, and here:
@@ -75,48 +75,62 @@ STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = made.name
 //
 // Below it FORCE INDEX keeps a small table from being scanned, as MariaDB 11.8
 // does: that would lock the rows of others.
-const mysqlAsked = `(SELECT CONVERT(name USING binary) AS name, CONVERT(owner USING binary) AS owner, lease, delay, host, pid, label, metadata, tokens, first, line, CONVERT(wait USING binary) AS wait
+func mysqlCalls(columns, paths string) string {
+	return `(SELECT CONVERT(name USING binary) AS name, CONVERT(owner USING binary) AS owner` + columns + `
           FROM JSON_TABLE(CONVERT(UNHEX(?) USING utf8mb4), _utf8mb4'$[*]' COLUMNS (
-        name VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.name', owner VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.owner',
+        name VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.name', owner VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.owner'` + paths + `
+    )) calls LIMIT 1000) a`
+}
+
+// What an acquisition reads of a call besides, and the named lock that goes with it.
+const (
+	mysqlWanted      = `, lease, delay, host, pid, label, metadata, tokens, first, line, CONVERT(wait USING binary) AS wait`
+	mysqlWantedPaths = `,
         lease BIGINT PATH _utf8mb4'$.lease', delay BIGINT PATH _utf8mb4'$.delay', host VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.host',
         pid BIGINT PATH _utf8mb4'$.pid', label VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.label',
         metadata VARCHAR(4096) CHARACTER SET utf8mb4 PATH _utf8mb4'$.metadata', tokens BIGINT PATH _utf8mb4'$.tokens',
         first BOOLEAN PATH _utf8mb4'$.first', line BIGINT PATH _utf8mb4'$.line',
-        wait VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.wait'
-    )) calls LIMIT 1000) a`
+        wait VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.wait'`
 
-// MySQLOwners are the names and owners of mysqlAsked alone.
-const MySQLOwners = `(SELECT CONVERT(name USING binary) AS name, CONVERT(owner USING binary) AS owner
-          FROM JSON_TABLE(CONVERT(UNHEX(?) USING utf8mb4), _utf8mb4'$[*]' COLUMNS (
-        name VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.name', owner VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.owner'
-    )) calls LIMIT 1000) a`
+	mysqlKey     = `, lock_key`
+	mysqlKeyPath = `, lock_key VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.key'`
+)
+
+// MySQLOwners are the names and owners of the calls.
+var MySQLOwners = mysqlCalls("", "")
 
 // mysqlOurs are the leases of the calls' owners that nobody has locked, to be updated.
-const mysqlOurs = `(
-    SELECT e.name FROM ` + mysqlAsked + ` STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
+var mysqlOurs = `(
+    SELECT e.name FROM ` + MySQLOwners + ` STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
      WHERE e.owner = a.owner
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) ours
 STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = ours.name`
 
 // mysqlFree are the names that are, locked unless somebody else has them so, with what is asked for.
-const mysqlFree = `(
-    SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM ` + mysqlAsked + `
-    STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name AND l.token <> 0
+var mysqlFree = mysqlLocked(mysqlCalls(mysqlWanted, mysqlWantedPaths), `l.token <> 0
+       AND (e.expires_at + l.lock_delay_us <= `+MySQLNow+` AND (e.waiting = 0 OR COALESCE(a.first, ?)) OR e.owner = a.owner)`)
+
+// mysqlLocked are the calls whose rows are as where says, locked.
+func mysqlLocked(calls, where string) string {
+	return `(
+    SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM ` + calls + `
+    STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
-     WHERE e.expires_at + l.lock_delay_us <= ` + MySQLNow + ` AND (e.waiting = 0 OR COALESCE(a.first, ?)) OR e.owner = a.owner
+     WHERE ` + where + `
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 )`
+}
 
-// mysqlAcquireAll grants names that are free, and as far as the condition says, which binds count. free binds args.
-func mysqlAcquireAll(name, free string, args []string, where string, count ...string) databases.Statement {
+// mysqlAcquireAll grants names that are free, which binds args, at a moment, and as far as the condition says, which binds count.
+func mysqlAcquireAll(name, free string, args []string, moment, where string, count ...string) databases.Statement {
 	return databases.Statement{
 		Name: name,
 		SQL: `UPDATE ` + free + ` free
 STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = free.name
 STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = free.name
    SET l.token = IF(free.before_owner = free.owner, l.token, GREATEST(l.token + COALESCE(free.tokens, ?), ` + MySQLNow + `)), l.owner = free.owner,
-       l.lock_delay_us = COALESCE(free.delay, ?), l.acquired_at = ` + MySQLNow + `, l.host = COALESCE(free.host, UNHEX(?)),
+       l.lock_delay_us = COALESCE(free.delay, ?), l.acquired_at = ` + moment + `, l.host = COALESCE(free.host, UNHEX(?)),
        l.pid = COALESCE(free.pid, ?), l.label = COALESCE(free.label, UNHEX(?)), l.metadata = COALESCE(free.metadata, UNHEX(?)), l.strategy = UNHEX(?),
        e.ended = '', e.owner = free.owner, e.wait = COALESCE(free.wait, UNHEX(?)),
        e.waiting = IF(e.waiting = COALESCE(free.line, ?) AND e.waiting < ` + MySQLNow + ` - 5000000, 0, e.waiting),

@@ -20,14 +20,10 @@ var MySQLKeyed = struct {
 
 	// All that it grants have the token that it tells, the clock: what would have another one, because that is ahead of the clock
 	// or the owner has the name already, is granted alone.
-	AcquireAll: telling(mysqlAcquireAll("advisory.acquire-all", `(
-    SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM `+mysqlAskedKeyed+`
-    STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
-    STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
-     WHERE IF(l.token <> 0 AND l.token + COALESCE(a.tokens, ?) <= `+MySQLNow+` AND e.owner <> a.owner AND (e.waiting = 0 OR COALESCE(a.first, ?))
-              AND (e.expires_at + l.lock_delay_us <= `+MySQLNow+` OR l.strategy = UNHEX(?)) AND NOT @@global.read_only, GET_LOCK(a.lock_key, 0), 0) = 1
-     LIMIT 1000 FOR UPDATE SKIP LOCKED
-)`, []string{"calls", "tokens", "first", "session"}, "")),
+	AcquireAll: mysqlAcquireAll("advisory.acquire-all", mysqlLocked(mysqlCalls(mysqlWanted+mysqlKey, mysqlWantedPaths+mysqlKeyPath),
+		`IF(l.token <> 0 AND l.token + COALESCE(a.tokens, ?) <= `+MySQLNow+` AND e.owner <> a.owner AND (e.waiting = 0 OR COALESCE(a.first, ?))
+              AND (e.expires_at + l.lock_delay_us <= `+MySQLNow+` OR l.strategy = UNHEX(?)) AND NOT @@global.read_only, GET_LOCK(a.lock_key, 0), 0) = 1`),
+		[]string{"calls", "tokens", "first", "session"}, `LAST_INSERT_ID(`+MySQLNow+`)`, ""),
 
 	// Where nothing was granted: not every account is kept from writing by a server that is read-only, and a session may have the
 	// named lock of a row that is free.
@@ -51,7 +47,7 @@ var MySQLKeyed = struct {
 	ReleaseAll: databases.Statement{
 		Name: "advisory.release-all",
 		SQL: `UPDATE (
-    SELECT e.name FROM ` + mysqlAskedKeyed + ` STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
+    SELECT e.name FROM ` + mysqlKeys + ` STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
      WHERE IF(e.owner = a.owner, ` + MySQLUnlocked("a.lock_key") + `, 0)
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) ours
@@ -64,7 +60,7 @@ STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = ours.name
 	Look: databases.Statement{
 		Name: "advisory.look",
 		SQL: `SELECT a.owner, COALESCE(IS_USED_LOCK(a.lock_key), 0) = CONNECTION_ID(), COALESCE(IF(e.owner = a.owner, l.token, 0), 0), @@global.read_only
-  FROM ` + mysqlAskedKeyed + `
+  FROM ` + mysqlKeys + `
   LEFT JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
   LEFT JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name`,
 		Args: []string{"calls"},
@@ -88,15 +84,5 @@ func mysqlNotOurs(key string) string {
 	return `COALESCE(IS_USED_LOCK(` + key + `), 0) <> CONNECTION_ID()`
 }
 
-// mysqlAskedKeyed is mysqlAsked with the named lock of each call.
-var mysqlAskedKeyed = strings.NewReplacer(
-	"AS wait\n", "AS wait, lock_key\n",
-	"'$.wait'", "'$.wait', lock_key VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.key'",
-).Replace(mysqlAsked)
-
-// telling makes of a statement that grants many one whose insert id is the clock that it granted by.
-func telling(acquireAll databases.Statement) databases.Statement {
-	acquireAll.SQL = strings.Replace(acquireAll.SQL, `l.acquired_at = `+MySQLNow, `l.acquired_at = LAST_INSERT_ID(`+MySQLNow+`)`, 1)
-
-	return acquireAll
-}
+// mysqlKeys are the names and owners of the calls with their named locks.
+var mysqlKeys = mysqlCalls(mysqlKey, mysqlKeyPath)
