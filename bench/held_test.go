@@ -146,7 +146,9 @@ func (nothing) Status(context.Context, string) (strategies.Status, bool, error) 
 	return strategies.Status{}, false, nil
 }
 
-func (nothing) ForceRelease(context.Context, string, string) (bool, error) { return false, nil }
+func (nothing) ForceRelease(context.Context, strategies.Status, string) (bool, error) {
+	return false, nil
+}
 
 func (nothing) Reap(context.Context, time.Duration) (strategies.Reaped, error) {
 	return strategies.Reaped{}, nil

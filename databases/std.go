@@ -143,6 +143,9 @@ func (c *stdConn) Discard() {
 	_ = c.conn.Close()
 }
 
+// Raw gives the driver's connection, for what a driver can and database/sql cannot.
+func (c *stdConn) Raw(use func(driver any) error) error { return c.conn.Raw(use) }
+
 type stdTx struct {
 	stdSession
 	dialect Dialect

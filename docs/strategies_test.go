@@ -21,7 +21,7 @@ func TestQuotedSQL(t *testing.T) {
 	// How the page abbreviates the clocks.
 	constants := map[string]string{
 		"PostgresNow": "now", "PostgresMicros": "micros", "PostgresBriefly": "briefly",
-		"MySQLNow": "now", "MySQLLate": "late", "MySQLOwners": "asked a", "SQLiteNow": "now",
+		"MySQLNow": "now", "MySQLOwners": "asked a", "SQLiteNow": "now",
 		"PostgresFloor": "floor", "SQLiteFirst": "first",
 		"PostgresTell": "tell", "postgresContended": "l.waiting <> 0", "channelOf": "sqllock_", "postgresLine": "pg_catalog.split_part(l.name, pg_catalog.chr(31), 1)", "allChannel": "sqllock_released",
 		"postgresSlot": "slot", "postgresLimit": "limit", "strength": "FOR UPDATE",

@@ -77,16 +77,19 @@ func New(locker *sqllock.Locker, name string, options ...sqllock.Option) (*Elect
 // has returned. However lead ends, by a panic too, the process resigns. Then Run campaigns again, behind all others, unless
 // lead had an error of its own: Run returns that. Not of its own is the end of its context, and whatever it returns after a loss.
 //
-// If the database does not answer or takes no writes, Run tries again, and the hook NotAcquired of [sqllock.Hooks] tells why. It
-// returns the errors that a further try does not mend: those of [sqllock.Locker.Acquire] that are not about reaching the
-// database, [sqllock.ErrClosed] among them.
+// If the database does not answer, takes no writes or no more connections, Run tries again, and the hook NotAcquired of
+// [sqllock.Hooks] tells why. It returns the errors that a further try does not mend: those of [sqllock.Locker.Acquire] that are
+// not about reaching the database, [sqllock.ErrClosed] among them. Until this process has led for the first time in this Run, it
+// also returns any other error of the driver, such as that the database or the user does not exist: then it is the set-up that
+// is wrong. Afterwards Run tries again.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *sqllock.Lock) error) error {
 	if lead == nil {
 		return fmt.Errorf("election of %q: %w: the function is nil", e.name, sqllock.ErrInvalidOption)
 	}
 
-	for failures := 0; ; {
+	for failures, led := 0, false; ; {
 		served, err := e.serve(ctx, lead)
+		led = led || served.led
 
 		switch {
 		case served.failed:
@@ -95,7 +98,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 			return nil //nolint:nilerr // it is over because ctx has ended
 		case served.led:
 			failures = 0
-		case permanent(err):
+		case permanent(err), !led && !passing(err):
 			return err
 		default:
 			failures++
@@ -121,9 +124,10 @@ func (e *Election) serve(ctx context.Context, lead func(context.Context, *sqlloc
 
 	err = e.locker.Do(ctx, e.name, func(ctx context.Context, term *sqllock.Lock) error {
 		s.led = true
-		e.term.Store(term)
 
-		defer e.term.CompareAndSwap(term, nil)
+		// With WithReentrant it may be inside another term of this process.
+		around := e.term.Swap(term)
+		defer e.term.CompareAndSwap(term, around)
 
 		heeding, stop := context.WithCancel(ctx)
 
@@ -168,16 +172,19 @@ func isEnd(ctx context.Context, err error) bool {
 
 // permanent says whether another try makes no difference.
 func permanent(err error) bool {
-	for _, target := range []error{
+	return isOne(err,
 		sqllock.ErrUnsupported, sqllock.ErrNoSchema, sqllock.ErrNotAllowed, sqllock.ErrInvalidName, sqllock.ErrInvalidOption,
-		sqllock.ErrClosed, sqllock.ErrDeadlock, sqllock.ErrNotAcquired, sqllock.ErrTickDone,
-	} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
+		sqllock.ErrClosed, sqllock.ErrDeadlock, sqllock.ErrNotAcquired, sqllock.ErrTickDone)
+}
 
-	return false
+// passing says whether another try may make a difference, whatever the database is.
+func passing(err error) bool {
+	return isOne(err, sqllock.ErrUnreachable, sqllock.ErrReadOnly, sqllock.ErrTooManyConnections, sqllock.ErrLost)
+}
+
+// isOne says whether an error matches one of some.
+func isOne(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 const (

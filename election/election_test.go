@@ -217,7 +217,7 @@ func TestLoss(t *testing.T) {
 		first := campaign(t, memory)
 		one := first.leads(t)
 
-		if _, err := memory.ForceRelease(t.Context(), name, "a test"); err != nil {
+		if _, err := memory.ForceRelease(t.Context(), strategies.Status{Name: name, Token: one.lock.Token()}, "a test"); err != nil {
 			t.Fatal(err)
 		}
 
@@ -339,11 +339,61 @@ func TestUnreachableDatabase(t *testing.T) {
 
 func TestErrorThatNoTryMends(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		memory := sqllocktest.NewMemory()
-		memory.Fail("acquire", 1, sqllocktest.Before, sqllock.ErrNotAllowed)
+		for _, want := range []error{sqllock.ErrNotAllowed, sqllock.ErrNoSchema, errors.New("database \"nodb\" does not exist")} {
+			memory := sqllocktest.NewMemory()
+			memory.Fail("acquire", 1000, sqllocktest.Before, want)
 
-		if err := <-campaign(t, memory).ended; !errors.Is(err, sqllock.ErrNotAllowed) {
-			t.Errorf("Run() = %v, want ErrNotAllowed", err)
+			select {
+			case err := <-campaign(t, memory).ended:
+				if !errors.Is(err, want) {
+					t.Errorf("Run() = %v, want %v", err, want)
+				}
+			case <-time.After(time.Minute):
+				t.Errorf("Run() still tries after a minute of %v, want that error", want)
+			}
+		}
+	})
+}
+
+// A process that has led knows its database, so it goes on whatever that says.
+func TestErrorAfterATerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := sqllocktest.NewMemory()
+		c := campaign(t, memory)
+		one := c.leads(t)
+
+		memory.Fail("acquire", 20, sqllocktest.Before, errors.New("password authentication failed"))
+		c.leave <- nil
+		wantGrowing(t, one, c.leads(t))
+	})
+}
+
+// A campaign inside a term of the same process leaves that as it was.
+func TestNestedRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := elect(t, sqllocktest.NewMemory(), sqllock.WithReentrant())
+
+		done := errors.New("done")
+		err := e.Run(t.Context(), func(ctx context.Context, term *sqllock.Lock) error {
+			err := e.Run(ctx, func(_ context.Context, inner *sqllock.Lock) error {
+				if e.Leading() != inner.Token() {
+					t.Errorf("Leading() in the inner term = %d, want %d", e.Leading(), inner.Token())
+				}
+
+				return done
+			})
+			if !errors.Is(err, done) {
+				t.Errorf("the inner Run() = %v, want %v", err, done)
+			}
+
+			if e.Leading() != term.Token() {
+				t.Errorf("Leading() after the inner term = %d, want %d", e.Leading(), term.Token())
+			}
+
+			return done
+		})
+		if !errors.Is(err, done) || e.Leading() != 0 {
+			t.Errorf("Run() = %v and Leading() = %d, want %v and 0", err, e.Leading(), done)
 		}
 	})
 }

@@ -440,40 +440,50 @@ func TestWaitTellsWhyNothingAnswered(t *testing.T) {
 	})
 }
 
-// No option is ignored in silence.
+// One slice of options fits each call, whether it waits or not.
+func TestOptionsAboutWaiting(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, locker := setup(t)
+		ctx := t.Context()
+		options := []sqllock.Option{
+			sqllock.WithMaxWait(time.Second), sqllock.WithPoll(time.Second, 2*time.Second), sqllock.WithoutNotifications(),
+			sqllock.WithReentrant(),
+		}
+
+		lock, err := locker.TryAcquire(ctx, name, options...)
+		if err != nil {
+			t.Fatalf("TryAcquire() = %v, want the lock", err)
+		}
+
+		started := time.Now()
+
+		_, err = locker.TryAcquire(ctx, name, options...)
+		wantIs(t, "TryAcquire() of a lock that is held", err, sqllock.ErrNotAcquired)
+
+		if took := time.Since(started); took > 0 {
+			t.Errorf("TryAcquire(WithMaxWait) took %s, want that it does not wait", took)
+		}
+
+		for what, inner := range map[string][]sqllock.Option{"the same options": options, "others about waiting": {sqllock.WithReentrant()}} {
+			again, err := locker.TryAcquire(lock.Context(), name, inner...)
+			if err != nil {
+				t.Fatalf("TryAcquire() under the lock with %s = %v, want the lock", what, err)
+			}
+
+			release(t, again)
+		}
+
+		release(t, lock)
+	})
+}
+
+// No option of a reentrant call is ignored in silence.
 func TestOptionsOfOneCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, locker := setup(t, sqllock.WithMaxWait(time.Minute))
-		ctx := t.Context()
-
-		_, err := locker.TryAcquire(ctx, name, sqllock.WithMaxWait(time.Second))
-		wantIs(t, "TryAcquire(WithMaxWait)", err, sqllock.ErrInvalidOption)
-
-		for want, option := range map[string]sqllock.Option{
-			"WithPoll(1s, 2s)":     sqllock.WithPoll(time.Second, 2*time.Second),
-			"WithPoll(1ms, 1s)":    sqllock.WithPoll(time.Millisecond, time.Second),
-			"WithoutNotifications": sqllock.WithoutNotifications(),
-		} {
-			want = "invalid option: " + want + " is given to a call that does not wait"
-
-			_, err := locker.TryAcquire(ctx, name, option)
-			wantOption(t, "TryAcquire()", err, `lock "the lock": `+want)
-
-			err = locker.TryDo(ctx, name, func(context.Context, *sqllock.Lock) error { return nil }, option)
-			wantOption(t, "TryDo()", err, `lock "the lock": `+want)
-
-			// As a default it is for those who wait.
-			lock, err := newLocker(t, sqllocktest.NewMemory(), option).TryAcquire(ctx, name, sqllock.WithLease(time.Minute))
-			if err != nil {
-				t.Fatalf("TryAcquire() of a locker with it = %v, want the lock", err)
-			}
-
-			release(t, lock)
-		}
-
 		lock := acquire(t, locker, sqllock.WithReentrant(), sqllock.WithLease(time.Minute))
 
-		_, err = locker.Acquire(lock.Context(), name, sqllock.WithReentrant(), sqllock.WithLease(time.Hour))
+		_, err := locker.Acquire(lock.Context(), name, sqllock.WithReentrant(), sqllock.WithLease(time.Hour))
 		wantOption(t, "Acquire(WithReentrant) with another lease", err,
 			`lock "the lock": invalid option: WithLease differs from that of the lock already held`)
 
@@ -482,8 +492,7 @@ func TestOptionsOfOneCall(t *testing.T) {
 			"WithMaxHold": sqllock.WithMaxHold(time.Hour), "WithMinHold": sqllock.WithMinHold(time.Second),
 			"WithLockDelay": sqllock.WithLockDelay(time.Second), "WithLabel": sqllock.WithLabel("another"),
 			"WithMetadata": sqllock.WithMetadata(map[string]string{"a": "b"}), "WithoutBatching": sqllock.WithoutBatching(),
-			"WithoutHandOff": sqllock.WithoutHandOff(), "WithoutNotifications": sqllock.WithoutNotifications(),
-			"WithDurableRelease": sqllock.WithDurableRelease(), "WithPoll": sqllock.WithPoll(time.Second, time.Minute),
+			"WithoutHandOff": sqllock.WithoutHandOff(), "WithDurableRelease": sqllock.WithDurableRelease(),
 			"WithClockMargin": sqllock.WithClockMargin(0.02, 0),
 		} {
 			_, err := locker.Acquire(lock.Context(), name, sqllock.WithReentrant(), option)
@@ -503,6 +512,8 @@ func TestOptionsOfOneCall(t *testing.T) {
 			"no more":               {sqllock.WithReentrant()},
 			"the same lease":        {sqllock.WithReentrant(), sqllock.WithLease(time.Minute)},
 			"a limit of the wait":   {sqllock.WithReentrant(), sqllock.WithMaxWait(time.Hour)},
+			"other pauses":          {sqllock.WithReentrant(), sqllock.WithPoll(time.Second, time.Minute)},
+			"no notifications":      {sqllock.WithReentrant(), sqllock.WithoutNotifications()},
 			"hooks, which stay out": {sqllock.WithReentrant(), sqllock.WithHooks(sqllock.Hooks{})},
 		} {
 			inner, err := locker.Acquire(lock.Context(), name, options...)

@@ -38,12 +38,10 @@ type acquisition struct {
 	set      *settings
 	try      bool
 	request  strategies.Request
-	requests []strategies.Request // for each of several names, if it is for several
-	locks    []*Lock              // that several names brought
-	queued   string               // the name in this process's queue: those who want a permit queue apart
-	hasTurn  bool                 // in that queue
-	crowded  bool                 // others are known to be in line, to whose end it goes before it asks
-	wish     int                  // the slot to ask for, of several
+	queued   string // the name in this process's queue: those who want a permit queue apart
+	hasTurn  bool   // in that queue
+	crowded  bool   // others are known to be in line, to whose end it goes before it asks
+	wish     int    // the slot to ask for, of several
 	attempts int
 	line     inLine
 	failures int                     // attempts in a row without an answer
@@ -73,7 +71,7 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 	set := &l.defaults
 
 	if len(options) > 0 {
-		own, err := l.defaults.forCall(try, options, l.features)
+		own, err := l.defaults.with(options, l.features)
 		if err != nil {
 			return nil, fmt.Errorf("lock %q: %w", name, err)
 		}
@@ -93,7 +91,7 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 	}
 
 	if outer != nil && outer.readers != nil && ended != nil {
-		return nil, endedContext(fmt.Sprintf("lock %q", name), ended)
+		return nil, endedContext(name, ended)
 	}
 
 	if outer != nil && set.reentrant {
@@ -118,12 +116,24 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 
 	a.outer, a.set, a.try, a.line = outer, set, try || set.waits && set.maxWait == 0, inLine{locker: l}
 	a.queued, a.wish = queued, anySlot
-	a.request = strategies.Request{
+	a.request = newRequest(name, set)
+
+	return a, nil
+}
+
+func newRequest(name string, set *settings) strategies.Request {
+	return strategies.Request{
 		Name: name, Owner: newOwner(), Mode: set.mode(), Lease: set.lease, MinHold: set.minHold, LockDelay: set.lockDelay,
 		DurableRelease: set.durable, Holder: strategies.Holder(set.holder),
 	}
+}
 
-	return a, nil
+// anew is an acquisition of the same name that has not asked. What the one before may have left is nobody else's.
+func (a *acquisition) anew() *acquisition {
+	return &acquisition{
+		locker: a.locker, key: a.key, set: a.set, try: a.try, line: inLine{locker: a.locker}, queued: a.queued, wish: a.wish,
+		request: newRequest(a.request.Name, a.set), ghosts: append(a.ghosts, a.request.Owner), began: a.began,
+	}
 }
 
 // newOwner returns 128 random bits as 32 hexadecimal digits.
@@ -149,13 +159,14 @@ const (
 
 var errNoAnswer = fmt.Errorf("no answer within %s", attemptTime)
 
-// run goes through the states. Close waits for what an attempt under way may leave. Of several locks it returns
-// the innermost.
+// run goes through the states. Close waits for what an attempt under way may leave.
 func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	l, name := a.locker, a.request.Name
 
 	if a.outer != nil {
-		return a.reenter(ctx)
+		lock, err := a.reenter(ctx)
+
+		return lock, ownTime(ctx, err)
 	}
 
 	if a.set.shared && ctx.Err() == nil {
@@ -165,37 +176,23 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	}
 
 	if !l.background.begin(name) {
-		return nil, fmt.Errorf("%s: %w", a.title(), ErrClosed)
+		return nil, fmt.Errorf("lock %q: %w", name, ErrClosed)
 	}
 
 	a.began = now()
 
-	// done is of whoever had the lock before.
-	var done, err error
-
-	h, failed := a.atOnce(ctx)
-	if h == nil {
-		h, done, err = a.goOn(ctx, failed)
-	}
-
-	if err != nil && a.hasTurn {
-		a.giveUp(ctx)
-	}
-
-	a.leaveLine(err == nil && a.request.Wait != "" && !a.oneByOne())
+	h, failed := a.atOnce(ctx, a.began)
+	h, done, err := a.goTo(ctx, h, failed)
 
 	event := Event{Name: name, Attempts: a.attempts, Waited: now().since(a.began), Err: err}
 
 	// Before the hook and the log, which may block.
 	l.background.finish(name)
 
-	switch {
-	case err != nil:
+	if err != nil {
 		l.note(a.set, eventNotAcquired, event)
 
 		return nil, err
-	case h.group != nil:
-		return a.handleAll(ctx, h.group, event), nil
 	}
 
 	lock := a.handle(ctx, h, event)
@@ -208,26 +205,65 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	return lock, nil
 }
 
-// atOnce makes the first attempt if there is nothing to wait for, and has the turn then. Most acquisitions end with it. So
-// it has one context, for what takes two of those that wait. It returns neither a hold nor an error if it was not made.
-func (a *acquisition) atOnce(ctx context.Context) (*hold, error) {
+// goTo goes on to the end, after a first attempt that brought a hold, or failed, or was not made. done is a TickError that was
+// found under the lock.
+func (a *acquisition) goTo(ctx context.Context, h *hold, failed error) (_ *hold, done, err error) {
+	if h == nil {
+		h, done, err = a.goOn(ctx, failed)
+	}
+
+	if err != nil && a.hasTurn {
+		a.giveUp(ctx)
+	}
+
+	err = ownTime(ctx, err)
+
+	a.leaveLine(err == nil && a.request.Wait != "")
+
+	return h, done, err
+}
+
+// atOnce makes the first attempt, begun at start, if there is nothing to wait for, and has the turn then. Most acquisitions end with
+// it. So it has one context, for what takes two of those that wait. It returns neither a hold nor an error if it was not made.
+func (a *acquisition) atOnce(ctx context.Context, start instant) (*hold, error) {
+	if !a.mayAskAtOnce(ctx) {
+		return nil, nil //nolint:nilnil // there is something to wait for
+	}
+
+	grant, err := a.ask(ctx, start)
+	if err != nil {
+		return nil, err
+	}
+
+	a.attempts++
+
+	return a.granted(ctx, start, a.request, grant)
+}
+
+// mayAskAtOnce takes the turn, if there is nothing to wait for, and says whether that is so.
+func (a *acquisition) mayAskAtOnce(ctx context.Context) bool {
 	l := a.locker
 
-	if a.set.tick != 0 || a.set.many() || a.set.shared || a.together() || l.placer != nil || ctx.Err() != nil {
-		return nil, nil //nolint:nilnil // there is
+	if a.set.tick != 0 || a.set.many() || a.set.shared || l.placer != nil || ctx.Err() != nil {
+		return false
 	}
 
 	if _, taken := l.queue.tryEnter(a.queued); !taken {
-		return nil, nil //nolint:nilnil // somebody has the turn
+		return false // somebody has it
 	}
 
-	if a.takenTurn(); a.crowded {
-		return nil, nil //nolint:nilnil // it goes into line before
-	}
+	a.takenTurn()
+
+	return !a.crowded // or else it goes into line before
+}
+
+// ask is the first attempt.
+func (a *acquisition) ask(ctx context.Context, start instant) (strategies.Grant, error) {
+	l := a.locker
 
 	bound := longest(a.set)
 	if limit, why := a.limit(); why != nil {
-		bound = min(bound, limit)
+		bound = min(bound, limit-start.since(a.began))
 	}
 
 	first, cancel := context.WithTimeoutCause(ctx, bound, errNoAnswer)
@@ -237,18 +273,12 @@ func (a *acquisition) atOnce(ctx context.Context) (*hold, error) {
 	defer l.background.endsBy(a, nil)
 
 	grant, err := l.acquires.serve(first, a.request, l.batches(a.set))
-	if err == nil {
-		a.attempts++
+	a.timedOut = err != nil && errors.Is(first.Err(), context.DeadlineExceeded) && ctx.Err() == nil
 
-		return a.granted(ctx, a.began, a.request, grant)
-	}
-
-	a.timedOut = errors.Is(first.Err(), context.DeadlineExceeded) && ctx.Err() == nil
-
-	return nil, err
+	return grant, err
 }
 
-// goOn goes through the states, after a first attempt if that failed. done is a TickError that was found under the lock.
+// goOn goes through the states, after a first attempt if that failed.
 func (a *acquisition) goOn(ctx context.Context, failed error) (h *hold, done, err error) {
 	wait, free := a.bound(ctx)
 	defer free()
@@ -362,13 +392,13 @@ func (a *acquisition) giveUp(ctx context.Context) {
 
 // turn waits for the turn in this process, until this is the one that asks the
 // database. The lock may come with it. Who wants one of several slots asks for one without
-// the turn, unless others already wait for that, and so does who wants several names.
+// the turn, unless others already wait for that.
 func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
 	if a.hasTurn {
 		return nil, a.goBehind(wait, ctx)
 	}
 
-	if a.together() || a.set.many() && (a.try || !a.locker.queue.busy(a.queued)) {
+	if a.set.many() && (a.try || !a.locker.queue.busy(a.queued)) {
 		a.entered = time.Now()
 
 		return nil, nil //nolint:nilnil // no lock yet
@@ -498,7 +528,6 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 		start   instant // the lease does not run while a place is waited for
 		request strategies.Request
 		grant   strategies.Grant
-		grants  []strategies.Grant // of several names
 		err     error
 	)
 
@@ -532,12 +561,7 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 
 		bound, cancel := context.WithTimeout(wait, longest(a.set))
 
-		if a.together() {
-			grants, request, err = a.askAll(bound)
-		} else {
-			grant, err = a.locker.acquires.serve(bound, request, a.locker.batches(a.set))
-		}
-
+		grant, err = a.locker.acquires.serve(bound, request, a.locker.batches(a.set))
 		a.timedOut = bound.Err() != nil && wait.Err() == nil
 
 		cancel()
@@ -549,11 +573,7 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 
 	var h *hold
 
-	switch {
-	case err != nil:
-	case a.together():
-		h, err = a.grantedAll(ctx, start, grants)
-	default:
+	if err == nil {
 		h, err = a.granted(ctx, start, request, grant)
 	}
 
@@ -579,7 +599,7 @@ func (a *acquisition) next(wait, ctx context.Context, started time.Time, failed 
 	held := a.answered(failed)
 
 	switch {
-	case held != nil && held.line != 0 && !a.asked(held.Name).First && a.nobodyWaits(wait, held):
+	case held != nil && held.line != 0 && !a.request.First && a.nobodyWaits(wait, held):
 		return nil
 	case held != nil && a.try:
 		switch {
@@ -604,7 +624,7 @@ func (a *acquisition) next(wait, ctx context.Context, started time.Time, failed 
 
 		return a.ended(wait, ctx)
 	case !a.goesOn(failed):
-		return fmt.Errorf("%s: %w", a.title(), failed)
+		return fmt.Errorf("lock %q: %w", a.request.Name, failed)
 	}
 
 	if a.set.many() && !a.try && !a.hasTurn {
@@ -707,14 +727,9 @@ func longest(set *settings) time.Duration { return min(set.trust(set.lease), att
 
 // failed is the error of an attempt, as the acquisition goes on with it.
 func (a *acquisition) failed(ctx context.Context, request strategies.Request, err error) error {
-	var (
-		abandoned    abandonedError[strategies.Grant]
-		abandonedAll abandonedError[[]strategies.Grant]
-	)
+	var abandoned abandonedError[strategies.Grant]
 
 	switch {
-	case errors.As(err, &abandonedAll):
-		a.abandonAll(ctx, abandonedAll.outcome)
 	case errors.As(err, &abandoned):
 		// It may still be granted, and is given back then. So the next attempt
 		// is not this owner's.
@@ -730,12 +745,9 @@ func (a *acquisition) failed(ctx context.Context, request strategies.Request, er
 			}
 		})
 		a.changeOwner()
-	case errors.Is(err, strategies.ErrUnsettled), uncertain(err) && (a.set.many() || a.together()):
+	case errors.Is(err, strategies.ErrUnsettled), uncertain(err) && a.set.many():
 		// Also though somebody has the name: what is left of the attempt is nobody's. And the next one may be for another slot.
-		for _, r := range a.attempted(request) {
-			a.locker.settle(ctx, r, nil)
-		}
-
+		a.locker.settle(ctx, request, nil)
 		a.changeOwner()
 	case uncertain(err):
 		a.doubt = time.Now()
@@ -743,10 +755,6 @@ func (a *acquisition) failed(ctx context.Context, request strategies.Request, er
 
 	if a.timedOut && !isAnswer(err) {
 		return fmt.Errorf("no answer within %s: %w", longest(a.set), unanswered(err))
-	}
-
-	if held := new(strategies.HeldError); a.together() && errors.As(err, &held) {
-		return asHeld(held.Name, err)
 	}
 
 	return asHeld(a.request.Name, err)
@@ -824,7 +832,7 @@ func (a *acquisition) giveSlot(request strategies.Request) {
 // not run meanwhile.
 func (a *acquisition) place(wait context.Context) (any, error) {
 	placer := a.locker.placer
-	if placer == nil || a.try || a.together() {
+	if placer == nil || a.try {
 		return nil, nil //nolint:nilnil // none is needed, or taken by the attempt itself
 	}
 
@@ -847,11 +855,6 @@ func uncertain(err error) bool {
 func (a *acquisition) changeOwner() {
 	a.ghosts = append(a.ghosts, a.request.Owner)
 	a.request.Owner = newOwner()
-
-	for i := range a.requests {
-		a.ghosts = append(a.ghosts, a.requests[i].Owner)
-		a.requests[i].Owner = newOwner()
-	}
 
 	a.doubt = time.Time{}
 }

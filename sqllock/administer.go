@@ -27,7 +27,7 @@ func (l *Locker) Holders(ctx context.Context, f Filter) ([]Status, error) {
 
 	listed, err := l.strategy.List(ctx, strategies.Filter(f))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", verb, err)
+		return nil, fmt.Errorf("%s: %w", verb, ownTime(ctx, err))
 	}
 
 	statuses := make([]Status, len(listed))
@@ -62,7 +62,7 @@ func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error) 
 
 	listed, err := l.waiters.queuer.Waiters(ctx, strategies.WaiterFilter{Name: f.Name, Prefix: f.Prefix, Limit: f.Limit})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", verb, err)
+		return nil, fmt.Errorf("%s: %w", verb, ownTime(ctx, err))
 	}
 
 	return waitersOf(listed), nil
@@ -91,7 +91,7 @@ func (l *Locker) InspectSlot(ctx context.Context, name string, slot int) (Status
 
 	switch {
 	case err != nil:
-		return Status{}, fmt.Errorf("inspect lock %q: %w", name, err)
+		return Status{}, fmt.Errorf("inspect lock %q: %w", name, ownTime(ctx, err))
 	case !found:
 		return Status{Name: name, Slot: slot}, nil
 	default:
@@ -99,23 +99,23 @@ func (l *Locker) InspectSlot(ctx context.Context, name string, slot int) (Status
 	}
 }
 
-// ForceRelease takes a lock away from whoever holds it. The holder learns of
+// ForceRelease takes a lock away from the holder that was seen: seen is what [Locker.Inspect],
+// [Locker.InspectSlot] or [Locker.Holders] returned, and whoever has acquired the name since
+// keeps it. Of seen, Name, Slot, Token and Owner count. The holder learns of
 // it at its next renewal, with [ReasonForced] and the reason given here; until
 // then two may believe that they hold it, and [Lock.Guard] and tokens keep that harmless.
-// Its process may also hand it on, for up to 25 milliseconds after the grant. If
-// nobody holds it, it ends the minimum hold or the lock delay that keeps the name
-// taken. The reason loses NUL bytes and invalid UTF-8, and is shortened to 247 bytes.
-// If the name has permits, this takes the first; see [Locker.ForceReleaseSlot].
+// Its process may also hand it on, for up to 25 milliseconds after the grant. If the
+// holder has released it or its lease has expired, this ends the minimum hold or the lock delay that
+// keeps the name taken. A shared lock is taken away from all of its readers. The reason loses
+// NUL bytes and invalid UTF-8, and is shortened to 247 bytes.
 //
-// Errors: [ErrNotHeld], the name is free; a *[HeldError], another acquired the name
-// meanwhile, and keeps it, or a transaction has its row locked; [ErrInvalidOption], the
-// reason is empty; [ErrInvalidName], [ErrClosed]; the database's.
-func (l *Locker) ForceRelease(ctx context.Context, name, reason string) error {
-	return l.ForceReleaseSlot(ctx, name, 0, reason)
-}
+// Errors: [ErrNotHeld], the name is free; [ErrChangedHands], with a *[HeldError] that tells who has
+// it; a *[HeldError] alone, a transaction has its row locked; [ErrInvalidOption], the
+// reason is empty; [ErrInvalidName], [ErrClosed]; the database's. With strategy quorum the holder may
+// have lost the lock though there is an error, if too few servers answered: call it again.
+func (l *Locker) ForceRelease(ctx context.Context, seen Status, reason string) error {
+	name, slot := seen.Name, seen.Slot
 
-// ForceReleaseSlot is ForceRelease for one of the permits of [WithPermits].
-func (l *Locker) ForceReleaseSlot(ctx context.Context, name string, slot int, reason string) error {
 	if err := errors.Join(checkName(name), checkSlot(slot)); err != nil {
 		return err
 	}
@@ -129,18 +129,25 @@ func (l *Locker) ForceReleaseSlot(ctx context.Context, name string, slot int, re
 		return fmt.Errorf("force release of lock %q: %w", name, err)
 	}
 
-	forced, err := l.strategy.ForceRelease(ctx, strategies.SlotName(name, slot), reason)
+	grant := strategies.Status{Name: strategies.SlotName(name, slot), Token: seen.Token, Owner: seen.Owner}
+
+	forced, err := l.strategy.ForceRelease(ctx, grant, reason)
 	if err == nil && !forced {
 		err = ErrNotHeld
 	}
 
+	err = asHeld(name, err)
+	if held := new(HeldError); errors.As(err, &held) && held.Token != 0 && !grant.Is(held.Token, held.owner) {
+		err = fmt.Errorf("%w: %w", ErrChangedHands, err)
+	}
+
 	if err != nil {
-		return fmt.Errorf("force release of lock %q: %w", name, asHeld(name, err))
+		return fmt.Errorf("force release of lock %q: %w", name, ownTime(ctx, err))
 	}
 
 	l.listener.call(ctx, name)
 
-	l.defaults.logger.WarnContext(ctx, "lock released by force", "name", name, "slot", slot, "reason", reason)
+	l.defaults.logger.WarnContext(ctx, "lock released by force", "name", name, "slot", slot, "token", seen.Token, "reason", reason)
 
 	return nil
 }
@@ -185,7 +192,7 @@ func (l *Locker) Reap(ctx context.Context, retention time.Duration) (Reaped, err
 
 	reaped, err := l.strategy.Reap(ctx, retention)
 	if err != nil {
-		return Reaped(reaped), fmt.Errorf("reap: %w", err)
+		return Reaped(reaped), fmt.Errorf("reap: %w", ownTime(ctx, err))
 	}
 
 	return Reaped(reaped), nil

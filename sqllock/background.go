@@ -325,7 +325,7 @@ func (b *background) work(e *ending) {
 	case !e.until.IsZero() && time.Now().After(e.until):
 		e.looks = nil
 	case len(e.looks) > 0:
-		e.failed = err
+		e.failed = outOfTime(err)
 		e.looks[0] = time.Now().Add(backoff(e.tries, firstRetry, lastRetry))
 		e.tries++
 	}

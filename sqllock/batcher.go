@@ -13,6 +13,9 @@ import (
 const (
 	// maxBatch is how many calls go to the database in one statement.
 	maxBatch = 512
+	// maxBytes is of how many bytes, as size counts them. A server takes a statement of a megabyte or more by default
+	// (max_allowed_packet), and has it with its quotes escaped, in arguments that may be there several times.
+	maxBytes = 128 << 10
 	// maxUnderWay is how many statements of one kind are under way at a time,
 	// and patience how long one may take before what has gathered behind it
 	// goes out beside it.
@@ -31,7 +34,8 @@ type batcher[C, R any] struct {
 	// the strategy is no Batcher.
 	single   func(ctx context.Context, call C) (R, error)
 	together func(ctx context.Context, calls []C) ([]R, []error)
-	hands    *hands // make them
+	size     func(call C) int // in bytes; nil if calls are small
+	hands    *hands           // make them
 
 	mu       sync.Mutex
 	waiting  list.List // of *waitingCall[C, R]
@@ -114,7 +118,7 @@ func (b *batcher[C, R]) expect(n int) func() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	if b.together == nil || b.underWay > 0 {
+	if n < 2 || b.together == nil || b.underWay > 0 {
 		return func() {}
 	}
 
@@ -204,7 +208,7 @@ func (b *batcher[C, R]) nextLocked() {
 		return
 	}
 
-	n := min(b.waiting.Len(), maxBatch)
+	n := b.fitLocked()
 	s := &batch[C, R]{batcher: b, calls: make([]*waitingCall[C, R], n), wanted: n}
 
 	for i := range s.calls {
@@ -217,6 +221,27 @@ func (b *batcher[C, R]) nextLocked() {
 	b.sendLocked()
 	b.hands.take(s)
 	b.watchLocked()
+}
+
+// fitLocked is how many of the calls that wait fit in one statement: one at least.
+func (b *batcher[C, R]) fitLocked() int {
+	most := min(b.waiting.Len(), maxBatch)
+	if b.size == nil {
+		return most
+	}
+
+	n, bytes := 0, 0
+
+	for place := b.waiting.Front(); n < most; place = place.Next() {
+		w, _ := place.Value.(*waitingCall[C, R])
+		if bytes += b.size(w.call); bytes > maxBytes && n > 0 {
+			break
+		}
+
+		n++
+	}
+
+	return n
 }
 
 // watchLocked sees to it that calls do not wait for a statement that hangs: on a

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -144,6 +145,19 @@ func TestBatcher(t *testing.T) {
 
 			if len(e.sent) != 3 || len(e.sent[2]) != 1 || e.sent[2][0] != -2 {
 				t.Errorf("sent %v, want -2 alone at the end", e.sent)
+			}
+		})
+	})
+
+	t.Run("no larger than a statement may be", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEcho(t, quick)
+			e.size = func(call int) int { return call * (maxBytes / 4) }
+			e.call(t, 1, 2, 2, 1, 9, 1)
+
+			if got, want := fmt.Sprint(e.sent), "[[1] [2 2] [1] [9] [1]]"; got != want {
+				t.Errorf("sent %s, want %s, where 4 fit in a statement", got, want)
 			}
 		})
 	})

@@ -12,6 +12,8 @@ import (
 // closeTime bounds Close, whose context may have no end.
 const closeTime = 15 * time.Second
 
+var errNotClosed = fmt.Errorf("not done within %s", closeTime)
+
 // Close releases all locks that are held, ends all waits with [ErrClosed], and
 // waits for what goes on in the background: until ctx ends, and for 15 seconds
 // at most. It does not touch the database pool. The methods of a closed locker return ErrClosed.
@@ -33,7 +35,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		return err
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, closeTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, closeTime, errNotClosed)
 	defer cancel()
 
 	l.close(ErrClosed)

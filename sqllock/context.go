@@ -11,6 +11,7 @@ type heldContext struct {
 	context.Context //nolint:containedctx // it is one
 
 	hold    *hold
+	locks   *Locks                  // if it is the context of several, of which the hold is the innermost
 	cancel  context.CancelCauseFunc // of Context
 	outside context.Context         //nolint:containedctx // what it was made of, which has the lock around this one
 	key     reentry                 // of what it is the context of
@@ -40,7 +41,12 @@ func (c *heldContext) Value(key any) any {
 
 // Err is nil while the hold is, as long as nothing else ended the context.
 func (c *heldContext) Err() error {
-	if ended := c.hold.err(); ended != nil {
+	ended := c.hold.err()
+	if ended == nil && c.locks != nil {
+		ended = c.locks.lost()
+	}
+
+	if ended != nil {
 		c.cancel(ended)
 	}
 

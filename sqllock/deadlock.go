@@ -10,15 +10,19 @@ import (
 )
 
 // A deadlock is a cycle of waits: each is for a lock that is held where the next one waits.
-// Every process looks for those that end with a wait of its own, and ends the youngest
-// wait of each.
+// Every process looks for those that end with a wait of its own, and ends one wait of each: the youngest of
+// those for several names, which begin again, or else the youngest.
 
 // innermost is the context key under which the context of a lock has itself, whatever
 // the locker and the name. The context below has that of the lock around it.
 type innermost struct{}
 
-// mostOwners bounds how many locks a wait tells of, the innermost first.
-const mostOwners = 100
+// mostOwners bounds how many locks a wait tells of, the innermost first. It is more than several names are. The column has
+// place for so many with yielding before each, which says of a lock that it can be given back.
+const (
+	mostOwners = MaxNames + 40
+	yielding   = "+"
+)
 
 // around is the context key under which a context has the owners of Around.
 type around struct{}
@@ -43,7 +47,9 @@ func owners(ctx context.Context) (owners []string) {
 	c, ok := ctx.Value(innermost{}).(*heldContext)
 
 	for ; ok && len(owners) < mostOwners; c, ok = c.outside.Value(innermost{}).(*heldContext) {
-		if h := c.hold; h.settings.renew && h.settings.maxHold == 0 && h.err() == nil {
+		if h := c.hold; h.isKept() {
+			owners = append(owners, yielding+h.owner)
+		} else if h.settings.renew && h.settings.maxHold == 0 && h.err() == nil {
 			owners = append(owners, h.owner)
 		}
 	}
@@ -53,7 +59,7 @@ func owners(ctx context.Context) (owners []string) {
 	return append(owners, outer[:min(len(outer), mostOwners-len(owners))]...)
 }
 
-// look ends those of the waits that are the youngest of a deadlock, if they were so
+// look ends the waits of deadlocks that can give back their lock, or else are the youngest, if they were so
 // before: a holder may just have released what the next one waits for.
 func (w *waiters) look(known []*waiting) {
 	suspects := map[string]*waiting{}
@@ -86,34 +92,50 @@ func (w *waiters) look(known []*waiting) {
 			continue
 		}
 
-		cycle := waits.cycle(waiter)
+		cycle, yields := waits.cycle(waiter)
 		seen := one.cycle
 		one.cycle = signature(cycle)
 
-		if len(cycle) > 0 && one.cycle == seen {
-			one.stop(&DeadlockError{Name: one.Name, Cycle: waitersOf(cycle)})
+		if len(cycle) > 0 && (yields || one.cycle == seen) {
+			one.stop(&DeadlockError{Name: one.Name, Cycle: waitersOf(cycle), owner: cycle[len(cycle)-1].Owner})
 		}
 	}
 }
 
 // graph has those who wait while they hold a lock, by its owner.
-type graph map[string][]strategies.Waiter
+type graph map[string][]holding
+
+// holding is one who waits while it holds a lock.
+type holding struct {
+	strategies.Waiter
+
+	yields bool // it can give the lock back and begin again
+}
 
 func waitGraph(all []strategies.Waiter) graph {
 	g := graph{}
 
 	for _, w := range all {
 		for _, owner := range w.Holding {
-			g[owner] = append(g[owner], w)
+			owner, yields := strings.CutPrefix(owner, yielding)
+			g[owner] = append(g[owner], holding{w, yields})
 		}
 	}
 
 	return g
 }
 
-// cycle returns a cycle in which nobody is younger than w, beginning with w; nil if there
-// is none. Each holds what the one before waits for.
-func (g graph) cycle(w strategies.Waiter) []strategies.Waiter {
+// cycle returns a cycle in which w is to end its wait, beginning with w, and whether the lock of w in it is one that it can give
+// back; nil if there is none. Each holds what the one before waits for.
+func (g graph) cycle(w strategies.Waiter) (cycle []strategies.Waiter, yields bool) {
+	if cycle = g.cycleOf(holding{w, true}); cycle != nil {
+		return cycle, true
+	}
+
+	return g.cycleOf(holding{w, false}), false
+}
+
+func (g graph) cycleOf(w holding) []strategies.Waiter {
 	seen := map[string]bool{}
 
 	var from func(path []strategies.Waiter) []strategies.Waiter
@@ -126,15 +148,15 @@ func (g graph) cycle(w strategies.Waiter) []strategies.Waiter {
 
 		for _, next := range g[last.Owner] {
 			switch {
-			case next.ID == w.ID:
+			case next.ID == w.ID && next.yields == w.yields:
 				return path
-			case seen[next.ID] || older(w, next):
+			case next.ID == w.ID, seen[next.ID], next.before(w):
 				continue
 			}
 
 			seen[next.ID] = true
 
-			if found := from(append(path, next)); found != nil {
+			if found := from(append(path, next.Waiter)); found != nil {
 				return found
 			}
 		}
@@ -142,12 +164,16 @@ func (g graph) cycle(w strategies.Waiter) []strategies.Waiter {
 		return nil
 	}
 
-	return from([]strategies.Waiter{w})
+	return from([]strategies.Waiter{w.Waiter})
 }
 
-// older says whether a came before b.
-func older(a, b strategies.Waiter) bool {
-	return cmp.Or(cmp.Compare(a.Ticket, b.Ticket), cmp.Compare(a.ID, b.ID)) < 0
+// before says whether one ends its wait rather than w: it can give back its lock, or else it is younger.
+func (next holding) before(w holding) bool {
+	if next.yields != w.yields {
+		return next.yields
+	}
+
+	return cmp.Or(cmp.Compare(next.Ticket, w.Ticket), cmp.Compare(next.ID, w.ID)) > 0
 }
 
 // signature tells a cycle from another one.
@@ -171,6 +197,8 @@ type DeadlockError struct {
 	// Cycle is who waits for what, this wait first. Each waits for a lock that the next one
 	// holds, and the last for one that the first holds.
 	Cycle []Waiter
+
+	owner string // of the lock that the last waits for
 }
 
 // Error is one line: who waits for what, and what to do.
@@ -188,10 +216,14 @@ func (e *DeadlockError) Error() string {
 		}
 	}
 
-	b.WriteString(", held by the first; ")
+	if len(e.Cycle) == 1 {
+		b.WriteString(", which it holds itself; ")
+	} else {
+		b.WriteString(", held by the first; ")
+	}
 
 	if e.oneName() {
-		b.WriteString("a shared lock cannot become exclusive: release it before you ask for the name as a writer")
+		b.WriteString("release the lock before you ask for the same name again")
 	} else {
 		b.WriteString("acquire them in the same order everywhere")
 	}
@@ -199,7 +231,7 @@ func (e *DeadlockError) Error() string {
 	return b.String()
 }
 
-// oneName says whether all of them wait for the same name, which they hold as readers.
+// oneName says whether all of them wait for the same name, which each holds: as a reader, or in another locker.
 func (e *DeadlockError) oneName() bool {
 	for _, w := range e.Cycle {
 		if w.Name != e.Cycle[0].Name {

@@ -10,7 +10,9 @@ import (
 // context of f ends when the lock is lost or when ctx does; [context.Cause] says
 // which. Its Err checks the clocks, as that of [Lock.Context] does. Do returns the error
 // of f joined with that of the release, so a loss during f is an error ([ErrLost]) even
-// if f had none.
+// if f had none. A *[ReleaseError] says that f ran and the release failed, a *[CompleteError] that f ran and its tick
+// ([WithTick]) could not be noted. None of these matches an error of an acquisition, or of the driver: f has run, and what
+// it committed stands.
 func (l *Locker) Do(
 	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...Option,
 ) error {
@@ -46,7 +48,7 @@ func (l *Locker) do(
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	work = &heldContext{work, lock.hold, cancel, context.WithoutCancel(ctx), reentry{l, name}, lock.under()}
+	work = &heldContext{work, lock.hold, nil, cancel, context.WithoutCancel(ctx), reentry{l, name}, lock.under()}
 
 	stop := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
 	defer stop()
@@ -60,7 +62,12 @@ func (l *Locker) do(
 		err = withRelease(err, lock.Release(ctx))
 	}()
 
-	return lock.completed(ctx, f(work, lock))
+	// Within another lock's job it is that job whose end counts.
+	if err := f(work, lock); err != nil || lock.tick == 0 || a.outer != nil {
+		return err
+	}
+
+	return lock.Complete(ctx)
 }
 
 // withRelease joins the error of a function with that of the release after it. A loss

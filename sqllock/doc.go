@@ -80,7 +80,7 @@
 //     writer before them, and smaller than that of every writer after them.
 //   - Waiting is first come, first served, also between processes. However many
 //     wait, a locker uses at most one database connection to hear of releases, and
-//     one of its goroutines stands in line for a name.
+//     in line it stands once for a name, however many of its goroutines wait.
 //
 // # What is not
 //

@@ -30,7 +30,7 @@ func (a *acquisition) ended(wait, ctx context.Context) error {
 
 	// Not only the cause: the context may be that of another locker's lock.
 	if a.locker.life.Err() != nil && errors.Is(cause, ErrClosed) {
-		return fmt.Errorf("%s: %w", a.title(), ErrClosed)
+		return fmt.Errorf("lock %q: %w", a.request.Name, ErrClosed)
 	}
 
 	var deadlock *DeadlockError
@@ -44,7 +44,7 @@ func (a *acquisition) ended(wait, ctx context.Context) error {
 
 	// Nobody may have it; but under a lock that has ended nothing is acquired.
 	if errors.Is(cause, ErrLost) || errors.Is(cause, ErrReleased) {
-		return endedContext(a.title(), cause)
+		return endedContext(a.request.Name, cause)
 	}
 
 	// The caller's context may have ended with a cause of its own.
@@ -58,7 +58,7 @@ func (a *acquisition) ended(wait, ctx context.Context) error {
 		a.last = &placed
 	}
 
-	return &waitError{title: a.title(), together: a.together(), cause: cause, last: orUnheld(a.last)}
+	return &waitError{name: a.request.Name, cause: cause, last: orUnheld(a.last)}
 }
 
 const (
@@ -69,9 +69,9 @@ const (
 )
 
 // holderNow is who has the lock at the end of a wait, where held is what the last attempt was told:
-// others may have had it since then. Of several names it is one that is held, if there is such.
+// others may have had it since then.
 func (a *acquisition) holderNow(wait context.Context, held *HeldError) *HeldError {
-	stale := !held.asked.IsZero() && time.Since(held.asked) >= fresh || a.together() && held.line != 0
+	stale := !held.asked.IsZero() && time.Since(held.asked) >= fresh
 	if !stale || !errors.Is(wait.Err(), context.DeadlineExceeded) || a.locker.waiters.silent() {
 		return held
 	}
@@ -81,9 +81,7 @@ func (a *acquisition) holderNow(wait context.Context, held *HeldError) *HeldErro
 
 	var latest error
 
-	if a.together() {
-		latest = a.anyTaken(ctx)
-	} else if taken, err := a.locker.taken(ctx, held.Name); err == nil {
+	if taken, err := a.locker.taken(ctx, held.Name); err == nil {
 		latest = allTaken(held.Name, a.set.permits, taken)
 	}
 
@@ -97,28 +95,10 @@ func (a *acquisition) holderNow(wait context.Context, held *HeldError) *HeldErro
 	return held
 }
 
-// anyTaken says which of several names is held; nil if none is, or that is not known.
-func (a *acquisition) anyTaken(ctx context.Context) error {
-	listed, err := within(ctx, func(ctx context.Context) ([]strategies.Status, error) {
-		return a.locker.strategy.List(ctx, strategies.Filter{})
-	})
-	if err != nil {
-		return nil //nolint:nilerr // what was known before has to do
-	}
-
-	for _, status := range listed {
-		if a.asked(status.Name).Name == status.Name {
-			return allTaken(status.Name, 1, map[int]strategies.Status{0: status})
-		}
-	}
-
-	return nil
-}
-
 // endedContext is the error of an acquisition whose context is that of a lock that has
 // ended.
-func endedContext(title string, ended error) error {
-	return fmt.Errorf("%s %w: its context is that of a lock that has ended: %w: %w", title, ErrNotAcquired, context.Canceled, ended)
+func endedContext(name string, ended error) error {
+	return fmt.Errorf("lock %q %w: its context is that of a lock that has ended: %w: %w", name, ErrNotAcquired, context.Canceled, ended)
 }
 
 // heldHere tells of the holder in this process, or of the one that others of this
@@ -230,7 +210,12 @@ func orUnheld(err error) error {
 type unheldError struct{ held *HeldError }
 
 func (e *unheldError) Error() string {
-	return fmt.Sprintf("lock %q not acquired, though nobody is known to hold it (%s)", e.held.Name, plain.Text(e.held.Detail))
+	return fmt.Sprintf("lock %q not acquired: %s", e.held.Name, e.how())
+}
+
+// how says why without the name.
+func (e *unheldError) how() string {
+	return fmt.Sprintf("nobody is known to hold it (%s)", plain.Text(e.held.Detail))
 }
 
 // Is reports whether target is ErrUnreachable.

@@ -11,7 +11,7 @@ import (
 )
 
 // Sentinels, for errors.Is. Each may come with the driver's error beside it,
-// which errors.As reaches.
+// which errors.As reaches, unless it comes after the work: in a [LostError], a [ReleaseError] or a [CompleteError].
 var (
 	// ErrNotAcquired reports that the lock is somebody else's: the database said so, or
 	// this process has it, or had it while the call waited. A *[HeldError] tells who
@@ -33,6 +33,9 @@ var (
 	ErrTickDone = errors.New("the job of this tick was done")
 	// ErrNotHeld reports that nobody holds the name.
 	ErrNotHeld = errors.New("lock not held by anyone")
+	// ErrChangedHands reports that the name was acquired again since the look that [Locker.ForceRelease] was
+	// given, by somebody who keeps it. A *[HeldError] tells who: look again.
+	ErrChangedHands = errors.New("it has changed hands since it was looked at")
 	// ErrClosed reports that the locker was closed.
 	ErrClosed = errors.New("locker closed")
 	// ErrUnsupported reports that the strategy, the database or the server cannot do it. A
@@ -54,6 +57,8 @@ var (
 	// time, or that another transaction kept it from answering, so that it is not known
 	// who holds the lock. An Acquire of a locker that has reached the database before goes
 	// on waiting for it, as for the lock.
+	// Whatever is answered while connecting counts as this once the database had been reached: poolers answer for a
+	// server that is away.
 	ErrUnreachable = strategies.ErrUnreachable
 	// ErrTooManyConnections reports that the server takes no more connections, or that
 	// the pool has none left to hold one more lock with, which strategy forupdate needs. A
@@ -83,10 +88,9 @@ type HeldError struct {
 	// Detail says more where there is more to say.
 	Detail string
 
-	line  int64            // not zero if nobody holds it, and others may wait for it
-	lines map[string]int64 // of several names, those of which that is so
-	asked time.Time        // when the database was asked; zero if it was not
-	owner string           // of the grant; empty if it is not known
+	line  int64     // not zero if nobody holds it, and others may wait for it
+	asked time.Time // when the database was asked; zero if it was not
+	owner string    // of the grant; empty if it is not known
 }
 
 // Error is one line: the name, the holder and the time left.
@@ -113,7 +117,7 @@ func (e *HeldError) how() string {
 	case remaining > 0:
 		fmt.Fprintf(&b, "reserved for another %s", remaining)
 	case e.line != 0 && e.Detail == "":
-		b.WriteString("free, and goes to the first in line")
+		b.WriteString("not held, and goes to the first in line")
 	default:
 		b.WriteString("held")
 	}
@@ -147,22 +151,21 @@ const (
 	ReasonSessionGone = Reason(strategies.SessionGone)
 	// ReasonMaxHold: the lock was held for as long as [WithMaxHold] allows.
 	ReasonMaxHold Reason = "longest hold exceeded"
-	// ReasonTogether: another lock was lost that was acquired together with it.
-	ReasonTogether Reason = "together with another"
 	// ReasonUnknown: the database says that the lock is not ours, not why.
 	ReasonUnknown = Reason(strategies.Unknown)
 )
 
-// LostError says that a lock was lost and why. It matches [ErrLost].
+// LostError says that a lock was lost and why. It matches [ErrLost], and nothing that Err matches: what ran under the lock
+// may have had its effect, and a caller that tries again after [ErrUnreachable] or an error of the driver would repeat it.
 type LostError struct {
 	// Name of the lock and Token of the grant that was lost.
 	Name  string
 	Token int64
 	// Reason is why.
 	Reason Reason
-	// Detail says more: the reason given to [Locker.ForceRelease], the successor, the name of the other lock.
+	// Detail says more: the reason given to [Locker.ForceRelease], or the successor.
 	Detail string
-	// Err is the last error of the database, or nil.
+	// Err is the last error of the database; else nil.
 	Err error
 }
 
@@ -173,14 +176,9 @@ func (e *LostError) Error() string {
 
 // why is the line without what it is about.
 func (e *LostError) why() string {
-	var (
-		b     strings.Builder
-		other *LostError
-	)
+	var b strings.Builder
 
 	switch detail := plain.Text(e.Detail); {
-	case e.Reason == ReasonTogether && errors.As(e.Err, &other):
-		return fmt.Sprintf("together with %q: %s", detail, other.why())
 	case e.Reason == ReasonForced:
 		fmt.Fprintf(&b, "taken away: %s", detail)
 	case e.Reason == ReasonMaxHold:
@@ -202,9 +200,6 @@ func (e *LostError) why() string {
 
 // Is reports whether target is ErrLost.
 func (*LostError) Is(target error) bool { return target == ErrLost }
-
-// Unwrap returns Err.
-func (e *LostError) Unwrap() error { return e.Err }
 
 // OptionError reports an option that cannot be used. It matches [ErrInvalidOption], or
 // [ErrUnsupported] if it is the strategy or the server that cannot do it.
@@ -280,7 +275,9 @@ func ofExtend(err error) error {
 	return &own
 }
 
-// ReleaseError reports a release that failed and goes on in the background.
+// ReleaseError reports a release that failed and goes on in the background. The lock was held, and
+// what ran under it has run. So it matches nothing that Err matches, with errors.Is or errors.As: a
+// caller that tries again after [ErrUnreachable] or an error of the driver would do the work twice.
 type ReleaseError struct {
 	// Name of the lock.
 	Name string
@@ -298,9 +295,6 @@ func (e *ReleaseError) Error() string {
 		e.Name, e.Err, e.FreeAfter.Round(time.Millisecond))
 }
 
-// Unwrap returns Err.
-func (e *ReleaseError) Unwrap() error { return e.Err }
-
 // UnsupportedError reports that a strategy does not work with a database. It matches
 // [ErrUnsupported].
 type UnsupportedError = strategies.UnsupportedError
@@ -314,7 +308,7 @@ func asHeld(name string, err error) error {
 	if held := new(strategies.HeldError); errors.As(err, &held) {
 		return &HeldError{
 			Name: name, Holder: Holder(held.Holder), Token: held.Token, Shared: held.Shared, Remaining: held.Remaining, Detail: held.Detail,
-			line: held.Line, lines: held.Lines, asked: time.Now(), owner: held.Owner,
+			line: held.Line, asked: time.Now(), owner: held.Owner,
 		}
 	}
 
@@ -332,32 +326,27 @@ func isAnswer(err error) bool {
 // matches what ended the wait and what the last attempt said: ErrNotAcquired if that
 // was that somebody has the lock.
 type waitError struct {
-	title    string // of what was waited for
-	together bool   // those are several
-	cause    error
-	last     error
+	name  string // of the lock
+	cause error
+	last  error
 }
 
 func (e *waitError) Error() string {
-	cause := oneLine(e.cause)
+	said := fmt.Sprintf("lock %q not acquired: %s", e.name, oneLine(e.cause))
+	held, unheld := new(HeldError), new(unheldError)
 
-	if e.last == nil {
-		return fmt.Sprintf("%s not acquired: %s", e.title, cause)
+	switch {
+	case e.last == nil:
+		return said
+	case errors.As(e.last, &held):
+		return said + "; " + held.how()
+	case errors.As(e.last, &unheld):
+		return said + "; " + unheld.how()
+	case errors.Is(e.last, ErrUnreachable):
+		return said + "; " + oneLine(e.last)
+	default:
+		return said + "; the last attempt said: " + oneLine(e.last)
 	}
-
-	if held := new(HeldError); errors.As(e.last, &held) {
-		if e.together {
-			return fmt.Sprintf("%s not acquired: %s; %q is %s", e.title, cause, held.Name, held.how())
-		}
-
-		return fmt.Sprintf("%s not acquired: %s; %s", e.title, cause, held.how())
-	}
-
-	if errors.Is(e.last, ErrUnreachable) {
-		return fmt.Sprintf("%s not acquired: %s; %s", e.title, cause, oneLine(e.last))
-	}
-
-	return fmt.Sprintf("%s not acquired: %s; the last attempt said: %s", e.title, cause, oneLine(e.last))
 }
 
 // oneLine joins the lines of an error: of several, or of a driver that tells what

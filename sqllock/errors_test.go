@@ -102,7 +102,7 @@ func TestRefusedByTheirLimits(t *testing.T) {
 				`a shorter lease is enough, because it is renewed`)
 
 		for want, err := range map[string]error{
-			`force release of lock "the lock": invalid option: the reason is empty; the holder is told the reason`: locker.ForceRelease(ctx, name, ""),
+			`force release of lock "the lock": invalid option: the reason is empty; the holder is told the reason`: locker.ForceRelease(ctx, sqllock.Status{Name: name}, ""),
 			`reap: invalid option: the interval 0s is not between 1ms and 366 days`:                                locker.RunReaper(ctx, 0, time.Hour),
 			`guard lock "the lock": not supported: the transaction is in elsewhere, but the lock is in memory`:     lock.Guard(ctx, elsewhere{}),
 			`lock "plain": ReleaseTx is not supported by strategy plain on memory; use strategy cas`:               plainly(t, memory).ReleaseTx(ctx, memory.Begin()),
@@ -155,6 +155,37 @@ func TestWaitErrorNamesTheLockOnce(t *testing.T) {
 		const begins = `lock "the lock" not acquired: gave up after 1s; held by nightly (`
 		if err == nil || !strings.HasPrefix(err.Error(), begins) {
 			t.Errorf("Acquire() = %v, want %q and more", err, begins)
+		}
+	})
+}
+
+// A guard that outlives its lock is named, and nobody is said to hold the lock.
+func TestWaitErrorBesideAGuard(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		tx := memory.Begin()
+
+		defer func() { _ = tx.Rollback() }()
+
+		if err := acquire(t, locker, sqllock.WithoutRenewal()).Guard(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+
+		time.Sleep(lease)
+
+		const guarded = "nobody is known to hold it (an open transaction guards it)"
+
+		_, err := newLocker(t, memory.Peer()).Acquire(t.Context(), name, sqllock.WithMaxWait(time.Minute))
+		if want := `lock "the lock" not acquired: gave up after 1m0s; ` + guarded; err == nil || err.Error() != want {
+			t.Errorf("Acquire() = %v, want %q", err, want)
+		}
+
+		wantIs(t, "Acquire()", err, sqllock.ErrUnreachable)
+		wantNot(t, "Acquire()", err, sqllock.ErrNotAcquired)
+
+		_, err = newLocker(t, memory.Peer()).TryAcquire(t.Context(), name)
+		if want := `lock "the lock" not acquired: ` + guarded; err == nil || err.Error() != want {
+			t.Errorf("TryAcquire() = %v, want %q", err, want)
 		}
 	})
 }

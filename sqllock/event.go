@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 )
@@ -13,41 +14,48 @@ const (
 	eventAcquired kind = iota
 	eventNotAcquired
 	eventRenewed
+	eventPartlyRenewed // for the first time, and not everywhere
 	eventRenewalFailed
 	eventLost
 	eventReleased
 )
 
-// note tells the hook of an event and logs it. Both may block: where others wait,
+// note tells the hooks of an event and logs it. Both may block: where others wait,
 // news is told instead.
 func (l *Locker) note(set *settings, k kind, e Event) {
 	e.Strategy = l.features.Strategy
 
-	switch k {
-	case eventAcquired:
-		call(set.hooks.Acquired, e)
-		log(set.logger, slog.LevelDebug, "lock acquired", e)
-	case eventNotAcquired:
-		call(set.hooks.NotAcquired, e)
-		log(set.logger, slog.LevelDebug, "lock not acquired", e)
-	case eventRenewed:
-		call(set.hooks.Renewed, e)
-		log(set.logger, slog.LevelDebug, "lock renewed", e)
-	case eventRenewalFailed:
-		call(set.hooks.RenewalFailed, e)
-		log(set.logger, slog.LevelWarn, "lock not renewed, trying again", e)
-	case eventLost:
-		call(set.hooks.Lost, e)
-		log(set.logger, slog.LevelWarn, "lock lost", e)
-	case eventReleased:
-		call(set.hooks.Released, e)
-
-		level := slog.LevelDebug
-		if e.Err != nil {
-			level = slog.LevelWarn
+	for _, hooks := range *set.hooks {
+		if hook := hooks.of(k); hook != nil {
+			hook(e)
 		}
+	}
 
-		log(set.logger, level, "lock released", e)
+	level, message := k.said(e.Err)
+	log(set.logger, level, message, e)
+}
+
+// said is what the log says of an event.
+func (k kind) said(err error) (slog.Level, string) {
+	switch {
+	case k == eventAcquired:
+		return slog.LevelDebug, "lock acquired"
+	case k == eventNotAcquired:
+		return slog.LevelDebug, "lock not acquired"
+	case k == eventRenewed:
+		return slog.LevelDebug, "lock renewed"
+	case k == eventPartlyRenewed:
+		return slog.LevelWarn, "lock renewed, but not on all servers"
+	case k == eventRenewalFailed:
+		return slog.LevelWarn, "lock not renewed, trying again"
+	case k == eventLost:
+		return slog.LevelWarn, "lock lost"
+	case err == nil:
+		return slog.LevelDebug, "lock released"
+	case errors.Is(err, ErrLost):
+		return slog.LevelWarn, "lock was lost before its release"
+	default:
+		return slog.LevelWarn, "lock not released, trying again"
 	}
 }
 

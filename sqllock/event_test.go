@@ -73,6 +73,59 @@ func TestHooks(t *testing.T) {
 	})
 }
 
+// Hooks of the locker and of a call are all called, in the order given.
+func TestHooksGivenSeveralTimes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var told []string
+
+		hook := func(who string) sqllock.Option {
+			return sqllock.WithHooks(sqllock.Hooks{Released: func(sqllock.Event) { told = append(told, who) }})
+		}
+
+		_, locker := setup(t, hook("first of New"), hook("second of New"))
+
+		release(t, acquire(t, locker, hook("first of the call"), hook("second of the call")))
+		release(t, acquire(t, locker))
+
+		want := []string{"first of New", "second of New", "first of the call", "second of the call", "first of New", "second of New"}
+		if !slices.Equal(told, want) {
+			t.Errorf("hooks were called as %q, want %q", told, want)
+		}
+	})
+}
+
+// The log does not call a lock released that is not.
+func TestLogOfAReleaseThatFails(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var out bytes.Buffer
+
+		logger := slog.New(slog.NewTextHandler(&out, nil))
+		memory, locker := setup(t, sqllock.WithLogger(logger))
+
+		lock := acquire(t, locker)
+		memory.Fail("release", 100, sqllocktest.Before, nil)
+
+		_ = lock.Release(t.Context())
+
+		if want := `level=WARN msg="lock not released, trying again" name="the lock"`; !strings.Contains(out.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, out.String())
+		}
+
+		memory.Reset()
+		time.Sleep(time.Minute)
+		out.Reset()
+
+		lock = acquire(t, locker)
+		memory.Lose(name)
+
+		_ = lock.Release(t.Context())
+
+		if want := `level=WARN msg="lock was lost before its release" name="the lock"`; !strings.Contains(out.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, out.String())
+		}
+	})
+}
+
 func TestLog(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -189,7 +189,7 @@ func ExampleStatus() {
 
 	_, _ = locker.Acquire(ctx, "nightly")
 
-	if err := locker.ForceRelease(ctx, "nightly", "the node is gone"); err != nil {
+	if err := sqllocktest.ForceRelease(ctx, locker, "nightly", "the node is gone"); err != nil {
 		panic(err)
 	}
 
@@ -204,11 +204,19 @@ func ExampleStatus() {
 
 func ExampleLocker_ForceRelease() {
 	ctx := context.Background()
-	_, locker := exampleLocker()
+	_, locker := exampleLocker(sqllock.WithLabel("worker"))
 
 	lock, _ := locker.Acquire(ctx, "nightly")
 
-	if err := locker.ForceRelease(ctx, "nightly", "the node is gone"); err != nil {
+	seen, err := locker.Inspect(ctx, "nightly")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// Be sure that it is gone. If somebody else has the lock by now, this changes nothing.
+	fmt.Println("held by", seen.Holder.Label)
+
+	if err := locker.ForceRelease(ctx, seen, "the node is gone"); err != nil {
 		log.Fatal(err)
 	}
 
@@ -216,7 +224,9 @@ func ExampleLocker_ForceRelease() {
 	if errors.As(lock.Check(ctx), &lost) {
 		fmt.Println(lost.Reason, "-", lost.Detail)
 	}
-	// Output: forced - the node is gone
+	// Output:
+	// held by worker
+	// forced - the node is gone
 }
 
 func ExampleLocker_Reap() {
@@ -341,6 +351,36 @@ func ExampleLock_ReleaseTx() {
 	// Output:
 	// <nil>
 	// <nil>
+}
+
+// A job whose data is in the database of the lock is done exactly once: its writes and the note that its tick is done are
+// committed together, or neither is.
+func ExampleLock_ReleaseTx_once() {
+	ctx := context.Background()
+	memory, locker := exampleLocker()
+	fireTime := time.Date(1999, time.December, 31, 2, 15, 0, 0, time.UTC) // what the schedule says
+
+	report := func(ctx context.Context, lock *sqllock.Lock) error {
+		tx := memory.Begin()                 // postgres.Tx(tx) around a transaction of your own
+		defer func() { _ = tx.Rollback() }() // does nothing after the commit
+
+		fmt.Println("the report is written in the transaction")
+
+		if err := lock.ReleaseTx(ctx, tx); err != nil { // the last statement
+			return err
+		}
+
+		return tx.Commit()
+	}
+
+	for range 2 {
+		err := locker.TryDo(ctx, "report", report, sqllock.WithTick(fireTime))
+		fmt.Println("done before:", errors.Is(err, sqllock.ErrTickDone))
+	}
+	// Output:
+	// the report is written in the transaction
+	// done before: false
+	// done before: true
 }
 
 func ExampleLock_Remaining() {

@@ -189,8 +189,8 @@ func TestReleaseAfterAnExtendWithoutAnAnswer(t *testing.T) {
 // Readers of a locker share a lease, which none of them makes shorter for the others.
 func TestExtendOfAReader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		_, locker := setup(t, sqllock.WithShared())
-		one, other := acquire(t, locker), acquire(t, locker)
+		_, locker := setup(t)
+		one, other := acquire(t, locker, sqllock.WithShared()), acquire(t, locker, sqllock.WithShared())
 
 		if err := one.Extend(t.Context(), time.Second); err != nil {
 			t.Fatal(err)

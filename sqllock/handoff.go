@@ -20,7 +20,7 @@ func (h *hold) handOff() bool {
 	l := h.locker
 
 	reserver, ok := h.grant.(strategies.Reserver)
-	if !ok || !h.settings.handsOff || h.settings.many() || h.group != nil || l.inTxs.Load() || !l.queue.waits(h.request.Name) || !h.mayHandOff(now(), handOffTime) {
+	if !ok || !h.settings.handsOff || h.settings.many() || l.inTxs.Load() || !l.queue.waits(h.request.Name) || !h.mayHandOff(now(), handOffTime) {
 		return false
 	}
 
@@ -111,7 +111,7 @@ func (h *hold) next(grant strategies.Grant, token int64, w *waiter, bound time.D
 	h.ended = ErrReleased
 
 	return &hold{
-		locker: h.locker, settings: w.set, request: h.request, grant: grant, token: token, acquired: n, grantedAt: h.grantedAt,
+		locker: h.locker, settings: w.set, request: h.request, grant: grant, token: token, acquired: n, from: n, grantedAt: h.grantedAt,
 		first: h.first, owner: h.owner, confirmed: h.confirmed, lease: h.lease, extended: w.set.lease, handles: 1, doubt: h.doubt,
 		schedule: schedule{index: -1},
 	}

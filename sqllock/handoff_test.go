@@ -185,7 +185,7 @@ func TestReleaseTogetherTellsOfALoss(t *testing.T) {
 			locks[n] = lock
 		}
 
-		if err := other.ForceRelease(t.Context(), "a", "for a test"); err != nil {
+		if err := sqllocktest.ForceRelease(t.Context(), other, "a", "for a test"); err != nil {
 			t.Fatalf("ForceRelease() = %v, want nil", err)
 		}
 
@@ -253,7 +253,7 @@ func TestForcedAfterAReleaseThatWasRolledBack(t *testing.T) {
 
 		_ = tx.Rollback()
 
-		if err := newLocker(t, memory.Peer()).ForceRelease(t.Context(), name, "for a test"); err != nil {
+		if err := sqllocktest.ForceRelease(t.Context(), newLocker(t, memory.Peer()), name, "for a test"); err != nil {
 			t.Fatalf("ForceRelease() = %v, want nil", err)
 		}
 

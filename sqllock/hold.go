@@ -49,13 +49,15 @@ type hold struct {
 	overBy    time.Time     // when those are given up, at the latest
 	unheard   time.Time     // when one was given up whose outcome is unknown; zero if there is none
 	failure   error         // of the last try to renew, since that renewal
+	partial   bool          // that renewal was not confirmed everywhere
 	releasing bool          // ReleaseTx put the release into a transaction, or is at it
 	freed     bool          // it did, so that the lock may be somebody else's at any moment
 	pinned    bool          // it is not handed on
+	kept      bool          // others are waited for before it is its caller's
+	from      instant       // when its longest hold begins
 	over      error         // what Err has said once, when the trust window was over; it stays so
 	ended     error         // nil while held; else an ErrReleased or a *LostError
 
-	group    *group    // of those it was acquired together with; nil if there are none
 	leaving  sync.Once // gives the turn in this process to the next
 	overdue  *ending   // releases a lock that was held for too long; under background's mutex
 	releaser sync.Once
@@ -70,7 +72,7 @@ type hold struct {
 func newHold(ctx context.Context, a *acquisition, request strategies.Request, grant strategies.Grant, start instant) *hold {
 	token, set := grant.Token(), a.set
 	h := &hold{
-		locker: a.locker, settings: set, request: request, grant: grant, token: token, acquired: start, grantedAt: start, first: token,
+		locker: a.locker, settings: set, request: request, grant: grant, token: token, acquired: start, from: start, grantedAt: start, first: token,
 		confirmed: start, lease: set.lease, extended: set.lease, handles: 1, schedule: schedule{index: -1}, owner: phase(request, grant),
 	}
 	h.open(ctx, a.key)
@@ -86,7 +88,7 @@ func newHold(ctx context.Context, a *acquisition, request strategies.Request, gr
 func (h *hold) open(ctx context.Context, key reentry) {
 	outside := context.WithoutCancel(ctx)
 	ctx, h.cancel = context.WithCancelCause(outside)
-	h.held = heldContext{ctx, h, h.cancel, outside, key, h}
+	h.held = heldContext{ctx, h, nil, h.cancel, outside, key, h}
 	h.ctx = &h.held
 }
 
@@ -106,8 +108,8 @@ func (h *hold) trustedLocked(n instant) time.Duration {
 func (h *hold) leftLocked(n instant) time.Duration {
 	left := h.trustedLocked(n)
 
-	if h.settings.maxHold > 0 {
-		left = min(left, h.settings.maxHold-n.since(h.acquired))
+	if h.settings.maxHold > 0 && !h.kept {
+		left = min(left, h.settings.maxHold-n.since(h.from))
 	}
 
 	return left
@@ -119,14 +121,9 @@ func (h *hold) err() error {
 	n := now()
 
 	h.mu.Lock()
-	state := h.errLocked(n)
-	h.mu.Unlock()
+	defer h.mu.Unlock()
 
-	if state == nil && h.group != nil {
-		state = h.group.err(h, n)
-	}
-
-	return state
+	return h.errLocked(n)
 }
 
 func (h *hold) errLocked(n instant) error {
@@ -150,7 +147,7 @@ func (h *hold) errLocked(n instant) error {
 }
 
 func (h *hold) overheldLocked(n instant) bool {
-	return h.settings.maxHold > 0 && n.since(h.acquired) >= h.settings.maxHold
+	return h.settings.maxHold > 0 && !h.kept && n.since(h.from) >= h.settings.maxHold
 }
 
 // confirm notes a renewal that was begun at start. A late answer never takes
@@ -291,10 +288,6 @@ func (h *hold) lost(state error) {
 		h.settleDoubt(h.ctx)
 	}
 
-	if h.group != nil {
-		h.group.lose(h, state)
-	}
-
 	if h.locker.features.ConnectionHeld {
 		// Its connection goes back, also if nobody calls Release.
 		h.releaseLater(h.ctx)
@@ -324,19 +317,21 @@ func (h *hold) leaveToLease() {
 	e := newEnding(h.ctx, h.name(), lease, h.free)
 	e.looks, e.overdue = []time.Time{e.until}, true
 
+	doubted, last := h.doubted(), h.lastDoubt() // which asks the strategy, and so not under the mutex
+
 	h.locker.background.mu.Lock()
 	defer h.locker.background.mu.Unlock()
 
 	h.overdue = e
 	h.locker.background.startLocked(e)
 
-	if !h.doubted() {
+	if !doubted {
 		return
 	}
 
 	// What the attempt brings has the same owner: ended sooner, it would end the lock.
 	doubt := newEnding(h.ctx, h.name(), lease, h.settle)
-	doubt.overdue, doubt.soonest = true, h.lastDoubt().Add(lastLook)
+	doubt.overdue, doubt.soonest = true, last.Add(lastLook)
 	doubt.looks = []time.Time{later(e.until, doubt.soonest)}
 	doubt.until = doubt.looks[0].Add(lease)
 	h.locker.background.startLocked(doubt)
@@ -384,7 +379,6 @@ func (h *hold) longestLease() time.Duration {
 func (h *hold) leave() {
 	h.leaving.Do(func() {
 		switch {
-		case h.group != nil: // it has no turn
 		case h.readers != nil:
 			h.locker.shares.remove(h)
 		case h.settings.many():
@@ -498,7 +492,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 		lease := h.releaseLater(ctx)
 		taken := max(lease, h.settings.minHold-now().since(h.grantedAt)) + h.settings.lockDelay
 
-		return &ReleaseError{Name: h.name(), FreeAfter: taken, Err: err}
+		return &ReleaseError{Name: h.name(), FreeAfter: taken, Err: outOfTime(err)}
 	}
 }
 
@@ -609,10 +603,25 @@ func (h *hold) releaseGrant(ctx context.Context) error {
 
 // releaseOnce makes one try to release the grant, together with others or not, also though ctx has ended.
 func (h *hold) releaseOnce(ctx context.Context, together bool) error {
-	_, err := h.locker.releases.serve(h.locker.release.of(ctx), h.grant, together)
+	ctx = h.locker.release.of(ctx)
+
+	if h.settings.minHold > 0 && h.isKept() {
+		return h.giveBack(ctx)
+	}
+
+	_, err := h.locker.releases.serve(ctx, h.grant, together)
 	if err == nil && h.settings.reaps {
 		h.locker.reaper.released()
 	}
+
+	return err
+}
+
+// giveBack releases a grant that its caller did not get, without its minimum hold.
+func (h *hold) giveBack(ctx context.Context) error {
+	_, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, h.settle(ctx) })
+
+	h.locker.listener.call(ctx, h.name())
 
 	return err
 }
@@ -632,7 +641,7 @@ func (h *hold) followed(err error) bool {
 // reenter answers an Acquire under the lock that it asks for.
 func (h *hold) reenter(set *settings) error {
 	if ended := h.err(); ended != nil {
-		return endedContext(fmt.Sprintf("lock %q", h.name()), ended)
+		return endedContext(h.name(), ended)
 	}
 
 	if h.readers != nil && !set.shared {
@@ -661,7 +670,7 @@ func (h *hold) share() error {
 	}
 
 	if h.releasing || h.handles == 0 {
-		return endedContext(fmt.Sprintf("lock %q", h.name()), ErrReleased)
+		return endedContext(h.name(), ErrReleased)
 	}
 
 	h.handles++

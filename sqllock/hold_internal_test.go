@@ -77,3 +77,53 @@ func TestConfirmInTime(t *testing.T) {
 		}
 	}
 }
+
+// doubting is a grant that may have left something, and looks whether it is asked for that under the mutex of the locker.
+type doubting struct {
+	strategies.Grant
+
+	locker *Locker
+	asked  int
+	locked bool
+}
+
+func (g *doubting) Doubt() time.Time {
+	g.asked++
+
+	if !g.locker.background.mu.TryLock() {
+		g.locked = true
+
+		return time.Now()
+	}
+
+	g.locker.background.mu.Unlock()
+
+	return time.Now()
+}
+
+func (*doubting) Release(context.Context) error { return nil }
+
+// settling has nothing to settle.
+type settling struct{ nothing }
+
+func (settling) Settle(context.Context, strategies.Request) error { return nil }
+
+// TestNoStrategyUnderAMutex has a lock that is overdue left to its lease, for which its grant is asked.
+func TestNoStrategyUnderAMutex(t *testing.T) {
+	t.Parallel()
+
+	locker, err := New(settling{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	grant := &doubting{locker: locker}
+	h := &hold{locker: locker, settings: &locker.defaults, lease: DefaultLease, grant: grant, schedule: schedule{index: -1}}
+	h.open(t.Context(), reentry{locker, "overdue"})
+
+	h.leaveToLease()
+
+	if grant.asked == 0 || grant.locked {
+		t.Errorf("the grant was asked %d times, under the mutex: %v; want it to be asked without", grant.asked, grant.locked)
+	}
+}

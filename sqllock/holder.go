@@ -69,10 +69,10 @@ type Status struct {
 	Owner string
 	// Ended says why the latest grant ended, if that was not its own release:
 	// [ReasonForced], or [ReasonExpired] if it was reaped. Detail is the text given to
-	// [Locker.ForceRelease].
+	// [Locker.ForceRelease]; or, of a lock of strategy quorum that is held, on how many of the servers it is, if not on all.
 	Ended  Reason
 	Detail string
-	// Tick is the latest whose job was done ([WithTick]), zero if none was. ReleaseRequested is why the holder was asked to
+	// Tick is the latest whose job was done ([WithTick]), in UTC, zero if none was. ReleaseRequested is why the holder was asked to
 	// release the lock ([Locker.RequestRelease]), empty if it was not. [Locker.Inspect] asks, [Locker.Holders] does not.
 	Tick             time.Time
 	ReleaseRequested string
@@ -92,13 +92,8 @@ func (s Status) Held() bool { return s.Remaining > 0 }
 func statusOf(s strategies.Status) Status {
 	name, slot := strategies.SplitSlot(s.Name)
 
-	var tick time.Time
-	if s.Tick != 0 {
-		tick = time.UnixMicro(s.Tick)
-	}
-
 	return Status{
-		Tick: tick, ReleaseRequested: s.Asked,
+		Tick: timeOfTick(s.Tick), ReleaseRequested: s.Asked,
 		Name: name, Slot: slot, Strategy: s.Strategy, Token: s.Token, Holder: Holder(s.Holder), HeldFor: s.HeldFor,
 		Remaining: s.Remaining, Taken: s.Taken, Owner: s.Owner, Ended: Reason(s.Ended), Detail: s.Detail, Shared: s.Shared, Guarded: s.Guarded,
 	}

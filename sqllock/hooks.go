@@ -19,13 +19,15 @@ type Hooks struct {
 	// NotAcquired: [Locker.Acquire] or [Locker.TryAcquire] ended without the lock; Err says why.
 	NotAcquired func(Event)
 	// Renewed: a renewal was confirmed. Remaining is what was left of the
-	// trust window when it was: the closest call is its smallest value.
+	// trust window when it was: the closest call is its smallest value. Of a lock on several servers
+	// Err says which of them did not confirm it, each time; the log says it once.
 	Renewed func(Event)
 	// RenewalFailed: a renewal had an error that leaves the lock in doubt.
 	RenewalFailed func(Event)
 	// Lost: a lock was lost; Err is a *[LostError].
 	Lost func(Event)
-	// Released: a lock was released, after HeldFor. Err is nil if all is well.
+	// Released: a lock was released, after HeldFor. Err is nil if all is well. It is a *[LostError] if the lock turned out to
+	// be lost, and otherwise why the release failed, which goes on in the background.
 	Released func(Event)
 }
 
@@ -50,8 +52,22 @@ type Event struct {
 	Err error
 }
 
-func call(hook func(Event), e Event) {
-	if hook != nil {
-		hook(e)
+// of is the function for a kind of event; nil if there is none.
+func (h *Hooks) of(k kind) func(Event) {
+	switch k {
+	case eventAcquired:
+		return h.Acquired
+	case eventNotAcquired:
+		return h.NotAcquired
+	case eventRenewed, eventPartlyRenewed:
+		return h.Renewed
+	case eventRenewalFailed:
+		return h.RenewalFailed
+	case eventLost:
+		return h.Lost
+	case eventReleased:
+		return h.Released
+	default:
+		return nil
 	}
 }

@@ -59,9 +59,16 @@ func (l *Locker) watchIdle() {
 }
 
 // suspect has all locks renewed at once when an attempt has failed: what ended it may have ended the session that holds them,
-// and others may have them by now. The end of the caller's context breaks nothing.
+// and others may have them by now. The end of the caller's context breaks nothing; a deadline is often met because the database is
+// slow, which more renewals would only make slower.
 func (l *Locker) suspect(err error) {
-	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, strategies.ErrNotAcquired) && !errors.Is(err, strategies.ErrNotBatched) {
+	for _, harmless := range []error{context.Canceled, context.DeadlineExceeded, strategies.ErrNotAcquired, strategies.ErrNotBatched} {
+		if errors.Is(err, harmless) {
+			return
+		}
+	}
+
+	if err != nil {
 		l.keeper.hurry()
 	}
 }
@@ -86,9 +93,16 @@ func (i *idle) look() {
 	}
 }
 
-// close gives back at once what is kept. What still has a lock on it, which Close could not end, is given back later.
+// close gives back at once what is kept. What still has a lock on it, which Close could not end, is given back later. It
+// does not wait for a driver that does not return.
 func (i *idle) close(ctx context.Context) {
-	if i.keeper != nil {
-		i.keeper.GiveBack(ctx, 0)
+	if i.keeper == nil {
+		return
 	}
+
+	_ = bounded(ctx, giveBackTime, func(ctx context.Context) error {
+		i.keeper.GiveBack(ctx, 0)
+
+		return nil
+	})
 }

@@ -3,12 +3,15 @@ package sqllock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // keeper is a strategy that keeps something while it has a lock, and for a while longer.
@@ -55,7 +58,7 @@ func TestLostWithItsSession(t *testing.T) {
 		locker := newLocker(t, k)
 		held := acquire(t, locker, sqllock.WithLease(time.Hour))
 
-		if _, err := k.ForceRelease(t.Context(), held.Name(), "its session is gone"); err != nil {
+		if _, err := k.ForceRelease(t.Context(), strategies.Status{Name: held.Name(), Token: held.Token()}, "its session is gone"); err != nil {
 			t.Fatal(err)
 		}
 
@@ -71,6 +74,28 @@ func TestLostWithItsSession(t *testing.T) {
 
 		if took := time.Since(started); took > time.Second {
 			t.Errorf("the lock was lost after %s, want at once", took)
+		}
+	})
+}
+
+// TestNotRenewedAfterADeadline: what the caller's deadline ended says nothing of the session, and a database that is slow is not
+// asked for more.
+func TestNotRenewedAfterADeadline(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := &keeper{Memory: sqllocktest.NewMemory()}
+		locker := newLocker(t, k)
+		acquire(t, locker, sqllock.WithLease(time.Hour))
+
+		k.Fail("acquire", 1, sqllocktest.Before, fmt.Errorf("canceling statement: %w", context.DeadlineExceeded))
+
+		if _, err := locker.TryAcquire(t.Context(), "other"); err != nil {
+			t.Fatalf("TryAcquire() = %v, want the lock at the second try", err)
+		}
+
+		synctest.Wait()
+
+		if n := k.Count("renew") + k.Count("renew-all"); n != 0 {
+			t.Errorf("%d renewals after a deadline, want none", n)
 		}
 	})
 }
@@ -140,5 +165,40 @@ func TestCloseGivesBack(t *testing.T) {
 		if k.times() != 1 || k.asked[0] != 0 {
 			t.Errorf("Close() asked for %v, want what was kept at all", k.asked)
 		}
+	})
+}
+
+// stuckKeeper is a keeper whose driver does not return from what gives it back.
+type stuckKeeper struct {
+	keeper
+
+	resumed chan struct{}
+}
+
+func (k *stuckKeeper) GiveBack(context.Context, time.Duration) time.Duration {
+	<-k.resumed
+
+	return 0
+}
+
+// TestCloseBesideAStuckSession: Close does not wait for a driver that does not return when it is given the connection back.
+func TestCloseBesideAStuckSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := &stuckKeeper{keeper: keeper{Memory: sqllocktest.NewMemory()}, resumed: make(chan struct{})}
+		locker := newLocker(t, k)
+
+		time.AfterFunc(time.Minute, func() { close(k.resumed) })
+
+		started := time.Now()
+
+		if err := locker.Close(t.Context()); err != nil {
+			t.Errorf("Close() = %v, want nil", err)
+		}
+
+		if took := time.Since(started); took > 16*time.Second {
+			t.Errorf("Close() took %s, want 15s and a moment at most", took)
+		}
+
+		<-k.resumed
 	})
 }

@@ -185,7 +185,7 @@ func (h *hold) renews() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	return h.settings.renew && !h.releasing
+	return (h.settings.renew || h.kept) && !h.releasing
 }
 
 // due is when the keeper has to look at the hold next, as seen from n. A hold
@@ -450,6 +450,8 @@ func (h *hold) renewed(start instant, lease time.Duration, err error) time.Durat
 		return 0
 	}
 
+	err = outOfTime(err)
+
 	event := Event{
 		Name: h.name(), Slot: h.slot(), Token: h.token, HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: err,
 	}
@@ -462,7 +464,9 @@ func (h *hold) renewed(start instant, lease time.Duration, err error) time.Durat
 			return 0
 		}
 
-		h.locker.news.add(h.settings, eventRenewed, event)
+		kind, missing := h.missed()
+		event.Err = missing
+		h.locker.news.add(h.settings, kind, event)
 
 		return start.mono + h.renewAfter()
 	case lossIn(err) != nil:
@@ -478,13 +482,31 @@ func (h *hold) renewed(start instant, lease time.Duration, err error) time.Durat
 	}
 }
 
-// failed notes why a renewal failed. That the keeper's own time for it was over must
-// not look like the end of a context of the caller's.
-func (h *hold) failed(err error) {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		err = errors.New(err.Error())
+// missed returns the kind of the event of a renewal that counts, and where it was not confirmed all the same: the log says it
+// once, until one is confirmed everywhere.
+func (h *hold) missed() (k kind, missing error) {
+	p, ok := h.grant.(strategies.Partial)
+	if !ok {
+		return eventRenewed, nil
 	}
 
+	missing = p.Missing()
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	before := h.partial
+	h.partial = missing != nil
+
+	if h.partial && !before {
+		return eventPartlyRenewed, missing
+	}
+
+	return eventRenewed, missing
+}
+
+// failed notes why a renewal failed.
+func (h *hold) failed(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 

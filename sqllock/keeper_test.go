@@ -410,7 +410,7 @@ func TestLossIsNoDeadline(t *testing.T) {
 
 		<-lock.Done()
 
-		if lost := wantLost(t, "Err()", lock.Err(), sqllock.ReasonExpired); lost.Err == nil || errors.Is(lost, context.DeadlineExceeded) {
+		if lost := wantLost(t, "Err()", lock.Err(), sqllock.ReasonExpired); lost.Err == nil || errors.Is(lost.Err, context.DeadlineExceeded) {
 			t.Errorf("Err() = %v, want the renewals' end told, and that it matches no %q", lost, context.DeadlineExceeded)
 		}
 
@@ -428,8 +428,8 @@ func TestLossTellsTheDatabasesLastError(t *testing.T) {
 
 		<-lock.Done()
 
-		if lost := wantLost(t, "Err()", lock.Err(), sqllock.ReasonExpired); !errors.Is(lost, refused) {
-			t.Errorf("Err() = %v, want that it matches %q", lost, refused)
+		if lost := wantLost(t, "Err()", lock.Err(), sqllock.ReasonExpired); !errors.Is(lost.Err, refused) {
+			t.Errorf("Err() = %v, want that its Err matches %q", lost, refused)
 		}
 	})
 }

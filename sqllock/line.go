@@ -106,10 +106,7 @@ func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
 
 	filter := strategies.WaiterFilter{Name: held.Name, Limit: 10}
 
-	switch {
-	case a.together():
-		filter = strategies.WaiterFilter{}
-	case a.set.many(), a.set.shared:
+	if a.set.many() || a.set.shared {
 		filter.Limit = 0
 	}
 
@@ -120,7 +117,7 @@ func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
 		return false
 	}
 
-	waitedFor, readers := make(map[string]bool), false
+	readers := false
 
 	for _, other := range waiters {
 		if a.set.many() && other.Slots <= a.wish {
@@ -134,30 +131,16 @@ func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
 		}
 
 		if !w.over(other.ID) && (a.line.one == nil || other.ID != a.line.one.ID) {
-			waitedFor[other.Name] = true
+			w.crowd(held.Name)
+
+			return false
 		}
 	}
 
-	if waitedFor[held.Name] {
-		w.crowd(held.Name)
+	a.request.First, a.request.Line = true, held.line
 
-		return false
-	}
-
-	if !a.together() {
-		a.request.First, a.request.Line = true, held.line
-
-		if readers {
-			a.request.Line = 0 // it is not to forget them
-		}
-
-		return true
-	}
-
-	for i := range a.requests {
-		if r := &a.requests[i]; !waitedFor[r.Name] {
-			r.First, r.Line = true, held.lines[r.Name]
-		}
+	if readers {
+		a.request.Line = 0 // it is not to forget them
 	}
 
 	return true
@@ -183,7 +166,7 @@ func (p *inLine) pause(wait context.Context, held *HeldError, request *strategie
 	}
 
 	if !p.told {
-		taken, err := p.enter(wait)
+		taken, err := p.locker.waiters.enter(wait, p.one)
 
 		switch {
 		case err == nil:
@@ -200,15 +183,6 @@ func (p *inLine) pause(wait context.Context, held *HeldError, request *strategie
 	}
 
 	return p.wait(wait, request)
-}
-
-// enter goes into the line. It says whether the turn will be told.
-func (p *inLine) enter(wait context.Context) (told bool, err error) {
-	if p.one.Together {
-		return p.locker.waiters.enterTogether(wait, p.one.all)
-	}
-
-	return p.locker.waiters.enter(wait, p.one)
 }
 
 // turnIn waits for d, or for the turn if it comes before.
@@ -289,13 +263,7 @@ func (p *inLine) ahead() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	ahead := p.one.standing.Ahead
-
-	for _, of := range p.one.all {
-		ahead = max(ahead, of.standing.Ahead)
-	}
-
-	return ahead
+	return p.one.standing.Ahead
 }
 
 // poll is the pause before a question without a line.
@@ -345,5 +313,5 @@ func (p *inLine) mayAsk() bool {
 	nobodySays := known > unseen && w.failed.After(p.one.stood) || known > 2*unseen
 	first := p.one.standing.ID != "" && p.one.standing.Ahead == 0
 
-	return nobodySays || first && p.locker.features.ConnectionHeld || p.one.allFree()
+	return nobodySays || first && p.locker.features.ConnectionHeld
 }

@@ -186,7 +186,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	err := bounded(ctx, h.settings.lease, func(ctx context.Context) error { return h.grant.Renew(ctx, d) })
 	h.renewalEnded(err)
 
-	if err := l.conclude("extend", err); err != nil {
+	if err := l.conclude(ctx, "extend", err); err != nil {
 		return err
 	}
 
@@ -214,7 +214,7 @@ func (l *Lock) ask(ctx context.Context, verb string, f func(context.Context) err
 		return err
 	}
 
-	err := l.conclude(verb, bounded(ctx, l.hold.settings.lease, f))
+	err := l.conclude(ctx, verb, bounded(ctx, l.hold.settings.lease, f))
 
 	// It may have ended while the database was asked, and then it does not matter what that said.
 	if state := l.open(); state != nil && lossIn(err) == nil {
@@ -225,14 +225,14 @@ func (l *Lock) ask(ctx context.Context, verb string, f func(context.Context) err
 }
 
 // conclude is what the caller gets for the database's answer. A loss ends the lock.
-func (l *Lock) conclude(verb string, err error) error {
+func (l *Lock) conclude(ctx context.Context, verb string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case lossIn(err) != nil:
 		return l.hold.loseBy(lossIn(err))
 	default:
-		return fmt.Errorf("%s lock %q: %w", verb, l.Name(), err)
+		return fmt.Errorf("%s lock %q: %w", verb, l.Name(), ownTime(ctx, err))
 	}
 }
 
@@ -257,16 +257,20 @@ func (l *Lock) Guard(ctx context.Context, tx strategies.Tx) error {
 		return err
 	}
 
-	return l.conclude("guard", l.hold.grant.Guard(ctx, tx))
+	err := l.hold.grant.Guard(ctx, tx)
+	l.usedInTx(err)
+
+	return l.conclude(ctx, "guard", err)
 }
 
 // ReleaseTx releases the lock as part of the caller's transaction: the next
-// holder sees what the transaction wrote. Until it commits the lock is held,
+// holder sees what the transaction wrote. The transaction also notes the tick of [WithTick], so that
+// the job's writes and the note are committed together, or neither is. Until it commits the lock is held,
 // but not renewed any more. ReleaseTx cannot know when tx commits, so from now on the
 // handle no longer speaks for the lock: [Lock.Err] is [ErrReleased] and [Lock.Remaining]
 // zero; [Lock.Check] asks the database. [Lock.Guard] and ReleaseTx work in a transaction
 // that repeats one which was rolled back. Call [Lock.Release] afterwards all the same; it
-// finds the lock freed, or frees it. Only the last handle of a reentrant lock can be
+// finds the lock freed, or frees it, and tells those who wait, which ReleaseTx does not. Only the last handle of a reentrant lock can be
 // released this way. If ReleaseTx fails the lock is held as before; roll tx back then,
 // which the database may have done already. On PostgreSQL at REPEATABLE READ and above it
 // fails if the lock was renewed since the snapshot of tx, so use READ COMMITTED for a
@@ -300,10 +304,11 @@ func (l *Lock) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
 		return err
 	}
 
-	err := releaser.ReleaseTx(ctx, tx)
+	err := releaser.ReleaseTx(ctx, tx, l.tick)
 	l.hold.endReleaseTx(err == nil)
+	l.usedInTx(err)
 
-	return l.conclude(verb, err)
+	return l.conclude(ctx, verb, err)
 }
 
 // inTx reports why a lock can do nothing in a transaction: it is not held, or the
@@ -327,11 +332,15 @@ func (l *Lock) inTx(ctx context.Context, tx strategies.Tx, verb string) error {
 			verb, l.Name(), ErrUnsupported, tx.Database(), database)
 	}
 
-	// From now on a grant is the database's. A guard tells a snapshot that is older
-	// than its lock by what the database changed when it granted that.
-	l.hold.locker.inTxs.Store(true)
-
 	return nil
+}
+
+// usedInTx takes in that a transaction uses the lock. From now on a grant is the database's: a guard
+// tells a snapshot that is older than its lock by what the database changed when it granted that.
+func (l *Lock) usedInTx(err error) {
+	if err == nil {
+		l.hold.locker.inTxs.Store(true)
+	}
 }
 
 // none says whether there is no transaction: a nil Tx, or a nil pointer in one.

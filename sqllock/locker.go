@@ -30,7 +30,6 @@ type Locker struct {
 	news     news
 
 	batching strategies.Batcher // nil if the strategy is none
-	grouper  strategies.Grouper // nil if it is none
 	placer   strategies.Placer  // likewise
 	acquires batcher[strategies.Request, strategies.Grant]
 	releases batcher[strategies.Grant, struct{}]
@@ -55,8 +54,8 @@ type Locker struct {
 // sends nothing to the database: whether the server fits and the tables are
 // there shows at the first acquisition.
 //
-// Errors: [ErrInvalidOption], [ErrUnsupported] for an option or a database that the
-// strategy cannot serve.
+// Errors: [ErrInvalidOption], also for [WithPermits] of more than one, [WithShared] and [WithTick], which are for
+// one call; [ErrUnsupported] for an option or a database that the strategy cannot serve.
 func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	if strategy == nil {
 		return nil, fmt.Errorf("sqllock: %w: the strategy is nil", ErrInvalidOption)
@@ -69,6 +68,10 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	features := strategy.Features()
 
 	set, err := defaults().with(options, features)
+	if err == nil {
+		err = set.checkDefaults()
+	}
+
 	if err != nil {
 		return nil, fmt.Errorf("sqllock: %w", err)
 	}
@@ -93,6 +96,9 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	l.acquires.hands, l.releases.hands, l.listener.calls.hands, l.waiters.entries.hands = &l.hands, &l.hands, &l.hands, &l.hands
 
 	l.acquires.single = strategy.TryAcquire
+	l.acquires.size = func(r strategies.Request) int {
+		return len(r.Name) + len(r.Owner) + len(r.Holder.Host) + len(r.Holder.Label) + len(r.Holder.Metadata)
+	}
 	l.releases.single = func(ctx context.Context, g strategies.Grant) (struct{}, error) { return struct{}{}, g.Release(ctx) }
 
 	l.listener.locker = l
@@ -108,10 +114,6 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 		l.waiters.entries.together = func(ctx context.Context, all []strategies.Waiter) ([]bool, []error) {
 			return b.EnqueueAll(ctx, all, believed)
 		}
-	}
-
-	if g, ok := strategy.(strategies.Grouper); ok && !features.Ungrouped {
-		l.grouper = g
 	}
 
 	l.placer, _ = strategy.(strategies.Placer)

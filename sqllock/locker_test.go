@@ -57,6 +57,9 @@ func TestNewRefuses(t *testing.T) {
 		"pauses without end":  {memory, sqllock.WithPoll(time.Second, math.MaxInt64), sqllock.ErrInvalidOption},
 		"WithMinHold":         {plain{memory}, sqllock.WithMinHold(time.Second), sqllock.ErrUnsupported},
 		"WithLockDelay":       {plain{memory}, sqllock.WithLockDelay(time.Second), sqllock.ErrUnsupported},
+		"WithShared":          {memory, sqllock.WithShared(), sqllock.ErrInvalidOption},
+		"WithPermits":         {memory, sqllock.WithPermits(2), sqllock.ErrInvalidOption},
+		"WithTick":            {memory, sqllock.WithTick(time.Unix(1, 0)), sqllock.ErrInvalidOption},
 	} {
 		if _, err := sqllock.New(test.strategy, test.option); !errors.Is(err, test.want) {
 			t.Errorf("New() with %s = %v, want %q", what, err, test.want)
@@ -65,6 +68,22 @@ func TestNewRefuses(t *testing.T) {
 
 	if log := memory.Statements(); len(log) != 0 {
 		t.Errorf("New() asked the database: %q", log)
+	}
+}
+
+// What comes to one holder at a time and no tick is no mistake.
+func TestNewTakesExclusiveDefaults(t *testing.T) {
+	t.Parallel()
+
+	for what, options := range map[string][]sqllock.Option{
+		"one permit": {sqllock.WithPermits(1)},
+		"options that WithExclusive undoes": {
+			sqllock.WithShared(), sqllock.WithPermits(2), sqllock.WithTick(time.Unix(1, 0)), sqllock.WithExclusive(),
+		},
+	} {
+		if _, err := sqllock.New(sqllocktest.NewMemory(), options...); err != nil {
+			t.Errorf("New() with %s = %v, want nil", what, err)
+		}
 	}
 }
 

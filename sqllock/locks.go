@@ -12,23 +12,24 @@ import (
 )
 
 // MaxNames is how many names [Locker.AcquireAll] takes.
-const MaxNames = 500
+const MaxNames = 200
 
-// AcquireAll waits until it has the locks of all names, ctx ends, or [WithMaxWait] has passed. It gets
-// all of them or none, and holds none while it waits. So callers may give the names in any order, and
-// those that want some of the same ones do not deadlock. A name that is given twice counts once. At most there are
-// [MaxNames].
+// AcquireAll waits until it has the locks of all names, ctx ends, or [WithMaxWait] has passed. It returns
+// all of them or none. Callers may give the names in any order, and those that want some of the same ones do not
+// deadlock. A name that is given twice counts once. At most there are [MaxNames].
 //
-// It waits in the lines of all its names at once. Whoever comes later waits behind it in each,
-// also while another of its names is still held; but for those who hold other locks meanwhile.
+// It asks for all names at once. If one is not free it waits for that in line as [Locker.Acquire] does, while it holds
+// those that sort before it, and takes those that sort after it one by one. What [WithMaxHold] and [WithoutRenewal] limit begins
+// when it has all.
 //
-// Each lock has a token, a lease and a guard as any other. If one is lost all are. Options are for
-// each of them, except [WithPermits] and [WithShared], which are [ErrUnsupported] here. Errors are those of [Locker.Acquire], and
-// a [HeldError] names one of the locks that were not to be had.
+// Each lock has a token, a lease and a guard as any other. If one is lost the context of all ends, and the others are held until
+// they are released. Options are for each of them, except [WithPermits] and [WithShared], which are [ErrUnsupported] here. Errors
+// are those of [Locker.Acquire], and name the lock that was not to be had.
 //
-// Strategies cas and insert take all names at once. advisory, and insert on TiDB, take one after the other, and give them
-// back if one is not free, so that for a moment others may find a name held that nobody gets. forupdate, of which each
-// lock holds a connection, takes one name only: [ErrUnsupported].
+// Who holds another lock meanwhile, and whoever has one of the names waits for that, is in a deadlock as with [Locker.Acquire].
+// Without another lock it is in none: it gives all back, and begins again.
+//
+// forupdate, of which each lock holds a connection, takes one name only: [ErrUnsupported].
 func (l *Locker) AcquireAll(ctx context.Context, names []string, options ...Option) (*Locks, error) {
 	return l.acquireAll(ctx, names, false, options)
 }
@@ -86,29 +87,29 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, try bool, optio
 		}
 	}
 
-	if len(open) > 1 && !l.features.Several {
-		err := fmt.Errorf("%s: %w: strategy %s cannot acquire several names at once; use cas, or acquire them one after the other, sorted",
-			joined(open).title(), ErrUnsupported, l.features.Strategy)
+	var (
+		taken []*Lock
+		err   error
+	)
 
+	switch {
+	case len(open) == 0:
+		return newLocks(locks, innermostOf(ctx, locks)), nil
+	case len(open) == 1:
+		taken = make([]*Lock, 1)
+		taken[0], err = open[0].run(ctx)
+	case !l.features.Several:
+		err = fmt.Errorf("lock %q: %w: strategy %s cannot acquire several names at once; use cas, or acquire them one after the other, sorted",
+			open[0].request.Name, ErrUnsupported, l.features.Strategy)
+	default:
+		taken, err = (&several{locker: l, all: open}).run(ctx)
+	}
+
+	if err != nil {
 		return nil, withRelease(err, releaseEach(ctx, locks))
 	}
 
-	if len(open) > 0 {
-		a := joined(open)
-
-		lock, err := a.run(ctx)
-		if err != nil {
-			return nil, withRelease(err, releaseEach(ctx, locks))
-		}
-
-		if !a.together() {
-			a.locks = []*Lock{lock}
-		}
-
-		return newLocks(append(locks, a.locks...), lock.hold), nil
-	}
-
-	return newLocks(locks, innermostOf(ctx, locks)), nil
+	return newLocks(append(locks, taken...), taken[len(taken)-1].hold), nil
 }
 
 // Locks are several locks that were acquired together. It is safe for concurrent use. The methods of a nil
@@ -144,7 +145,7 @@ func innermostOf(ctx context.Context, locks []*Lock) *hold {
 
 // under returns a context that ends with ctx, which is that of all the locks, and with each of them. What is returned
 // with it ends that.
-func (l *Locks) under(ctx context.Context) (context.Context, []func() bool) {
+func (l *Locks) under(ctx context.Context) (*heldContext, []func() bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stops := make([]func() bool, len(l.locks))
 
@@ -153,7 +154,7 @@ func (l *Locks) under(ctx context.Context) (context.Context, []func() bool) {
 		stops[i] = context.AfterFunc(held, func() { cancel(context.Cause(held)) })
 	}
 
-	return &heldContext{Context: ctx, hold: l.inner, cancel: cancel, outside: l.inner.ctx.outside}, stops
+	return &heldContext{Context: ctx, hold: l.inner, locks: l, cancel: cancel, outside: l.inner.ctx.outside}, stops
 }
 
 // Names returns the names, sorted.
@@ -217,6 +218,17 @@ func (l *Locks) Err() (err error) {
 	return err
 }
 
+// lost is the end of one that has ended, as its context tells it; else nil.
+func (l *Locks) lost() error {
+	for _, lock := range l.locks {
+		if ended := lock.hold.err(); ended != nil {
+			return ended
+		}
+	}
+
+	return nil
+}
+
 // Guard is [Lock.Guard] of each of the locks, in the order of their names.
 func (l *Locks) Guard(ctx context.Context, tx strategies.Tx) error {
 	return l.each(func(lock *Lock) error { return lock.Guard(ctx, tx) })
@@ -242,8 +254,7 @@ func (l *Locks) each(f func(*Lock) error) error {
 	return nil
 }
 
-// Release frees all the locks, as [Lock.Release] does with one, and returns their errors. Of locks that were lost
-// together it is the loss of the first.
+// Release frees all the locks, as [Lock.Release] does with one, and returns their errors.
 func (l *Locks) Release(ctx context.Context) error {
 	if l == nil {
 		return errNilLocks
@@ -262,36 +273,29 @@ func releaseEach(ctx context.Context, locks []*Lock) error {
 		return nil
 	}
 
-	if first := locks[0].hold; len(locks) > 1 && first.batched() {
-		defer first.locker.releases.expect(len(locks))()
-	}
-
-	var released sync.WaitGroup
-
-	errs := make([]error, len(locks))
-
+	holds, errs := make([]*hold, len(locks)), make([]error, len(locks))
 	for i, lock := range locks {
-		released.Go(func() { errs[i] = lock.Release(ctx) })
+		holds[i] = lock.hold
 	}
 
-	released.Wait()
+	endEach(holds, func(i int) { errs[i] = locks[i].Release(ctx) })
 
-	return errors.Join(causes(errs)...)
+	return errors.Join(errs...)
 }
 
-// causes leaves out the losses that are another one's, if that is there.
-func causes(errs []error) []error {
-	ofAnother := func(err error) bool {
-		lost := new(LostError)
-
-		return errors.As(err, &lost) && lost.Reason == ReasonTogether
+// endEach ends holds by end, with one statement if it can be.
+func endEach(holds []*hold, end func(i int)) {
+	if len(holds) > 1 && holds[0].batched() {
+		defer holds[0].locker.releases.expect(len(holds))()
 	}
 
-	if !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, ErrLost) && !ofAnother(err) }) {
-		return errs
+	var ended sync.WaitGroup
+
+	for i := range holds {
+		ended.Go(func() { end(i) })
 	}
 
-	return slices.DeleteFunc(errs, ofAnother)
+	ended.Wait()
 }
 
 func (l *Locker) doAll(

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func TestAcquireAll(t *testing.T) {
 		_, err = second.AcquireAll(t.Context(), []string{"c", "b"}, sqllock.WithMaxWait(time.Minute))
 		wantIs(t, "AcquireAll() beside a holder of one", err, sqllock.ErrNotAcquired)
 
-		const says = `locks "b", "c" not acquired: gave up after 1m0s; "b" is held by `
+		const says = `lock "b" not acquired: gave up after 1m0s; held by `
 		if err == nil || !strings.HasPrefix(err.Error(), says) {
 			t.Errorf("AcquireAll() beside a holder of one = %v, want %s…", err, says)
 		}
@@ -50,7 +51,7 @@ func TestAcquireAll(t *testing.T) {
 	})
 }
 
-// secondLost is a strategy that takes several names one after the other. The answer to the second attempt is lost.
+// secondLost is a strategy whose answer to the second attempt for one name is lost.
 type secondLost struct {
 	*sqllocktest.Memory
 	attempts atomic.Int64
@@ -58,7 +59,7 @@ type secondLost struct {
 
 func (s *secondLost) Features() strategies.Features {
 	f := s.Memory.Features()
-	f.Ungrouped = true
+	f.Unbatched = true
 
 	return f
 }
@@ -77,7 +78,7 @@ func TestAcquireAllSettlesEach(t *testing.T) {
 	t.Parallel()
 
 	unsettled := sqllocktest.NewMemory()
-	unsettled.Fail("acquire-group", 1, sqllocktest.After, &strategies.HeldError{Name: "b", Err: strategies.ErrUnsettled})
+	unsettled.Fail("acquire-all", 1, sqllocktest.After, &strategies.HeldError{Name: "b", Err: strategies.ErrUnsettled})
 
 	for what, strategy := range map[string]strategies.Strategy{
 		"an attempt that may have left something": unsettled,
@@ -102,6 +103,85 @@ func TestAcquireAllSettlesEach(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Locks that are kept while another one is waited for do not end by what bounds those that are held: that begins with the last.
+func TestAcquireAllKeepsWhileItWaits(t *testing.T) {
+	t.Parallel()
+
+	for what, option := range map[string]sqllock.Option{
+		"the longest hold":    sqllock.WithMaxHold(lease),
+		"a lease without end": sqllock.WithoutRenewal(),
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory, locker := setup(t, option)
+				one := acquireNames(t, newLocker(t, memory.Peer()), 2)[1]
+				began := time.Now()
+
+				time.AfterFunc(10*lease, func() { release(t, one) })
+
+				locks, err := locker.AcquireAll(t.Context(), []string{"1", "0a"})
+				if err != nil {
+					t.Fatalf("AcquireAll() = %v, want the locks", err)
+				}
+
+				if token := locks.Lock("0a").Token(); token > began.Add(lease).UnixMicro() {
+					t.Errorf("token of the first = %d, want that it was acquired once", token)
+				}
+
+				for _, each := range locks.Names() {
+					if left := locks.Lock(each).Remaining(); left < lease/2 {
+						t.Errorf("Remaining() of %q = %s, want more than half of %s", each, left, lease)
+					}
+				}
+
+				time.Sleep(lease + time.Second)
+				wantIs(t, "Err() after that", locks.Err(), sqllock.ErrLost)
+			})
+		})
+	}
+}
+
+// Hooks hear of the locks of who has them all, and watchers hear of them at once.
+func TestAcquireAllTells(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var (
+			mu   sync.Mutex // locks are released at once
+			told []string
+		)
+
+		tell := func(e sqllock.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+
+			told = append(told, e.Name)
+		}
+		memory, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{Acquired: tell, Released: tell}))
+		one := acquireNames(t, newLocker(t, memory.Peer()), 2)[1]
+
+		_, err := locker.TryAcquireAll(t.Context(), []string{"0a", "1", "2"})
+		wantIs(t, "TryAcquireAll() beside a holder of one", err, sqllock.ErrNotAcquired)
+
+		if len(told) > 0 {
+			t.Errorf("hooks were told of %q, which nobody had", told)
+		}
+
+		release(t, one)
+
+		locks, err := locker.AcquireAll(t.Context(), []string{"0a", "1", "2"})
+		if err != nil {
+			t.Fatalf("AcquireAll() = %v, want the locks", err)
+		}
+
+		if !slices.Equal(told, locks.Names()) {
+			t.Errorf("hooks were told of %q, want %q", told, locks.Names())
+		}
+
+		if err := locks.Release(t.Context()); err != nil {
+			t.Errorf("Release() = %v, want nil", err)
+		}
+	})
 }
 
 func TestAcquireAllRefuses(t *testing.T) {
@@ -184,31 +264,22 @@ func TestDoAll(t *testing.T) {
 		_, locker := setup(t)
 		failed := errors.New("failed")
 
-		var lossOfA error
-
 		err := locker.DoAll(t.Context(), []string{"a", "b"}, func(ctx context.Context, locks *sqllock.Locks) error {
-			if err := locker.ForceRelease(ctx, "b", "the reason"); err != nil {
+			if err := sqllocktest.ForceRelease(ctx, locker, "b", "the reason"); err != nil {
 				t.Errorf("ForceRelease() = %v, want nil", err)
 			}
 
 			<-ctx.Done()
 
 			wantIs(t, "Cause() of the context", context.Cause(ctx), sqllock.ErrLost)
+			wantIs(t, "Err() of all", locks.Err(), sqllock.ErrLost)
 
-			lossOfA = locks.Lock("a").Err()
-
-			lost := new(sqllock.LostError)
-			if err := lossOfA; !errors.As(err, &lost) || lost.Reason != sqllock.ReasonTogether || lost.Detail != "b" {
-				t.Errorf("Err() of the other lock = %v, want that it was lost together with %q", err, "b")
+			if err := locks.Lock("a").Err(); err != nil {
+				t.Errorf("Err() of the other lock = %v, want nil until it is released", err)
 			}
 
 			return failed
 		})
-
-		const says = `lost: together with "b": taken away: the reason`
-		if why := lossOfA.Error(); !strings.HasSuffix(why, says) {
-			t.Errorf("loss of the other lock: %s, want …%s", why, says)
-		}
 
 		if lines := strings.Count(err.Error(), "\n"); lines != 1 {
 			t.Errorf("DoAll() = %v, want a line for the function and one for the loss", err)
@@ -229,8 +300,8 @@ func TestDoAll(t *testing.T) {
 	})
 }
 
-// The trust window of one is that of all: none is taken for held while another is not.
-func TestAcquireAllEndsTogether(t *testing.T) {
+// The context of all looks at the clocks of each, as one does whose process was stopped.
+func TestAcquireAllLooksAtTheClocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory, locker := setup(t)
 
@@ -242,10 +313,8 @@ func TestAcquireAllEndsTogether(t *testing.T) {
 		memory.Fail("renew", 1000, sqllocktest.Before, nil)
 		<-locks.Done()
 
-		for _, each := range []string{"a", "b"} {
-			wantIs(t, "Err() of "+each, locks.Lock(each).Err(), sqllock.ErrLost)
-		}
-
+		wantIs(t, "Err() of all", locks.Err(), sqllock.ErrLost)
+		wantIs(t, "Cause() of all", context.Cause(locks.Context()), sqllock.ErrLost)
 		wantIs(t, "Release() of locks that were lost", locks.Release(t.Context()), sqllock.ErrLost)
 		memory.Reset()
 	})
@@ -266,15 +335,15 @@ func TestNilLocks(t *testing.T) {
 	}
 }
 
-// lateGroup answers attempts for several names late, whatever their context says.
-type lateGroup struct{ *sqllocktest.Memory }
+// lateBatches answers attempts for several names late, whatever their context says.
+type lateBatches struct{ *sqllocktest.Memory }
 
-func (s lateGroup) TryAcquireGroup(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, error) {
-	grants, err := s.Memory.TryAcquireGroup(context.WithoutCancel(ctx), requests)
+func (s lateBatches) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	grants, errs := s.Memory.TryAcquireAll(context.WithoutCancel(ctx), requests)
 
 	<-time.After(500 * time.Millisecond)
 
-	return grants, err
+	return grants, errs
 }
 
 // What an attempt for several names brings that is under way when its wait ends is given back when it is known, and
@@ -293,7 +362,7 @@ func abandonAll(t *testing.T, taken int) {
 	t.Helper()
 
 	memory := sqllocktest.NewMemory()
-	locker := newLocker(t, lateGroup{memory})
+	locker := newLocker(t, lateBatches{memory})
 	acquireNames(t, newLocker(t, memory.Peer()), taken)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -344,40 +413,5 @@ func TestAround(t *testing.T) {
 		}
 
 		release(t, held)
-	})
-}
-
-// At the end of a wait for several names the error tells of one that is held, and not of one that is free and kept for
-// the one who waits.
-func TestAcquireAllSaysWhatIsHeld(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		memory, first := setup(t)
-		second, third := newLocker(t, memory.Peer()), newLocker(t, memory.Peer())
-		locks := acquireNames(t, first, 2)
-		ended := make(chan error, 1)
-
-		go func() {
-			_, err := second.AcquireAll(t.Context(), []string{"0", "1"}, sqllock.WithMaxWait(time.Minute))
-			ended <- err
-		}()
-
-		go func() {
-			_, err := third.AcquireAll(t.Context(), []string{"0", "1"}, sqllock.WithMaxWait(2*time.Minute))
-			ended <- err
-		}()
-
-		<-time.After(time.Second)
-		release(t, locks[0])
-
-		for range 2 {
-			err := <-ended
-
-			held := new(sqllock.HeldError)
-			if !errors.As(err, &held) || held.Name != "1" || held.Holder == (sqllock.Holder{}) {
-				t.Errorf("AcquireAll() at its limit = %v, want a *HeldError of the name that is held", err)
-			}
-		}
-
-		release(t, locks[1])
 	})
 }

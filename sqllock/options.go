@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -36,7 +37,8 @@ const (
 )
 
 // Option sets one thing, for all locks when given to [New] and for one lock when given to
-// [Locker.Acquire], [Locker.TryAcquire], [Locker.Do] or [Locker.TryDo].
+// [Locker.Acquire], [Locker.TryAcquire], [Locker.Do] or [Locker.TryDo]. New refuses [WithPermits], [WithShared] and
+// [WithTick], with which an acquisition does not have its name alone, or only once.
 type Option func(*settings) error
 
 // settings is what options build.
@@ -64,7 +66,7 @@ type settings struct {
 	drift     float64
 	margin    time.Duration
 	logger    *slog.Logger
-	hooks     *Hooks
+	hooks     *[]*Hooks // all that were given; a pointer, so that settings can be compared
 }
 
 func defaults() settings {
@@ -85,7 +87,7 @@ func defaults() settings {
 		drift:    defaultDrift,
 		margin:   defaultMargin,
 		logger:   slog.New(slog.DiscardHandler),
-		hooks:    &Hooks{},
+		hooks:    &[]*Hooks{},
 	}
 }
 
@@ -104,39 +106,26 @@ func (s settings) with(options []Option, features strategies.Features) (settings
 	return s, s.check(features)
 }
 
-// forCall is with for one call, for which what is about waiting makes no sense if it
-// does not wait.
-func (s settings) forCall(try bool, options []Option, features strategies.Features) (settings, error) {
-	lowest, highest, listens := s.pollMin, s.pollMax, s.listens
-
-	if try {
-		// No option makes these, so that what differs is of this call, and not a default.
-		s.waits, s.pollMin, s.listens = false, 0, true
-	}
-
-	own, err := s.with(options, features)
-	if err != nil || !try {
-		return own, err
-	}
-
-	const why = "is given to a call that does not wait"
+// checkDefaults reports what must not be for all locks of a locker: nobody would see in its calls that they share
+// their names, or that they are refused once a tick is done.
+func (s settings) checkDefaults() error {
+	const instead = "give it to each call that needs it"
 
 	switch {
-	case own.waits:
-		err = badOption("WithMaxWait", own.maxWait.String(), why)
-	case own.pollMin != 0:
-		err = badOption("WithPoll", own.pollMin.String()+", "+own.pollMax.String(), why)
-	case !own.listens:
-		err = badOption("WithoutNotifications", "", why)
+	case s.many():
+		return badOption("WithPermits", fmt.Sprint(s.permits), "is given to New, and would let several hold every name; %s", instead)
+	case s.shared:
+		return badOption("WithShared", "", "is given to New, and would let readers share every name; %s", instead)
+	case s.tick != 0:
+		return badOption("WithTick", time.UnixMicro(s.tick).UTC().Format(time.RFC3339Nano),
+			"is given to New, and would let each name be acquired for one tick only; %s", instead)
+	default:
+		return nil
 	}
-
-	own.pollMin, own.pollMax, own.listens = lowest, highest, listens
-
-	return own, err
 }
 
 // allow reports an option of a reentrant call that differs from those of the lock that it
-// shares. How long it may wait, its logger and its hooks do not matter: it does not wait,
+// shares. How it would wait, its logger and its hooks do not matter: it does not wait,
 // and the lock has its own.
 func (s settings) allow(options []Option, features strategies.Features) error {
 	own, err := s.with(options, features)
@@ -144,7 +133,8 @@ func (s settings) allow(options []Option, features strategies.Features) error {
 		return err
 	}
 
-	own.reentrant, own.waits, own.maxWait, own.logger, own.hooks = s.reentrant, s.waits, s.maxWait, s.logger, s.hooks
+	own.reentrant, own.logger, own.hooks = s.reentrant, s.logger, s.hooks
+	own.waits, own.maxWait, own.pollMin, own.pollMax, own.listens = s.waits, s.maxWait, s.pollMin, s.pollMax, s.listens
 	own.shared = own.shared && s.shared // who writes may read
 
 	if own != s {
@@ -172,10 +162,8 @@ func (s settings) difference(other *settings) string {
 		{"WithMetadata", s.holder.Metadata != other.holder.Metadata},
 		{"WithoutBatching", s.unbatched != other.unbatched},
 		{"WithoutHandOff", s.handsOff != other.handsOff},
-		{"WithoutNotifications", s.listens != other.listens},
 		{"WithDurableRelease", s.durable != other.durable},
 		{"WithoutReaping", s.reaps != other.reaps},
-		{"WithPoll", s.pollMin != other.pollMin || s.pollMax != other.pollMax},
 	} {
 		if o.differs {
 			return o.option
@@ -269,7 +257,7 @@ func WithLease(d time.Duration) Option {
 // WithMaxWait bounds how long [Locker.Acquire] and [Locker.Do] wait for the lock, whatever their
 // context allows. Zero is one attempt. The default is no bound but the
 // context's. The error is then [ErrNotAcquired], or [ErrUnreachable], and no
-// context.DeadlineExceeded. [Locker.TryAcquire] and [Locker.TryDo] refuse it.
+// context.DeadlineExceeded. For [Locker.TryAcquire] and [Locker.TryDo], which do not wait, it has no effect.
 func WithMaxWait(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {
@@ -345,7 +333,8 @@ func WithLockDelay(d time.Duration) Option {
 // WithReentrant lets an Acquire whose context comes from a lock of the same
 // name and locker return that lock again, with the same token. It is freed
 // when every handle has been released. Another option of that call is an error if it
-// differs from those of the lock.
+// differs from those of the lock. What is about waiting, [WithLogger] and [WithHooks] have no effect: the call does not wait,
+// and the lock has a logger and hooks.
 func WithReentrant() Option {
 	return func(s *settings) error {
 		s.reentrant = true
@@ -401,10 +390,12 @@ func WithLogger(logger *slog.Logger) Option {
 	}
 }
 
-// WithHooks calls functions when something happens to a lock, for metrics.
+// WithHooks calls functions when something happens to a lock, for metrics. It may be given several times: those of [New]
+// are called first, then those of the call, each in the order given.
 func WithHooks(hooks Hooks) Option {
 	return func(s *settings) error {
-		s.hooks = &hooks
+		all := append(slices.Clone(*s.hooks), &hooks)
+		s.hooks = &all
 
 		return nil
 	}

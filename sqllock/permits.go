@@ -24,9 +24,9 @@ const maxPermitsName = MaxNameLength - strategies.SlotNameLength
 
 // WithPermits lets up to n hold the name at a time. Each of them has a lock as any other, with a
 // token, a lease and a guard of its own, and [Lock.Slot] is its number from 0 to n-1, which no other
-// holder has. Those who wait get theirs in the order of arrival. Give it with each call rather than to
-// [New], where it is for all names of the locker. The default is 1, at most it is
-// [MaxPermits]; names may then have [MaxNameLength] - 5 bytes.
+// holder has. Those who wait get theirs in the order of arrival. The default is 1, at most it is
+// [MaxPermits]; names may then have [MaxNameLength] - 5 bytes. Give it with each call: [New] refuses it, because it would
+// be for all names of the locker.
 //
 // Callers that differ in n, while a new version is rolled out, exclude each other in the slots that
 // both know: the larger n bounds how many there are in all. A lock without permits is one with a
@@ -45,8 +45,8 @@ func WithPermits(n int) Option {
 	}
 }
 
-// WithExclusive makes the lock one that has one holder and no tick: it undoes [WithPermits], [WithShared] and [WithTick], be
-// they given to [New] or before it.
+// WithExclusive makes the lock one that has one holder and no tick: it undoes [WithPermits], [WithShared] and [WithTick] that
+// stand before it. It is for who passes on options that come from elsewhere, and must have the lock alone.
 func WithExclusive() Option {
 	return func(s *settings) error {
 		s.permits, s.shared, s.tick = 0, false, 0

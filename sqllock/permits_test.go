@@ -95,12 +95,12 @@ func permitsInLine(t *testing.T, options []sqllock.Option) {
 	lockers := make([]*sqllock.Locker, 4)
 
 	for i := range lockers {
-		lockers[i] = newLocker(t, memory.Peer(), append(options, sqllock.WithPermits(n))...)
+		lockers[i] = newLocker(t, memory.Peer(), options...)
 	}
 
 	var held []*sqllock.Lock
 	for range n {
-		held = append(held, acquire(t, lockers[0]))
+		held = append(held, acquire(t, lockers[0], sqllock.WithPermits(n)))
 	}
 
 	var (
@@ -113,7 +113,7 @@ func permitsInLine(t *testing.T, options []sqllock.Option) {
 		locker := lockers[i%len(lockers)]
 
 		group.Go(func() {
-			lock := acquire(t, locker)
+			lock := acquire(t, locker, sqllock.WithPermits(n))
 
 			mu.Lock()
 			order = append(order, i)
@@ -209,12 +209,12 @@ func TestHoldersOfPermits(t *testing.T) {
 			}
 		}
 
-		if err := locker.ForceReleaseSlot(t.Context(), name, 1, "test"); err != nil {
-			t.Fatalf("ForceReleaseSlot() = %v, want nil", err)
+		if err := locker.ForceRelease(t.Context(), holders[1], "test"); err != nil {
+			t.Fatalf("ForceRelease() = %v, want nil", err)
 		}
 
 		if holders, err := locker.Holders(t.Context(), sqllock.Filter{Name: name}); err != nil || len(holders) != 2 || holders[1].Slot != 2 {
-			t.Errorf("Holders() after ForceReleaseSlot() = %v, %v, want those of the slots 0 and 2", holders, err)
+			t.Errorf("Holders() after ForceRelease() = %v, %v, want those of the slots 0 and 2", holders, err)
 		}
 
 		status, err := locker.InspectSlot(t.Context(), name, 1)
@@ -232,10 +232,10 @@ func TestEventsOfPermits(t *testing.T) {
 		var slots []int
 
 		note := func(e sqllock.Event) { slots = append(slots, e.Slot) }
-		_, locker := setup(t, sqllock.WithPermits(2), sqllock.WithHooks(sqllock.Hooks{Acquired: note, Released: note}))
+		_, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{Acquired: note, Released: note}))
 
 		for range 2 {
-			defer release(t, acquire(t, locker))
+			defer release(t, acquire(t, locker, sqllock.WithPermits(2)))
 		}
 
 		if slices.Sort(slots); !slices.Equal(slots, []int{0, 1}) {
@@ -248,7 +248,7 @@ func TestEventsOfPermits(t *testing.T) {
 func TestPermitsBesideARowLock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory, locker := setup(t)
-		other := newLocker(t, memory.Peer(), sqllock.WithPermits(2))
+		other := newLocker(t, memory.Peer())
 		tx := memory.Begin()
 
 		defer func() { _ = tx.Rollback() }()
@@ -260,7 +260,7 @@ func TestPermitsBesideARowLock(t *testing.T) {
 		memory.Age(name, 2*lease)
 
 		for range 20 {
-			lock, err := other.TryAcquire(t.Context(), name)
+			lock, err := other.TryAcquire(t.Context(), name, sqllock.WithPermits(2))
 			if err != nil || lock.Slot() != 1 {
 				t.Fatalf("TryAcquire() beside a slot that is guarded = %v, want slot 1", err)
 			}

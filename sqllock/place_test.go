@@ -315,21 +315,21 @@ func TestPermitsUseEachPlaceOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := sqllocktest.NewMemory()
 		strategy := &counter{Strategy: memory}
-		locker, other := newLocker(t, strategy, sqllock.WithPermits(2)), newLocker(t, memory.Peer(), sqllock.WithPermits(2))
+		locker, other, two := newLocker(t, strategy), newLocker(t, memory.Peer()), sqllock.WithPermits(2)
 
 		for range 20 {
-			theirs := acquire(t, other)
-			release(t, acquire(t, locker))
+			theirs := acquire(t, other, two)
+			release(t, acquire(t, locker, two))
 			release(t, theirs)
 		}
 
-		locks := []*sqllock.Lock{acquire(t, locker), acquire(t, other)}
+		locks := []*sqllock.Lock{acquire(t, locker, two), acquire(t, other, two)}
 
 		for range 5 {
-			_, err := locker.Acquire(t.Context(), name, sqllock.WithMaxWait(time.Second))
+			_, err := locker.Acquire(t.Context(), name, two, sqllock.WithMaxWait(time.Second))
 			wantIs(t, "Acquire() of a third permit", err, sqllock.ErrNotAcquired)
 
-			_, err = locker.TryAcquire(t.Context(), name)
+			_, err = locker.TryAcquire(t.Context(), name, two)
 			wantIs(t, "TryAcquire() of a third permit", err, sqllock.ErrNotAcquired)
 		}
 

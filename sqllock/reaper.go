@@ -95,15 +95,20 @@ func (r *reaper) look() {
 	}
 }
 
+// page is how many names one look has removed, and whether there may be more.
+type page struct {
+	removed int
+	more    bool
+}
+
 // page removes a page, and returns when the next one is due; zero: when another lock has been released.
 func (r *reaper) page() time.Duration {
 	started := time.Now()
-	removed, more := 0, false
 
-	err := bounded(r.locker.life, idleLimit, func(ctx context.Context) (err error) {
-		removed, more, err = r.idle.ReapIdle(ctx, idleTime, idlePage)
+	done, err := limited(r.locker.life, idleLimit, func(ctx context.Context) (page, error) {
+		removed, more, err := r.idle.ReapIdle(ctx, idleTime, idlePage)
 
-		return err
+		return page{removed, more}, err
 	})
 
 	logger, ctx := r.locker.defaults.logger, context.Background() //nolint:forbidigo // as for every event
@@ -113,11 +118,11 @@ func (r *reaper) page() time.Duration {
 		return 0
 	case err != nil:
 		logger.LogAttrs(ctx, slog.LevelDebug, "removal of idle names failed", slog.Any("error", err))
-	case removed > 0:
-		logger.LogAttrs(ctx, slog.LevelDebug, "idle names removed", slog.Int("removed", removed))
+	case done.removed > 0:
+		logger.LogAttrs(ctx, slog.LevelDebug, "idle names removed", slog.Int("removed", done.removed))
 	}
 
-	if more && err == nil {
+	if done.more && err == nil {
 		return max(time.Millisecond, (idleShare-1)*time.Since(started))
 	}
 

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,7 +47,7 @@ const (
 // writer may ask for a shared lock again, and a writer gets another handle of its exclusive lock; without it that is
 // [ErrNotAcquired], as for any lock.
 //
-// Give it with each call and not to [New]: such a locker cannot write. With [WithPermits], [WithMinHold] or [WithLockDelay] it
+// Give it with each call: [New] refuses it, because such a locker could not write. With [WithPermits], [WithMinHold] or [WithLockDelay] it
 // is [ErrInvalidOption], with [Locker.AcquireAll] [ErrUnsupported]. Do not use a name both with permits and with
 // readers: those have slot 0, and permits with a larger slot are granted beside them. Strategy advisory on MySQL
 // and MariaDB has no shared locks: [ErrUnsupported].
@@ -100,7 +101,8 @@ func (s *settings) mode() strategies.Mode {
 // sharesWith says whether a reader with these settings can use the grant of one with the others.
 func (s *settings) sharesWith(other *settings) bool {
 	return s.renew && other.renew && s.maxHold == 0 && other.maxHold == 0 && s.lease == other.lease && s.drift == other.drift &&
-		s.margin == other.margin && s.durable == other.durable && s.holder == other.holder && s.logger == other.logger && s.hooks == other.hooks
+		s.margin == other.margin && s.durable == other.durable && s.holder == other.holder && s.logger == other.logger &&
+		slices.Equal(*s.hooks, *other.hooks)
 }
 
 // shares are the holds of readers, by name.
@@ -350,7 +352,7 @@ func (h *hold) handleOf(ctx context.Context, key reentry) *Lock {
 	outside := context.WithoutCancel(ctx)
 	ctx, cancel := context.WithCancelCause(outside)
 	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
-	lock.ctx = &heldContext{ctx, h, cancel, outside, key, lock}
+	lock.ctx = &heldContext{ctx, h, nil, cancel, outside, key, lock}
 	lock.end = func() {
 		stop()
 		cancel(ErrReleased)

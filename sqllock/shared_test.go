@@ -15,11 +15,11 @@ import (
 // Readers of one process have one grant: it is asked for once, renewed once, and released by the last.
 func TestReadersOfOneProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		memory, locker := setup(t, sqllock.WithShared())
+		memory, locker := setup(t)
 
 		var locks []*sqllock.Lock
 		for range 10 {
-			locks = append(locks, acquire(t, locker))
+			locks = append(locks, acquire(t, locker, sqllock.WithShared()))
 		}
 
 		time.Sleep(lease)
@@ -47,8 +47,8 @@ func TestReadersOfOneProcess(t *testing.T) {
 // A reader's context is its own: its values, and its end.
 func TestReadersContexts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		_, locker := setup(t, sqllock.WithShared())
-		one, other := acquire(t, locker), acquire(t, locker)
+		_, locker := setup(t)
+		one, other := acquire(t, locker, sqllock.WithShared()), acquire(t, locker, sqllock.WithShared())
 
 		release(t, one)
 
@@ -84,8 +84,8 @@ func TestReadersLose(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var lost atomic.Int64
 
-		memory, locker := setup(t, sqllock.WithShared(), sqllock.WithHooks(sqllock.Hooks{Lost: func(sqllock.Event) { lost.Add(1) }}))
-		one, other := acquire(t, locker), acquire(t, locker)
+		memory, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{Lost: func(sqllock.Event) { lost.Add(1) }}))
+		one, other := acquire(t, locker, sqllock.WithShared()), acquire(t, locker, sqllock.WithShared())
 
 		memory.Lose(name)
 		time.Sleep(lease)
@@ -101,7 +101,7 @@ func TestReadersLose(t *testing.T) {
 		}
 
 		// Whoever comes now begins anew.
-		again := acquire(t, locker)
+		again := acquire(t, locker, sqllock.WithShared())
 		if again.Token() <= one.Token() {
 			t.Errorf("Token() after the loss = %d, want more than %d", again.Token(), one.Token())
 		}
@@ -130,9 +130,9 @@ func TestReadersEvents(t *testing.T) {
 				}
 			}
 		}
-		_, locker := setup(t, sqllock.WithShared(), sqllock.WithHooks(sqllock.Hooks{Acquired: note("acquired"), Released: note("released")}))
+		_, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{Acquired: note("acquired"), Released: note("released")}))
 
-		one, other := acquire(t, locker), acquire(t, locker)
+		one, other := acquire(t, locker, sqllock.WithShared()), acquire(t, locker, sqllock.WithShared())
 		release(t, other)
 		release(t, other)
 		release(t, one)
@@ -212,6 +212,22 @@ func TestReadersOfDifferentOptions(t *testing.T) {
 		}
 
 		wantFree(t, memory, "after all releases")
+	})
+}
+
+// The same hooks are the same options.
+func TestReadersWithHooks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{}))
+		hooks, others := sqllock.WithHooks(sqllock.Hooks{}), sqllock.WithHooks(sqllock.Hooks{})
+
+		for _, option := range []sqllock.Option{hooks, others, hooks} {
+			defer release(t, acquire(t, locker, sqllock.WithShared(), option))
+		}
+
+		if n := held(t, memory); n != 2 {
+			t.Errorf("%d readers are in the database, want two: two have the same options", n)
+		}
 	})
 }
 
@@ -304,14 +320,14 @@ func TestReadersKeepApart(t *testing.T) {
 // A context that has ended gets no lock, also if others of the process read.
 func TestReaderWithAnEndedContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		_, locker := setup(t, sqllock.WithShared())
-		reader := acquire(t, locker)
+		_, locker := setup(t)
+		reader := acquire(t, locker, sqllock.WithShared())
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 
 		for what, f := range map[string]func(context.Context, string, ...sqllock.Option) (*sqllock.Lock, error){"Acquire": locker.Acquire, "TryAcquire": locker.TryAcquire} {
-			_, err := f(ctx, name)
+			_, err := f(ctx, name, sqllock.WithShared())
 			wantIs(t, what+"() with an ended context", err, context.Canceled)
 		}
 

@@ -20,13 +20,23 @@ const mostAhead = 366 * 24 * time.Hour
 //
 //	err := locker.TryDo(ctx, "report", report, sqllock.WithTick(fireTime))
 //
-// Pass the time that the schedule says, which is the same in all processes, and not the current time. Ticks have
-// microseconds. A tick is remembered for at least 366 days after it. The job may run twice if its process is gone between
-// its end and the note, or lost the lock: what it does should bear that, or be guarded ([Lock.Guard]). The error of f may
-// look like one of the call, as with [Locker.TryDo]: a job that returns an ErrTickDone of its own has run.
+// Pass the time that the schedule says, which is the same in all processes, and not the current time. A job that runs once a
+// day at a local time belongs to the day; its date as one of UTC is the same in all zones:
+//
+//	year, month, day := fireTime.In(berlin).Date()
+//	tick := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+//
+// A time that is rounded to 24 hours is a day of UTC. When summer time begins, two of the job's times can be in one of those,
+// and the second would be skipped.
+//
+// Ticks have microseconds. A tick is remembered for at least 366 days after it. The job may run twice if its process is gone
+// between its end and the note, or lost the lock: what it does should bear that, or be guarded ([Lock.Guard]). A job that
+// writes to the same database in one transaction, and ends it with [Lock.ReleaseTx], is done exactly once.
+//
+// The error of f may look like one of the call, as with [Locker.TryDo]: a job that returns an ErrTickDone of its own has run.
 //
 // A tick before 1970, or more than 366 days from now is [ErrInvalidOption], as is a tick together with [WithPermits] or
-// [WithShared]; with [Locker.AcquireAll] it is [ErrUnsupported]. Give it with each call and not to [New].
+// [WithShared]; with [Locker.AcquireAll] it is [ErrUnsupported]. Give it with each call: [New] refuses it.
 func WithTick(tick time.Time) Option {
 	return func(s *settings) error {
 		switch {
@@ -46,7 +56,7 @@ func WithTick(tick time.Time) Option {
 type TickError struct {
 	// Name of the lock.
 	Name string
-	// Tick that was asked for, and Done the latest one whose job was done.
+	// Tick that was asked for, and Done the latest one whose job was done, in UTC.
 	Tick, Done time.Time
 }
 
@@ -100,7 +110,7 @@ func (a *acquisition) lookForTick(wait, ctx context.Context, under *hold) error 
 
 			return a.ended(wait, ctx)
 		case !a.goesOn(err):
-			return fmt.Errorf("%s: %w", a.title(), err)
+			return fmt.Errorf("lock %q: %w", a.request.Name, err)
 		}
 
 		// At its end the next look says why.
@@ -115,13 +125,7 @@ func (l *Locker) tickDone(ctx context.Context, name string, tick int64) error {
 		return unsupportedOption("WithTick", l.features)
 	}
 
-	var notes strategies.Notes
-
-	err := bounded(ctx, attemptTime, func(ctx context.Context) (err error) {
-		notes, err = noter.Notes(ctx, name)
-
-		return err
-	})
+	notes, err := limited(ctx, attemptTime, func(ctx context.Context) (strategies.Notes, error) { return noter.Notes(ctx, name) })
 
 	switch {
 	case err != nil:
@@ -129,17 +133,34 @@ func (l *Locker) tickDone(ctx context.Context, name string, tick int64) error {
 	case notes.Tick < tick:
 		return nil
 	default:
-		return &TickError{Name: name, Tick: time.UnixMicro(tick), Done: time.UnixMicro(notes.Tick)}
+		return &TickError{Name: name, Tick: timeOfTick(tick), Done: timeOfTick(notes.Tick)}
 	}
 }
 
+// CompleteError reports that a job was done, and that its tick could not be noted, so that it may be done again. As the work
+// was done, it matches nothing that Err matches, with errors.Is or errors.As, as a [ReleaseError] does not.
+type CompleteError struct {
+	// Name of the lock.
+	Name string
+	// Tick is that of [WithTick].
+	Tick time.Time
+	// Err is why: the last error of the database, or that the transaction of [Lock.ReleaseTx] has not committed.
+	Err error
+}
+
+// Error is one line.
+func (e *CompleteError) Error() string { return fmt.Sprintf("complete lock %q: %s", e.Name, e.Err) }
+
 // Complete notes that the job of the tick was done for which the lock was acquired ([WithTick]). Release the lock
-// afterwards. An end of ctx does not stop it.
+// afterwards. An end of ctx does not stop it. After [Lock.ReleaseTx], which notes the tick itself, it only looks whether the
+// transaction has committed, and is an error if not.
+//
+// Call it after the end of a transaction that guards the lock ([Lock.Guard]). On SQLite it cannot write beside one.
 //
 // Errors: a *[LostError] if another has acquired the lock since, or it was taken away, so that the job may be done again; it
 // may be one, too, if only the lease has ended. [ErrReleased];
-// [ErrInvalidOption] if the lock was acquired without a tick; the database's, after which the tick may be noted or not.
-// Then it may be called again. They are logged, too.
+// [ErrInvalidOption] if the lock was acquired without a tick; a *[CompleteError], after which the tick may be noted or not,
+// and Complete may be called again. They are logged, too.
 func (l *Lock) Complete(ctx context.Context) error {
 	const verb = "complete"
 
@@ -168,58 +189,87 @@ func (l *Lock) Complete(ctx context.Context) error {
 		return err
 	}
 
-	ctx = context.WithoutCancel(ctx)
-	noted := false
+	inTx := l.hold.mayBeFreed()
+	noted, err := l.noteTick(context.WithoutCancel(ctx), noter, inTx)
 
-	// What was sent may have been noted: it does no harm to do that again.
+	message := "tick not noted"
+	failed := func(err error) error { return &CompleteError{Name: l.Name(), Tick: l.Tick(), Err: outOfTime(err)} }
+
+	switch {
+	case errors.Is(err, strategies.ErrBusy):
+		err = failed(fmt.Errorf("%w; if that is your own, call Complete after its commit, or ReleaseTx in it", err))
+	case err != nil:
+		err = failed(err)
+	case noted:
+		return nil
+	case inTx:
+		// It will be, if the transaction commits.
+		message = "tick not noted yet"
+		err = failed(errors.New("the transaction with its ReleaseTx, which notes the tick, has not committed"))
+	default:
+		err = &LostError{
+			Name: l.Name(), Token: l.Token(), Reason: ReasonUnknown,
+			Detail: "it is another's, or was released, before its tick was noted, and the job may be done again",
+		}
+	}
+
+	// A scheduler may drop the error.
+	l.hold.settings.logger.WarnContext(ctx, message, "name", l.Name(), "token", l.Token(), "tick", l.Tick(), "error", err)
+
+	return err
+}
+
+// noteTick notes the tick, or looks whether a transaction did. What was sent may have been noted: it does no harm to do that
+// again.
+func (l *Lock) noteTick(ctx context.Context, noter strategies.Noter, inTx bool) (noted bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+
+	l.hold.mu.Lock()
+	pinned := l.hold.pinned
+	l.hold.mu.Unlock()
+
 	for try := range releaseTries {
-		err = bounded(ctx, releaseTimeout/releaseTries, func(ctx context.Context) (err error) {
-			noted, err = noter.NoteTick(ctx, l.Name(), l.Owner(), l.tick)
+		attempt, end := context.WithTimeout(ctx, releaseTimeout/2)
+		noted, err = within(attempt, func(ctx context.Context) (bool, error) {
+			if !inTx {
+				return noter.NoteTick(ctx, l.Name(), l.Owner(), l.tick)
+			}
 
-			return err
+			notes, err := noter.Notes(ctx, l.Name())
+
+			return notes.Tick >= l.tick, err
 		})
 
-		if err == nil || isAnswer(err) {
+		end()
+
+		// What is in the way of a lock that was guarded may be the transaction of the caller, who cannot end it meanwhile.
+		if err == nil || isAnswer(err) || pinned && errors.Is(err, strategies.ErrBusy) {
 			break
 		}
 
 		sleep(ctx, backoff(try, firstRetry, lastRetry))
 	}
 
-	switch {
-	case err != nil:
-		err = fmt.Errorf("%s lock %q: %w", verb, l.Name(), err)
-	case !noted:
-		err = &LostError{
-			Name: l.Name(), Token: l.Token(), Reason: ReasonUnknown,
-			Detail: "it is another's, or was released, before its tick was noted, and the job may be done again",
-		}
-	default:
-		return nil
-	}
-
-	// A scheduler may drop the error.
-	l.hold.settings.logger.WarnContext(ctx, "tick not noted", "name", l.Name(), "token", l.Token(), "tick", l.Tick(), "error", err)
-
-	return err
+	return noted, err
 }
 
-// Tick is that of [WithTick], the zero time if the lock was acquired without one.
+// Tick is that of [WithTick], in UTC, the zero time if the lock was acquired without one.
 func (l *Lock) Tick() time.Time {
-	if l == nil || l.tick == 0 {
+	if l == nil {
 		return time.Time{}
 	}
 
-	return time.UnixMicro(l.tick)
+	return timeOfTick(l.tick)
 }
 
-// completed is the error of a function after which its tick is noted, if it has one.
-func (l *Lock) completed(ctx context.Context, err error) error {
-	if err != nil || l.tick == 0 {
-		return err
+// timeOfTick is in UTC, where a day's tick has the date that it is the name of.
+func timeOfTick(tick int64) time.Time {
+	if tick == 0 {
+		return time.Time{}
 	}
 
-	return l.Complete(ctx)
+	return time.UnixMicro(tick).UTC()
 }
 
 // noter is the strategy, if it keeps notes.

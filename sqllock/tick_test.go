@@ -1,8 +1,11 @@
 package sqllock_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -132,6 +135,35 @@ func TestTickUnderALostLock(t *testing.T) {
 	})
 }
 
+// The inner Do of a reentrant lock ends before the job does, which may fail yet.
+func TestTickOfAnInnerDo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, locker := setup(t)
+		failed := errors.New("the job failed")
+
+		err := locker.TryDo(t.Context(), name, func(ctx context.Context, _ *sqllock.Lock) error {
+			inner := func(context.Context, *sqllock.Lock) error { return nil }
+			if err := locker.TryDo(ctx, name, inner, tick(), sqllock.WithReentrant()); err != nil {
+				t.Errorf("the inner TryDo() = %v, want nil", err)
+			}
+
+			return failed
+		}, tick(), sqllock.WithReentrant())
+		wantIs(t, "TryDo() of a job that failed", err, failed)
+
+		ran := false
+
+		err = locker.TryDo(t.Context(), name, func(context.Context, *sqllock.Lock) error {
+			ran = true
+
+			return nil
+		}, tick(), sqllock.WithReentrant())
+		if err != nil || !ran {
+			t.Errorf("TryDo() afterwards = %v, ran: %v, want the job to run", err, ran)
+		}
+	})
+}
+
 // neverCalled is a job that does not run.
 func neverCalled(t *testing.T) func(context.Context, *sqllock.Lock) error {
 	t.Helper()
@@ -144,6 +176,45 @@ func neverCalled(t *testing.T) func(context.Context, *sqllock.Lock) error {
 }
 
 // A strategy that keeps no notes refuses a tick, as it does other options that it cannot honour.
+// TestTickBeforeTheCommit is told that its transaction has not committed, and not that the tick is not noted, which it will be.
+func TestTickBeforeTheCommit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var out bytes.Buffer
+
+		memory, locker := setup(t, sqllock.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
+
+		lock, err := locker.Acquire(t.Context(), name, tick())
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		tx := memory.Begin()
+		if err := lock.ReleaseTx(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := lock.Complete(t.Context()); !errors.As(err, new(*sqllock.CompleteError)) {
+			t.Errorf("Complete() before the commit = %v, want a *CompleteError", err)
+		}
+
+		if log := out.String(); strings.Contains(log, `msg="tick not noted"`) || !strings.Contains(log, "has not committed") {
+			t.Errorf("the log of Complete() before the commit says %s, want that the transaction has not committed", log)
+		}
+
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := lock.Complete(t.Context()); err != nil {
+			t.Errorf("Complete() after the commit = %v, want nil", err)
+		}
+
+		if err := lock.Release(t.Context()); err != nil {
+			t.Errorf("Release() = %v", err)
+		}
+	})
+}
+
 func TestTickUnsupported(t *testing.T) {
 	t.Parallel()
 

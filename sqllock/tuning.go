@@ -77,7 +77,7 @@ func WithoutReaping() Option {
 // time since the line last moved, and is at most highest; if the line has not moved for a
 // minute, up to a thousandth of that time or a second. The defaults are 1 ms and 50 ms; both must
 // be between 1 ms and 366 days. With notifications a locker still asks every two to four seconds.
-// [Locker.TryAcquire] and [Locker.TryDo] refuse it.
+// For [Locker.TryAcquire] and [Locker.TryDo] it has no effect.
 func WithPoll(lowest, highest time.Duration) Option {
 	return func(s *settings) error {
 		if lowest < time.Millisecond || highest < lowest || highest > maxLease {

@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -79,8 +78,6 @@ type waiting struct {
 	strategies.Waiter
 
 	set   *settings
-	all   []*waiting // of one who wants several names, itself first: one for each in their order
-	lead  *waiting   // the first of those, or itself
 	began time.Time
 	stop  context.CancelCauseFunc // ends the wait
 	timer *time.Timer             // until the database is told of one that is behind
@@ -101,26 +98,10 @@ type waiting struct {
 
 // newWaiting is a wait of ctx, which stop ends.
 func (w *waiters) newWaiting(ctx context.Context, a *acquisition) *waiting {
-	one := waiting{set: a.set, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), Waiter: strategies.Waiter{
+	return &waiting{set: a.set, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), Waiter: strategies.Waiter{
 		Name: a.request.Name, Process: w.process, ID: newOwner(), Holder: a.request.Holder, Holding: owners(ctx),
-		Slots: a.set.permits, Together: a.together(), Shared: a.set.shared,
+		Slots: a.set.permits, Shared: a.set.shared,
 	}}
-	if !one.Together {
-		return &one
-	}
-
-	all := make([]*waiting, len(a.requests))
-
-	for i, r := range a.requests {
-		of := one
-		of.Name, of.ID = r.Name, fmt.Sprintf("%s-%03d", one.ID, i)
-		all[i] = &of
-		of.lead = all[0]
-	}
-
-	all[0].all = all
-
-	return all[0]
 }
 
 // behind tells the database of a wait for another one of this process, if it lasts. remove
@@ -310,8 +291,11 @@ func (w *waiters) pause(one *waiting) time.Duration {
 }
 
 // oneTurn is how long each of those ahead is taken to need: who is not next looks when it may
-// be.
-const oneTurn = 10 * time.Millisecond
+// be. leastTurn is the least that one needs: that much passes before a change is seen and the lock is asked for.
+const (
+	oneTurn   = 10 * time.Millisecond
+	leastTurn = 2 * time.Millisecond
+)
 
 // pollPause returns how long to wait before the next question, for who has waited
 // for so long: from half of a bound up to it, which is an eighth of that time when it has
@@ -345,13 +329,24 @@ func (w *waiters) lookNow() {
 	}
 }
 
-// called has it looked at once, because somebody said so.
+// called has it looked, because something has changed and nobody says what: at once for those who may be next,
+// and for each of the others when the ones ahead may have had their turns. If all looked at every change, a line of
+// many processes would keep the database from its own hand-overs.
 func (w *waiters) called() {
 	w.mu.Lock()
-	w.call = true
-	w.mu.Unlock()
+	defer w.mu.Unlock()
 
-	w.lookNow()
+	w.call = true
+	now := time.Now()
+
+	for _, one := range w.asking {
+		at := now
+		if !one.Shared && !one.set.many() {
+			at = later(now, one.stood.Add(time.Duration(one.standing.Ahead-1)*leastTurn))
+		}
+
+		w.nextLocked(at)
+	}
 }
 
 // hearing notes whether there is a connection to be called on. A new one shows that the
@@ -371,13 +366,7 @@ func (w *waiters) turn(name, id string, line int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	switch one := w.inLineLocked(name, id); {
-	case one == nil:
-	case one.Together:
-		one.toldOne(line)
-
-		return
-	default:
+	if one := w.inLineLocked(name, id); one != nil {
 		one.turn(line)
 
 		return
@@ -438,16 +427,6 @@ func (w *waiters) remove(one *waiting, granted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if !one.Together {
-		w.removeOneLocked(one, granted)
-	}
-
-	for _, of := range one.all {
-		w.removeOneLocked(of, granted)
-	}
-}
-
-func (w *waiters) removeOneLocked(one *waiting, granted bool) {
 	if one.timer != nil {
 		one.timer.Stop()
 	}
@@ -595,12 +574,6 @@ func (w *waiters) stand() {
 		w.nextLocked(later(one.saw(s, asked, w.pause(one)), soonest))
 	}
 
-	for _, one := range w.asking {
-		if one.Together && one.lead == one && one.firstInAll() {
-			one.turn(0)
-		}
-	}
-
 	for one := range forgotten {
 		one.noted = false
 	}
@@ -622,7 +595,6 @@ func (one *waiting) saw(s strategies.Standing, asked time.Time, pause time.Durat
 	one.standing, one.stood = s, asked
 
 	switch {
-	case one.Together && s.Ahead == 0 && s.Taken == 0: // it is looked at with the others
 	case one.set.many():
 		if s.Free > 0 {
 			one.turn(0)

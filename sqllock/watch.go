@@ -73,7 +73,7 @@ func (l *Locker) RequestRelease(ctx context.Context, name, reason string) error 
 	}
 
 	if err != nil {
-		return fmt.Errorf("%s %q: %w", verb, name, err)
+		return fmt.Errorf("%s %q: %w", verb, name, ownTime(ctx, err))
 	}
 
 	return nil
@@ -206,32 +206,38 @@ func (w *watch) run(ctx context.Context) {
 	}
 
 	var (
-		last    strategies.Notes
-		shown   bool // the view shows last
-		failing bool // the view shows an error
+		shown   *strategies.Notes // that the view shows; nil if it shows none
+		failing bool              // the view shows an error
 	)
 
 	for {
-		notes, status, err := w.look(ctx, func(n strategies.Notes) bool { return !shown || n.Owner != last.Owner || n.Asked != last.Asked })
+		seen, err := w.look(ctx, shown)
 
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			if status != nil {
-				w.show(*status, nil)
+			if seen.news {
+				w.show(seen.status, nil)
 			}
 
-			last, shown, failing = notes, true, false
+			shown, failing = &seen.notes, false
 		case !failing:
-			shown, failing = false, true
-			w.show(Status{}, fmt.Errorf("watch lock %q: %w", w.name, err))
+			shown, failing = nil, true
+			w.show(Status{}, fmt.Errorf("watch lock %q: %w", w.name, ownTime(ctx, err)))
 		}
 
-		if !w.pause(ctx, notes) {
+		if !w.pause(ctx, seen.notes) {
 			return
 		}
 	}
+}
+
+// sight is what a look finds: the notes, and the status if they are news.
+type sight struct {
+	notes  strategies.Notes
+	news   bool
+	status Status
 }
 
 const (
@@ -240,30 +246,32 @@ const (
 	failsSoon = 100 * time.Millisecond
 )
 
-// look reads the notes, and the status if they are news.
-func (w *watch) look(ctx context.Context, news func(strategies.Notes) bool) (notes strategies.Notes, status *Status, err error) {
+// look reads the notes, and the status if they differ from those shown.
+func (w *watch) look(ctx context.Context, shown *strategies.Notes) (seen sight, err error) {
 	for try := range lookTries {
 		began := time.Now()
 
-		err = bounded(ctx, attemptTime, func(ctx context.Context) (err error) {
-			notes, err = w.noter.Notes(ctx, w.name)
-
-			return err
-		})
-
-		if err == nil && news(notes) {
-			var inspected Status
-
-			inspected, err = w.locker.Inspect(ctx, w.name)
-			status = &inspected
-		}
-
+		seen, err = limited(ctx, attemptTime, func(ctx context.Context) (sight, error) { return w.lookOnce(ctx, shown) })
 		if err == nil || time.Since(began) > failsSoon || !sleep(ctx, backoff(try, time.Millisecond, firstRetry)) {
 			break
 		}
 	}
 
-	return notes, status, err
+	return seen, err
+}
+
+func (w *watch) lookOnce(ctx context.Context, shown *strategies.Notes) (seen sight, err error) {
+	seen.notes, err = w.noter.Notes(ctx, w.name)
+	if err != nil {
+		return seen, err
+	}
+
+	seen.news = shown == nil || seen.notes.Owner != shown.Owner || seen.notes.Asked != shown.Asked
+	if seen.news {
+		seen.status, err = w.locker.Inspect(ctx, w.name)
+	}
+
+	return seen, err
 }
 
 // pause waits until it makes sense to look again.

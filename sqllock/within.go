@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -90,15 +91,60 @@ func within[T any](ctx context.Context, f func(context.Context) (T, error)) (T, 
 	return o.wait(ctx)
 }
 
-// bounded is within for a call that only has an error.
-func bounded(ctx context.Context, timeout time.Duration, f func(context.Context) error) error {
+// limited is within for a call that may take so long. Its answer is a value and nothing that f writes into a variable,
+// because f may go on.
+func limited[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	_, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	return within(ctx, f)
+}
+
+// bounded is limited for a call that only has an error.
+func bounded(ctx context.Context, timeout time.Duration, f func(context.Context) error) error {
+	_, err := limited(ctx, timeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 
 	return err
 }
+
+// ownTime is what a caller with ctx is told of err. If ctx has not ended, the time was over that this package or a strategy
+// gives a call, which must not look like the end of a context of the caller's.
+func ownTime(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+
+	return outOfTime(err)
+}
+
+// outOfTime is ownTime where no caller's context ends what failed.
+func outOfTime(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return ownTimeError{err}
+	}
+
+	return err
+}
+
+// ownTimeError is an error without the end of the context that is in it. It matches ErrUnreachable, unless it is an answer.
+type ownTimeError struct{ err error }
+
+func (e ownTimeError) Error() string { return e.err.Error() }
+
+// Is reports whether err matches target.
+func (e ownTimeError) Is(target error) bool {
+	switch target {
+	case context.DeadlineExceeded, context.Canceled:
+		return false
+	case ErrUnreachable:
+		return !isAnswer(e.err) || errors.Is(e.err, target)
+	default:
+		return errors.Is(e.err, target)
+	}
+}
+
+// As finds what errors.As finds in err.
+func (e ownTimeError) As(target any) bool { return errors.As(e.err, target) }
 
 // sleep waits for d or until ctx ends, and says whether it was d.
 func sleep(ctx context.Context, d time.Duration) bool {

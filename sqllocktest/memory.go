@@ -43,7 +43,7 @@ func (m *Memory) Peer() *Memory { return &Memory{Script: newMemoryScript(), stor
 
 func newMemoryScript() *Script {
 	return &Script{operations: []string{
-		"acquire", "acquire-all", "acquire-group", "raise", "renew", "renew-all", "check", "release", "release-all", "settle", "guard", "releasetx",
+		"acquire", "acquire-all", "raise", "renew", "renew-all", "check", "release", "release-all", "settle", "guard", "releasetx",
 		"join", "list", "status", "force", "reap", "idle", "listen", "enqueue", "enqueue-all", "keep", "leave", "stand", "call", "waiters",
 		"notes", "tick", "ask", "announce",
 	}}
@@ -165,30 +165,6 @@ func (m *Memory) TryAcquireAll(ctx context.Context, requests []strategies.Reques
 	}
 
 	return grants, errs
-}
-
-// TryAcquireGroup makes one attempt for all requests.
-func (m *Memory) TryAcquireGroup(ctx context.Context, requests []strategies.Request) (grants []strategies.Grant, err error) {
-	err = m.do(ctx, "acquire-group", func(now time.Time) error {
-		for _, r := range requests {
-			if err := m.refused(now, r); err != nil {
-				return err
-			}
-		}
-
-		for _, r := range requests {
-			grant, err := m.acquire(now, r)
-			if err != nil {
-				return err
-			}
-
-			grants = append(grants, grant)
-		}
-
-		return nil
-	})
-
-	return grants, err
 }
 
 // RenewAll renews grants.
@@ -588,13 +564,19 @@ func (r *memoryRow) unfree(now time.Time) time.Duration {
 	return remaining + taken
 }
 
-// ForceRelease ends the grant of whoever holds the name.
-func (m *Memory) ForceRelease(ctx context.Context, name, reason string) (found bool, err error) {
+// ForceRelease ends the grant that was seen, or what keeps the name taken after it.
+func (m *Memory) ForceRelease(ctx context.Context, seen strategies.Status, reason string) (found bool, err error) {
 	err = m.do(ctx, "force", func(now time.Time) error {
-		row := m.store.rows[name]
-		if found = row != nil && row.unfree(now) > 0; !found {
+		row := m.store.rows[seen.Name]
+		if row == nil || row.unfree(now) == 0 {
 			return nil
 		}
+
+		if !seen.Is(row.token, row.owner) {
+			return row.inTheWay(now)
+		}
+
+		found = true
 
 		// One that was released by itself ended for no other reason.
 		if row.owner != "" {

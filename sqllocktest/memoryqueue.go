@@ -32,7 +32,7 @@ func (m *Memory) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Dura
 	return taken, err
 }
 
-// EnqueueAll is Enqueue for several, who get the same ticket.
+// EnqueueAll is Enqueue for several.
 func (m *Memory) EnqueueAll(ctx context.Context, all []strategies.Waiter, ttl time.Duration) (taken []bool, errs []error) {
 	taken, errs = make([]bool, len(all)), make([]error, len(all))
 

@@ -87,8 +87,8 @@ func (g *memoryGrant) Guard(ctx context.Context, tx strategies.Tx) error {
 	})
 }
 
-// ReleaseTx releases the grant when the transaction commits.
-func (g *memoryGrant) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
+// ReleaseTx releases the grant when the transaction commits, and notes the tick then, if there is one.
+func (g *memoryGrant) ReleaseTx(ctx context.Context, tx strategies.Tx, tick int64) error {
 	return g.memory.do(ctx, "releasetx", func(time.Time) error {
 		mtx, row, err := g.in(tx)
 
@@ -102,6 +102,7 @@ func (g *memoryGrant) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
 		mtx.pin(row)
 		mtx.commit = append(mtx.commit, func() {
 			if row, err := g.mine(); err == nil {
+				row.tick = max(row.tick, tick)
 				row.free("", "")
 				mtx.store.tell(time.Now(), row)
 			}

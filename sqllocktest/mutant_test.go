@@ -138,6 +138,10 @@ var mutants = []struct {
 	{"claims what it cannot", "min hold/keeps the name taken", changed(mutation{
 		owner: func(owner string) string { return owner }, minHold: true,
 	})},
+	{
+		"a forced release of whoever has it by now", "force release/not of a successor",
+		func(m *sqllocktest.Memory) strategies.Strategy { return indiscriminate{m} },
+	},
 	{"batch grants one name twice", "batch/one name is granted once", func(m *sqllocktest.Memory) strategies.Strategy {
 		return twiceGranting{m}
 	}},
@@ -160,14 +164,10 @@ var mutants = []struct {
 	{"a wait that is forgotten with another", "line/of those who have gone is forgotten", func(m *sqllocktest.Memory) strategies.Strategy {
 		return forgetful{m}
 	}},
-	{"some of several names", "together/all or none", func(m *sqllocktest.Memory) strategies.Strategy { return someOf{m} }},
+	{"several names by themselves", "several/in one statement", func(m *sqllocktest.Memory) strategies.Strategy { return alone{m} }},
 	{
-		"several names without regard to the line", "together/in one statement",
-		func(m *sqllocktest.Memory) strategies.Strategy { return overtakingGroup{m} },
-	},
-	{
-		"who waits for several names is before their holders", "together/no deadlock with who holds one and wants another",
-		func(m *sqllocktest.Memory) strategies.Strategy { return blockingGroup{m} },
+		"who waits for several names gives none back", "several/giving way to who holds one and wants another",
+		func(m *sqllocktest.Memory) strategies.Strategy { return stubborn{m} },
 	},
 	{"slots that are one", "permits/as many as there are", changed(mutation{name: func(name string) string {
 		name, _ = strategies.SplitSlot(name)
@@ -203,6 +203,7 @@ var mutants = []struct {
 	}},
 	{"anybody notes a tick", "tick/is noted by its owner only", func(m *sqllocktest.Memory) strategies.Strategy { return anybodys{m} }},
 	{"ticks are forgotten", "tick/its job is done once", func(m *sqllocktest.Memory) strategies.Strategy { return tickless{m} }},
+	{"a release in a transaction forgets the tick", "tick/is noted with the commit of a release", changed(mutation{tick: true})},
 	{"a request is for the next holder, too", "request/the holder is asked, and no successor", func(m *sqllocktest.Memory) strategies.Strategy {
 		return clinging{m}
 	}},

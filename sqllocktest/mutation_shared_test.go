@@ -158,7 +158,7 @@ func readForEver(ctx context.Context, m *sqllocktest.Memory, r strategies.Reques
 func endPhase(ctx context.Context, g *sharedGrant) error {
 	err := g.memoryReader.Release(ctx)
 	if err == nil {
-		_, err = g.memory.ForceRelease(ctx, g.request.Name, "a reader has left")
+		_, err = g.memory.ForceRelease(ctx, strategies.Status{Name: g.request.Name, Token: g.Token()}, "a reader has left")
 	}
 
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
@@ -24,6 +25,7 @@ type mutation struct {
 	guard   func(context.Context, *changedGrant, strategies.Tx) error
 	raise   func(context.Context, *changedGrant, int64) (strategies.Grant, error)
 	minHold bool // ignore it
+	tick    bool // ReleaseTx forgets it
 }
 
 func changed(m mutation) func(*sqllocktest.Memory) strategies.Strategy {
@@ -139,10 +141,14 @@ func (g *changedGrant) Raise(ctx context.Context, token int64) (strategies.Grant
 	return raiser.Raise(ctx, token)
 }
 
-func (g *changedGrant) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
+func (g *changedGrant) ReleaseTx(ctx context.Context, tx strategies.Tx, tick int64) error {
 	releaser, _ := g.Grant.(strategies.TxReleaser)
 
-	return releaser.ReleaseTx(ctx, tx)
+	if g.mutation.tick {
+		tick = 0
+	}
+
+	return releaser.ReleaseTx(ctx, tx, tick)
 }
 
 // twiceGranting gives the grant of a name to all of a batch who ask for it.
@@ -311,38 +317,46 @@ func (unfree) Listen(context.Context, string, func(), func(string, string, int64
 	return strategies.ErrUnsupported
 }
 
-// someOf keeps those of several names that are free when others are not.
-type someOf struct{ *sqllocktest.Memory }
+// stubborn does not tell which locks can be given back.
+type stubborn struct{ *sqllocktest.Memory }
 
-func (s someOf) TryAcquireGroup(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, error) {
-	grants, err := s.Memory.TryAcquireGroup(ctx, requests)
-	if err != nil {
-		_, _ = s.TryAcquireAll(ctx, requests)
-	}
-
-	return grants, err
+func (s stubborn) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (bool, error) {
+	return s.Memory.Enqueue(ctx, held(w), ttl)
 }
 
-// overtakingGroup lets those who want several names go first.
-type overtakingGroup struct{ *sqllocktest.Memory }
-
-func (s overtakingGroup) TryAcquireGroup(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, error) {
-	requests = slices.Clone(requests)
-	for i := range requests {
-		requests[i].First = true
-	}
-
-	return s.Memory.TryAcquireGroup(ctx, requests)
-}
-
-// blockingGroup lets nobody pass who waits for several names.
-type blockingGroup struct{ *sqllocktest.Memory }
-
-func (s blockingGroup) EnqueueAll(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
+func (s stubborn) EnqueueAll(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
 	all = slices.Clone(all)
-	for i := range all {
-		all[i].Together = false
+	for i, w := range all {
+		all[i] = held(w)
 	}
 
 	return s.Memory.EnqueueAll(ctx, all, ttl)
+}
+
+func held(w strategies.Waiter) strategies.Waiter {
+	w.Holding = slices.Clone(w.Holding)
+	for i, owner := range w.Holding {
+		w.Holding[i] = strings.TrimPrefix(owner, "+")
+	}
+
+	return w
+}
+
+// alone sends each release of a batch by itself.
+type alone struct{ *sqllocktest.Memory }
+
+func (s alone) ReleaseAll(_ context.Context, grants []strategies.Grant) []error {
+	return slices.Repeat([]error{strategies.ErrNotBatched}, len(grants))
+}
+
+// indiscriminate ends the latest grant, whichever was seen.
+type indiscriminate struct{ *sqllocktest.Memory }
+
+func (s indiscriminate) ForceRelease(ctx context.Context, seen strategies.Status, reason string) (bool, error) {
+	latest, _, err := s.Status(ctx, seen.Name)
+	if err != nil {
+		return false, err
+	}
+
+	return s.Memory.ForceRelease(ctx, latest, reason)
 }

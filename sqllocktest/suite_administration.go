@@ -22,6 +22,8 @@ func administrationCases() []testCase {
 		{"force release/tells the renewal why", nil, forceReleaseRenewal},
 		{"force release/of nobody", nil, forceReleaseNobody},
 		{"force release/odd reasons", nil, forceReleaseReasons},
+		{"force release/not of a successor", nil, forceSuccessor},
+		{"force release/not of a successor's minimum hold", minHoldOnly, forceSuccessorMinHold},
 		{"force release/ends a minimum hold", minHoldOnly, forceMinHold},
 		{"force release/ends a lock delay", lockDelayOnly, forceLockDelay},
 		{"force release/while the lock changes hands", databaseOnly, forceChangesHands},
@@ -222,7 +224,7 @@ func forceRelease(e *env) {
 
 	first := e.acquire(e.a)
 
-	if err := e.b.ForceRelease(e.ctx(), e.name, reason); err != nil {
+	if err := ForceRelease(e.ctx(), e.b, e.name, reason); err != nil {
 		e.Fatalf("ForceRelease() = %v, want nil", err)
 	}
 
@@ -242,7 +244,7 @@ func forceReleaseRenewal(e *env) {
 
 	first := e.acquire(e.a, sqllock.WithLease(6*time.Second))
 
-	if err := e.b.ForceRelease(e.ctx(), e.name, reason); err != nil {
+	if err := ForceRelease(e.ctx(), e.b, e.name, reason); err != nil {
 		e.Fatalf("ForceRelease() = %v, want nil", err)
 	}
 
@@ -254,13 +256,13 @@ func forceReleaseRenewal(e *env) {
 }
 
 func forceReleaseNobody(e *env) {
-	if err := e.b.ForceRelease(e.ctx(), e.name, "test"); !errors.Is(err, sqllock.ErrNotHeld) {
+	if err := ForceRelease(e.ctx(), e.b, e.name, "test"); !errors.Is(err, sqllock.ErrNotHeld) {
 		e.Errorf("ForceRelease() of a new name = %v, want ErrNotHeld", err)
 	}
 
 	e.release(e.acquire(e.a))
 
-	if err := e.b.ForceRelease(e.ctx(), e.name, "test"); !errors.Is(err, sqllock.ErrNotHeld) {
+	if err := ForceRelease(e.ctx(), e.b, e.name, "test"); !errors.Is(err, sqllock.ErrNotHeld) {
 		e.Errorf("ForceRelease() after a release = %v, want ErrNotHeld", err)
 	}
 }
@@ -269,12 +271,61 @@ func forceReleaseReasons(e *env) {
 	for _, reason := range []string{"'\"\\%_🔒", "broken \xff and \x00", strings.Repeat("🔒", 200)} {
 		lock := e.acquire(e.a)
 
-		if err := e.b.ForceRelease(e.ctx(), e.name, reason); err != nil {
+		if err := ForceRelease(e.ctx(), e.b, e.name, reason); err != nil {
 			e.Errorf("ForceRelease(%q) = %v, want nil", reason, err)
 		}
 
 		e.lost("Check() after ForceRelease", lock.Check(e.ctx()), sqllock.ReasonForced)
 	}
+}
+
+// It takes the lock away from the holder that was looked at, and from nobody else.
+func forceSuccessor(e *env) {
+	nobody := e.status()
+	first := e.acquire(e.a)
+	seen := e.status()
+
+	e.spared("a name that nobody had", nobody, first)
+	e.release(first)
+
+	second := e.acquire(e.a)
+	e.spared("a name that changed hands", seen, second)
+	e.release(second)
+
+	if err := e.b.ForceRelease(e.ctx(), seen, "the reason"); !errors.Is(err, sqllock.ErrNotHeld) || errors.Is(err, sqllock.ErrChangedHands) {
+		e.Errorf("ForceRelease() after both were released = %v, want ErrNotHeld", err)
+	}
+}
+
+// spared fails unless a forced release of what was seen leaves a later lock alone, and says whose it is.
+func (e *env) spared(what string, seen sqllock.Status, lock *sqllock.Lock) {
+	e.Helper()
+
+	err := e.b.ForceRelease(e.ctx(), seen, "the reason")
+
+	var held *sqllock.HeldError
+
+	switch {
+	case !errors.Is(err, sqllock.ErrChangedHands) || !errors.As(err, &held):
+		e.Errorf("ForceRelease() of %s = %v, want ErrChangedHands and a *HeldError", what, err)
+	case held.Token != lock.Token() || held.Holder.PID != os.Getpid():
+		e.Errorf("ForceRelease() of %s = %v, with token %d, want the successor's, %d", what, err, held.Token, lock.Token())
+	}
+
+	e.alive(lock)
+}
+
+func forceSuccessorMinHold(e *env) {
+	e.release(e.acquire(e.a))
+	seen := e.status()
+	lock := e.acquire(e.a, sqllock.WithMinHold(lease), sqllock.WithLabel("the label"))
+	e.release(lock)
+
+	if err := e.b.ForceRelease(e.ctx(), seen, "the reason"); !errors.Is(err, sqllock.ErrChangedHands) {
+		e.Errorf("ForceRelease() within a successor's minimum hold = %v, want ErrChangedHands", err)
+	}
+
+	e.listedAsTaken(lock.Token())
 }
 
 // A job failed, and its name is to be had at once.
@@ -283,7 +334,7 @@ func forceMinHold(e *env) {
 	e.release(lock)
 	e.listedAsTaken(lock.Token())
 
-	if err := e.b.ForceRelease(e.ctx(), e.name, "the job failed"); err != nil {
+	if err := ForceRelease(e.ctx(), e.b, e.name, "the job failed"); err != nil {
 		e.Fatalf("ForceRelease() within a minimum hold = %v, want nil", err)
 	}
 
@@ -303,7 +354,7 @@ func forceLockDelay(e *env) {
 	e.age(lease + 10*time.Second)
 	e.listedAsTaken(lock.Token())
 
-	if err := e.b.ForceRelease(e.ctx(), e.name, "the reason"); err != nil {
+	if err := ForceRelease(e.ctx(), e.b, e.name, "the reason"); err != nil {
 		e.Fatalf("ForceRelease() within a lock delay = %v, want nil", err)
 	}
 
@@ -323,20 +374,21 @@ func databaseOnly(e *env) string {
 	return ""
 }
 
-// forceBeside runs a case with a force that has looked, and has changed nothing yet when
-// it calls meanwhile: right after the look, and right before the change.
+// forceBeside runs a case with a force of what is seen then, which has looked and changed nothing yet when
+// it calls meanwhile: right after its look, and right before the change.
 func (e *env) forceBeside(run func(force func(meanwhile func()) error)) {
 	for _, stop := range []struct {
 		statement string
 		when      When
 	}{{"state", After}, {"force", Before}} {
 		run(func(meanwhile func()) error {
+			seen := e.status()
+			forced := make(chan error, 1)
+
 			reached, resume := e.script.Pause(stop.statement, stop.when)
 			defer resume()
 
-			forced := make(chan error, 1)
-
-			go func() { forced <- e.a.ForceRelease(e.ctx(), e.name, "the reason") }()
+			go func() { forced <- e.a.ForceRelease(e.ctx(), seen, "the reason") }()
 
 			e.reach(reached, stop.statement)
 			meanwhile()
@@ -347,8 +399,7 @@ func (e *env) forceBeside(run func(force func(meanwhile func()) error)) {
 	}
 }
 
-// The force saw one holder, and finds the next. Either it ends that one's lock, and all
-// of it, or it says who has the lock.
+// The force saw one holder, and finds the next.
 func forceChangesHands(e *env) {
 	e.forceBeside(func(force func(func()) error) {
 		lock := e.acquire(e.b)
@@ -359,19 +410,12 @@ func forceChangesHands(e *env) {
 		})
 
 		var held *sqllock.HeldError
-
-		switch {
-		case err == nil:
-			e.release(e.acquire(e.a))
-			e.lost("Check() after ForceRelease", lock.Check(e.ctx()))
-		case !errors.As(err, &held):
-			e.Errorf("ForceRelease() of a name that changed hands = %v, want nil or a *HeldError", err)
-		case held.Token != lock.Token():
-			e.Errorf("ForceRelease() = %v, with token %d, want that of the successor, %d", err, held.Token, lock.Token())
-		default:
-			e.alive(lock)
-			e.release(lock)
+		if !errors.Is(err, sqllock.ErrChangedHands) || !errors.As(err, &held) || held.Token != lock.Token() {
+			e.Errorf("ForceRelease() of a name that changed hands = %v, want ErrChangedHands with token %d", err, lock.Token())
 		}
+
+		e.alive(lock)
+		e.release(lock)
 	})
 }
 
@@ -521,7 +565,7 @@ func lastGrant(e *env) {
 
 	forced := e.acquire(e.a)
 
-	if err := e.b.ForceRelease(e.ctx(), e.name, "the reason"); err != nil {
+	if err := ForceRelease(e.ctx(), e.b, e.name, "the reason"); err != nil {
 		e.Fatalf("ForceRelease() = %v, want nil", err)
 	}
 

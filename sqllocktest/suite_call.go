@@ -125,7 +125,7 @@ func badInput(e *env) {
 	}
 
 	for _, reason := range []string{"", " \n", "\x00"} {
-		if err := e.a.ForceRelease(e.ctx(), e.name, reason); !errors.Is(err, sqllock.ErrInvalidOption) {
+		if err := e.a.ForceRelease(e.ctx(), sqllock.Status{Name: e.name}, reason); !errors.Is(err, sqllock.ErrInvalidOption) {
 			e.Errorf("ForceRelease(%q) = %v, want ErrInvalidOption", reason, err)
 		}
 	}
@@ -198,7 +198,7 @@ func nilContext(e *env) {
 		"Close":        func() error { return e.a.Close(none) },
 		"Holders":      func() error { _, err := e.a.Holders(none, sqllock.Filter{}); return err },
 		"Inspect":      func() error { _, err := e.a.Inspect(none, e.name); return err },
-		"ForceRelease": func() error { return e.a.ForceRelease(none, e.name, "test") },
+		"ForceRelease": func() error { return e.a.ForceRelease(none, sqllock.Status{Name: e.name}, "test") },
 		"Reap":         func() error { _, err := e.a.Reap(none, time.Hour); return err },
 		"RunReaper":    func() error { return e.a.RunReaper(none, time.Minute, time.Hour) },
 		"Check":        func() error { return lock.Check(none) },
@@ -251,7 +251,7 @@ func closeReleases(e *env) {
 		},
 		"Inspect":      func() error { _, err := l.Inspect(e.ctx(), e.name); return err },
 		"Holders":      func() error { _, err := l.Holders(e.ctx(), sqllock.Filter{}); return err },
-		"ForceRelease": func() error { return l.ForceRelease(e.ctx(), e.name, "test") },
+		"ForceRelease": func() error { return l.ForceRelease(e.ctx(), sqllock.Status{Name: e.name}, "test") },
 		"Reap":         func() error { _, err := l.Reap(e.ctx(), time.Hour); return err },
 	} {
 		if err := call(); !errors.Is(err, sqllock.ErrClosed) {

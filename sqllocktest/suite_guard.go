@@ -309,7 +309,7 @@ func guardRelease(e *env) {
 func guardForced(e *env) {
 	lock := e.acquire(e.a)
 
-	if err := e.b.ForceRelease(e.ctx(), e.name, "guard test"); err != nil {
+	if err := ForceRelease(e.ctx(), e.b, e.name, "guard test"); err != nil {
 		e.Fatalf("ForceRelease() = %v", err)
 	}
 
@@ -339,7 +339,7 @@ func guardBesideForce(e *env) {
 			e.Fatalf("Guard() = %v, want nil", err)
 		}
 
-		if err := e.b.ForceRelease(e.ctx(), e.name, reason); err != nil {
+		if err := ForceRelease(e.ctx(), e.b, e.name, reason); err != nil {
 			e.Fatalf("ForceRelease() beside a guard = %v, want nil", err)
 		}
 
@@ -497,7 +497,7 @@ func releaseTxForced(e *env) {
 			e.Fatalf("Guard() with isolation %q = %v", level, err)
 		}
 
-		if err := e.b.ForceRelease(e.ctx(), e.name, reason); err != nil {
+		if err := ForceRelease(e.ctx(), e.b, e.name, reason); err != nil {
 			e.Fatalf("ForceRelease() beside a guard = %v, want nil", err)
 		}
 

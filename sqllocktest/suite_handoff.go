@@ -20,6 +20,7 @@ func handOffCases() []testCase {
 		{"hand-off/a guard in a snapshot older than the lock", nil, handOffOldSnapshot},
 		{"hand-off/not beside an open guard", nil, handOffPinned},
 		{"hand-off/not by a locker whose locks are guarded", nil, handOffGuarding},
+		{"hand-off/after a guard that failed", nil, handOffGuardFailed},
 		{"hand-off/of a grant that is lost", leaseOnly, handOffLost},
 		{"hand-off/other processes get their turn", nil, handOffFair},
 		{"hand-off/WithoutHandOff", nil, handOffOff},
@@ -115,12 +116,21 @@ func (e *env) attempts() int { return e.script.Count(e.op("attempt")) }
 
 func handOff(e *env) {
 	e.reserves()
+	e.handedOn("")
+
+	next := e.acquire(e.b)
+	e.release(next)
+}
+
+// handedOn checks that locks go from one to the next.
+func (e *env) handedOn(when string) {
+	e.Helper()
 
 	const waiters = 12
 
 	// A grant is handed on for some milliseconds only, which a busy machine may let
 	// pass.
-	e.poll("somebody gets the lock without the database", func() error {
+	e.poll("somebody gets the lock without the database"+when, func() error {
 		before := e.attempts()
 		locks := e.inTurn(waiters)
 
@@ -140,9 +150,6 @@ func handOff(e *env) {
 
 		return nil
 	})
-
-	next := e.acquire(e.b)
-	e.release(next)
 }
 
 func handOffTokens(e *env) {
@@ -198,7 +205,7 @@ func handOffGuard(e *env) {
 	}
 
 	if releaser, ok := before.(strategies.TxReleaser); ok {
-		if err := releaser.ReleaseTx(e.ctx(), tx.Tx); err == nil {
+		if err := releaser.ReleaseTx(e.ctx(), tx.Tx, 0); err == nil {
 			e.Error("ReleaseTx() of a grant that was handed on = nil, want an error")
 		}
 	}
@@ -407,6 +414,22 @@ func handOffGuarding(e *env) {
 	e.commit(tx)
 	e.release(lock)
 	e.notHandedOn("after a guard")
+}
+
+// Only a guard that passed needs grants of the database from then on.
+func handOffGuardFailed(e *env) {
+	e.reserves()
+
+	lock := e.acquire(e.a)
+	tx := e.begin("")
+	e.commit(tx)
+
+	if err := lock.Guard(e.ctx(), tx.Tx); err == nil {
+		e.Fatal("Guard() in a transaction that was committed = nil, want an error")
+	}
+
+	e.release(lock)
+	e.handedOn(", after a guard that failed")
 }
 
 func handOffOff(e *env) {

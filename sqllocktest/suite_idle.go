@@ -239,10 +239,12 @@ func idleRead(e *env) {
 }
 
 func idleHeld(e *env) {
-	grant := e.grant(e.Strategy, e.request())
+	r := e.request()
+	r.Lease = time.Minute
+	grant := e.grant(e.Strategy, r)
 	e.age(2 * idleAge)
 
-	if err := grant.Renew(e.ctx(), lease); err != nil {
+	if err := grant.Renew(e.ctx(), r.Lease); err != nil {
 		e.Errorf("Renew() of a lock that is older = %v, want nil", err)
 	}
 
@@ -257,12 +259,12 @@ func idleHeld(e *env) {
 
 func idleReaders(e *env) {
 	r := e.request()
-	r.Mode = strategies.Shared
+	r.Mode, r.Lease = strategies.Shared, time.Minute
 	grant := e.grant(e.Strategy, r)
 
 	e.age(2 * idleAge)
 
-	if err := grant.Renew(e.ctx(), lease); err != nil {
+	if err := grant.Renew(e.ctx(), r.Lease); err != nil {
 		e.Errorf("Renew() of a reader that is older = %v, want nil", err)
 	}
 
@@ -369,7 +371,7 @@ func (e *env) ownerOf() string {
 func idleForced(e *env) {
 	grant := e.grant(e.Strategy, e.request())
 
-	if forced, err := e.Other.ForceRelease(e.ctx(), e.name, "the reason"); err != nil || !forced {
+	if forced, err := e.Other.ForceRelease(e.ctx(), strategies.Status{Name: e.name, Token: grant.Token()}, "the reason"); err != nil || !forced {
 		e.Fatalf("ForceRelease() = %t, %v, want true", forced, err)
 	}
 

@@ -373,7 +373,7 @@ func lineTry(e *env) {
 	_, err := e.b.TryAcquire(e.ctx(), e.name)
 	if !errors.Is(err, sqllock.ErrNotAcquired) || errors.Is(err, sqllock.ErrUnreachable) {
 		e.Errorf("TryAcquire() while another waits = %v, want ErrNotAcquired", err)
-	} else if !strings.Contains(err.Error(), "goes to the first in line") {
+	} else if !strings.Contains(err.Error(), "not held, and goes to the first in line") {
 		e.Errorf("TryAcquire() while another waits = %q, want that it says so", err)
 	}
 

@@ -84,7 +84,7 @@ func namesInvalid(e *env) {
 			e.Errorf("Inspect(%q) = %v, want ErrInvalidName", name, err)
 		}
 
-		if err := e.a.ForceRelease(e.ctx(), name, "test"); !errors.Is(err, sqllock.ErrInvalidName) {
+		if err := e.a.ForceRelease(e.ctx(), sqllock.Status{Name: name}, "test"); !errors.Is(err, sqllock.ErrInvalidName) {
 			e.Errorf("ForceRelease(%q) = %v, want ErrInvalidName", name, err)
 		}
 	}

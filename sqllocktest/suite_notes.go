@@ -3,6 +3,7 @@ package sqllocktest
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
@@ -17,6 +18,8 @@ func noteCases() []testCase {
 		{"tick/who waits for the job hears that it was done", notesOnly, tickWaited},
 		{"tick/is noted by its owner only", notesOnly, tickOwner},
 		{"tick/an answer that was lost", notesOnly, tickUnanswered},
+		{"tick/is noted with the commit of a release", both(notesOnly, releaseTxOnly), tickReleaseTx},
+		{"tick/completing does not wait for the caller's transaction", notesOnly, tickInTx},
 		{"request/the holder is asked, and no successor", notesOnly, requestRelease},
 		{"request/watch", notesOnly, requestWatch},
 	}
@@ -223,6 +226,93 @@ func tickUnanswered(e *env) {
 		e.script.Fail("tick", 1, when, nil)
 		e.doneOnce(e.a, tick, time.Time{})
 		e.doneOnce(e.b, tick, tick)
+	}
+}
+
+// The commit of a transaction that releases the lock notes the tick, and nothing else does.
+func tickReleaseTx(e *env) {
+	tick := fireTime()
+
+	for _, level := range e.levels() {
+		tick = tick.Add(time.Hour)
+
+		job := func(end func(Transaction), complete bool) (err error) {
+			return e.a.TryDo(e.ctx(), e.name, func(_ context.Context, lock *sqllock.Lock) error {
+				tx := e.begin(level)
+
+				if err := lock.Guard(e.ctx(), tx.Tx); err != nil {
+					e.Fatalf("Guard() with isolation %q = %v", level, err)
+				}
+
+				if err := lock.ReleaseTx(e.ctx(), tx.Tx); err != nil {
+					e.Fatalf("ReleaseTx() with isolation %q = %v", level, err)
+				}
+
+				if complete {
+					e.promptly("Complete() before the commit", func() error { return lock.Complete(e.ctx()) }, "ReleaseTx")
+				}
+
+				end(tx)
+
+				return nil
+			}, sqllock.WithTick(tick))
+		}
+
+		err := job(e.rollback, false)
+		if err == nil || !strings.Contains(err.Error(), "ReleaseTx") || errors.Is(err, sqllock.ErrLost) {
+			e.Errorf("TryDo() whose ReleaseTx was rolled back = %v, want an error that says so", err)
+		}
+
+		for complete := range 2 {
+			tick = tick.Add(time.Minute)
+
+			if err := job(e.commit, complete == 1); err != nil {
+				e.Errorf("TryDo() that ends with ReleaseTx with isolation %q = %v, want nil", level, err)
+			}
+
+			e.doneOnce(e.b, tick, tick)
+		}
+	}
+}
+
+// A transaction of the caller that guards the lock may have what Complete writes to locked. Where it has, the error says
+// what to use.
+func tickInTx(e *env) {
+	lock, err := e.a.Acquire(e.ctx(), e.name, sqllock.WithTick(fireTime()))
+	if err != nil {
+		e.Fatalf("Acquire(WithTick) = %v", err)
+	}
+
+	tx := e.begin("")
+
+	if err := lock.Guard(e.ctx(), tx.Tx); err != nil {
+		e.Fatalf("Guard() = %v", err)
+	}
+
+	e.promptly("Complete() beside a guard", func() error { return lock.Complete(e.ctx()) }, "ReleaseTx")
+	e.commit(tx)
+
+	if err := lock.Complete(e.ctx()); err != nil {
+		e.Errorf("Complete() after the commit = %v, want nil", err)
+	}
+
+	e.release(lock)
+	e.doneOnce(e.b, fireTime(), fireTime())
+}
+
+// promptly fails if a call waits for what ends after it only, or has an error that does not say what is asked for.
+func (e *env) promptly(what string, call func() error, says string) {
+	e.Helper()
+
+	began := time.Now()
+	err := call()
+
+	if took := time.Since(began); took > 3*time.Second {
+		e.Errorf("%s took %s", what, took)
+	}
+
+	if err != nil && !strings.Contains(err.Error(), says) {
+		e.Errorf("%s = %v, want nil, or an error that names %s", what, err, says)
 	}
 }
 

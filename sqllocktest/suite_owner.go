@@ -59,7 +59,7 @@ func ownerStaleGrant(e *env) {
 
 	if releaser, ok := first.(strategies.TxReleaser); ok {
 		tx := e.begin("")
-		e.lost("ReleaseTx() of a stale grant", releaser.ReleaseTx(e.ctx(), tx.Tx), sqllock.ReasonTakenOver)
+		e.lost("ReleaseTx() of a stale grant", releaser.ReleaseTx(e.ctx(), tx.Tx, 0), sqllock.ReasonTakenOver)
 
 		_ = tx.Rollback()
 	}

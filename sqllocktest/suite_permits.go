@@ -238,8 +238,8 @@ func permitsListed(e *env) {
 		}
 	}
 
-	if err := e.a.ForceReleaseSlot(e.ctx(), e.name, 2, "the reason"); err != nil {
-		e.Fatalf("ForceReleaseSlot() = %v, want nil", err)
+	if err := e.a.ForceRelease(e.ctx(), holders[2], "the reason"); err != nil {
+		e.Fatalf("ForceRelease() = %v, want nil", err)
 	}
 
 	e.lost("Check() of a permit that was taken away", locks[2].Check(e.ctx()), sqllock.ReasonForced, sqllock.ReasonSessionGone)

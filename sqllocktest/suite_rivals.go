@@ -137,7 +137,7 @@ func rivalForces(e *env) {
 	for _, r := range e.rivals() {
 		first := e.acquireName(r.Locker, r.name)
 
-		if err := e.a.ForceRelease(e.ctx(), r.name, "the reason"); err != nil {
+		if err := ForceRelease(e.ctx(), e.a, r.name, "the reason"); err != nil {
 			e.Errorf("ForceRelease(%q) = %v, want nil", r.name, err)
 		}
 

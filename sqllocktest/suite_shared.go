@@ -744,7 +744,7 @@ func sharedListed(e *env) {
 		e.Errorf("Inspect() = %+v, %v, want one of the readers", status, err)
 	}
 
-	if err := e.b.ForceRelease(e.ctx(), e.name, "the suite says so"); err != nil {
+	if err := ForceRelease(e.ctx(), e.b, e.name, "the suite says so"); err != nil {
 		e.Fatalf("ForceRelease() = %v, want nil", err)
 	}
 

@@ -84,7 +84,7 @@ func tokenCommit(e *env) {
 func tokenForced(e *env) {
 	first := e.acquire(e.a)
 
-	if err := e.b.ForceRelease(e.ctx(), e.name, "token test"); err != nil {
+	if err := ForceRelease(e.ctx(), e.b, e.name, "token test"); err != nil {
 		e.Fatalf("ForceRelease() = %v", err)
 	}
 

@@ -69,9 +69,6 @@ type HeldError struct {
 	Remaining time.Duration
 	// Line is not zero if the name is free, and kept for those who wait: for Request.
 	Line int64
-	// Lines are, of several names that were asked for at once, those that are free and kept for others, with
-	// what Line says of each. It may be nil.
-	Lines map[string]int64
 	// Detail says more where there is more to say.
 	Detail string
 	// Err says more for errors.Is and errors.As, that the attempt is ErrUnsettled for example. It may be nil.
@@ -79,7 +76,9 @@ type HeldError struct {
 }
 
 // Error is for logs; users see the core's *sqllock.HeldError.
-func (e *HeldError) Error() string { return fmt.Sprintf("lock %q is held (%s)", e.Name, e.Detail) }
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("lock %q is held", e.Name) + by(e.Holder) + inBrackets(e.Detail)
+}
 
 // Is reports whether target is ErrNotAcquired.
 func (*HeldError) Is(target error) bool { return target == ErrNotAcquired }
@@ -176,7 +175,32 @@ type LostError struct {
 }
 
 // Error is for logs; users see the core's *sqllock.LostError.
-func (e *LostError) Error() string { return fmt.Sprintf("grant lost: %s (%s)", e.Reason, e.Detail) }
+func (e *LostError) Error() string {
+	said := "grant lost: " + string(e.Reason) + by(e.Holder) + inBrackets(e.Detail)
+	if e.Token != 0 {
+		said += fmt.Sprintf(" (since then granted with token %d)", e.Token)
+	}
+
+	return said
+}
+
+// by names a holder, if it is known.
+func by(h Holder) string {
+	if h.Host == "" && h.PID == 0 {
+		return ""
+	}
+
+	return fmt.Sprintf(" by %s, pid %d", h.Host, h.PID)
+}
+
+// inBrackets is what more there is to say, if there is anything.
+func inBrackets(detail string) string {
+	if detail == "" {
+		return ""
+	}
+
+	return " (" + detail + ")"
+}
 
 // Is reports whether target is ErrLost.
 func (*LostError) Is(target error) bool { return target == ErrLost }

@@ -2,7 +2,6 @@ package strategies
 
 import (
 	"context"
-	"slices"
 	"time"
 )
 
@@ -19,15 +18,6 @@ type Batcher interface {
 	RenewAll(ctx context.Context, grants []Grant, lease time.Duration) []error
 	// ReleaseAll ends grants of this strategy.
 	ReleaseAll(ctx context.Context, grants []Grant) []error
-}
-
-// Grouper is a strategy that takes several names at once: all of them or none. Of another one the
-// core takes them one after the other, and gives them back if one is not free.
-type Grouper interface {
-	// TryAcquireGroup makes one attempt for all requests, whose names differ and of which none is Shared, and returns
-	// the grants in their order. A *HeldError tells in Name which of them is not free. Its
-	// errors are those of TryAcquire, for all.
-	TryAcquireGroup(ctx context.Context, requests []Request) ([]Grant, error)
 }
 
 // IdleReaper is a strategy that removes what it keeps of names that are not in use. The core has it do so in the background.
@@ -62,7 +52,7 @@ type Queuer interface {
 // QueueBatcher is a Queuer that puts several into their lines in one statement.
 type QueueBatcher interface {
 	// EnqueueAll is Enqueue for waiters of one process and of different names, none of them
-	// Behind, and all of them Together or none. Those have the same ticket. ErrNotBatched says
+	// Behind. ErrNotBatched says
 	// that one has to go alone: a transaction has the row of its name locked, for example. It
 	// may be in the line all the same.
 	EnqueueAll(ctx context.Context, all []Waiter, ttl time.Duration) (taken []bool, errs []error)
@@ -99,16 +89,12 @@ type Waiter struct {
 	// Holder says who waits.
 	Holder Holder
 	// Holding are the owners of the locks under whose contexts it waits, which stay
-	// held until the wait ends.
+	// held until the wait ends. A + before one says that it can be given back.
 	Holding []string
 	// Behind: it waits for another wait of its process, and is in no line.
 	Behind bool
 	// Slots is how many slots the name has for it, of which any will do. Zero is one.
 	Slots int
-	// Together: it takes the name only together with others, in whose lines it is under IDs with the
-	// same beginning. It is not ahead of those who wait for the name while they hold locks, nor are those
-	// behind it: WaitersAhead.
-	Together bool
 	// Shared: it wants the name as one of its readers, and is behind no other reader.
 	Shared bool
 
@@ -123,14 +109,10 @@ type Waiter struct {
 	Owner string
 }
 
-// WaitersAhead returns, of what Waiters says of a name, those ahead of the waiter of a process that has an ID. If
-// somebody of the process waits for the name while holding other locks, whoever wants several names
-// may be waiting for one of those. So neither is such a one ahead, nor are those behind it.
+// WaitersAhead returns, of what Waiters says of a name, those ahead of the waiter of a process that has an ID.
 func WaitersAhead(line []Waiter, process, id string) []Waiter {
-	presses := slices.ContainsFunc(line, func(w Waiter) bool { return w.Process == process && len(w.Holding) > 0 })
-
 	for i, w := range line {
-		if w.Process == process && w.ID == id || w.Behind || presses && w.Together {
+		if w.Process == process && w.ID == id || w.Behind {
 			return line[:i]
 		}
 	}
@@ -212,8 +194,9 @@ type Notes struct {
 
 // TxReleaser is a grant that can end with the caller's transaction.
 type TxReleaser interface {
-	// ReleaseTx ends the grant as part of tx: the name is free when tx commits.
-	ReleaseTx(ctx context.Context, tx Tx) error
+	// ReleaseTx ends the grant as part of tx: the name is free when tx commits. A tick that is not zero is noted in tx, too,
+	// as Noter.NoteTick does.
+	ReleaseTx(ctx context.Context, tx Tx, tick int64) error
 }
 
 // Reserver is a grant that can have several tokens, for holders of this process
@@ -240,6 +223,12 @@ type Doubter interface {
 	// Doubt is when such a call was last given up, or is the present if one goes on; zero if there is none. What it may
 	// have left, or bring yet, Release does not end: Settle has to follow it.
 	Doubt() time.Time
+}
+
+// Partial is a grant that is in several places, and counts though it is not in all of them.
+type Partial interface {
+	// Missing says where the last renewal, which counts, was not confirmed, and why; nil if it was everywhere.
+	Missing() error
 }
 
 // Sharer is the grant of a Request that is Shared.

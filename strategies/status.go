@@ -21,7 +21,8 @@ type Status struct {
 	// minimum hold or a lock delay.
 	Taken time.Duration
 	// Ended says why the grant ended, if not by its own release: Forced, or Expired if
-	// it was reaped. Detail is the text given to ForceRelease.
+	// it was reaped. Detail is the text given to ForceRelease; or, of a grant that is in several places, in how many,
+	// if not in all.
 	Ended  Reason
 	Detail string
 	// Shared: it is one of the name's readers, whom List tells one by one. Status tells of one of them.
@@ -32,6 +33,12 @@ type Status struct {
 	// Guarded: the row is locked against the next grant at this moment. List does not
 	// ask.
 	Guarded bool
+}
+
+// Is says whether a grant with a token and an owner, who is empty if it was released, is the one that s tells of. Strategies
+// that are made of several raise the token of one that has been granted.
+func (s Status) Is(token int64, owner string) bool {
+	return s.Token == token || owner != "" && s.Owner == owner
 }
 
 // Filter narrows List. The zero value matches every name.

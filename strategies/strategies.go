@@ -7,7 +7,7 @@
 //
 // What every strategy must have is in [Strategy] and [Grant]. What only some have is
 // an interface of its own, and the core finds it by a type assertion: [Batcher],
-// [Grouper], [Notifier], [Placer] and [Queuer] of a strategy; [TxReleaser], [Reserver], [Raiser], [Doubter],
+// [Notifier], [Placer] and [Queuer] of a strategy; [TxReleaser], [Reserver], [Raiser], [Doubter], [Partial],
 // [Sharer] and [Contention] of a grant. The conformance suite in package sqllocktest says whether a
 // strategy keeps the contract. The package imports the standard library only.
 package strategies
@@ -18,8 +18,9 @@ import (
 )
 
 // Strategy is how a lock is kept in a database. It is safe for concurrent use. It
-// makes one attempt for each call and has no goroutine, log or pause between attempts of
-// its own: the core has those, and calls no strategy under a mutex that others need.
+// makes one attempt for each call and has no log or pause between attempts of its own: the
+// core has those, and calls no strategy under a mutex that others need. It needs no goroutine,
+// unless it asks several servers at once, as package quorum does.
 type Strategy interface {
 	// TryAcquire makes one attempt to take the name for r.Owner and does not
 	// wait for a holder, a guard or a transaction that stands in the way.
@@ -49,10 +50,10 @@ type Strategy interface {
 	// It waits for nobody's transaction. false: the name was never granted, or it was
 	// removed since.
 	Status(ctx context.Context, name string) (Status, bool, error)
-	// ForceRelease ends the grant of whoever holds the name, or what keeps it taken
-	// though nobody does. false: it is free. A *HeldError: another was granted the name
-	// meanwhile, and keeps it; or a transaction has its row locked.
-	ForceRelease(ctx context.Context, name, reason string) (bool, error)
+	// ForceRelease ends the grant that seen tells of, or what keeps the name taken after it: the one of seen.Name for
+	// which seen.Is says so. false: the name is free. A *HeldError: another grant was made since, and stays, whose Token it
+	// tells; or a transaction has the row locked.
+	ForceRelease(ctx context.Context, seen Status, reason string) (bool, error)
 	// Reap ends grants whose lease has expired and removes what is left of names
 	// that have been idle for longer than retention.
 	Reap(ctx context.Context, retention time.Duration) (Reaped, error)
@@ -165,8 +166,6 @@ type Features struct {
 	Several bool
 	// Unbatched: a Batcher answers every call with ErrNotBatched.
 	Unbatched bool
-	// Ungrouped: TryAcquireGroup of a Grouper is not to be called. Several names are taken one after the other.
-	Ungrouped bool
 	// Raises: its grants are Raisers, but those of a Request that is Shared.
 	Raises bool
 	// Unguarded: Guard returns ErrUnsupported.

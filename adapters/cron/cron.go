@@ -24,6 +24,7 @@ type Jobs struct {
 	cron   *cron.Cron
 	locker *sqllock.Locker
 	logger cron.Logger
+	waits  bool
 }
 
 // New returns what makes jobs of c run once. The logger is told of runs that were skipped (Info) and of failures (Error);
@@ -34,6 +35,16 @@ func New(c *cron.Cron, locker *sqllock.Locker, logger cron.Logger) *Jobs {
 	}
 
 	return &Jobs{cron: c, locker: locker, logger: logger}
+}
+
+// TakeOver returns what makes jobs that do not skip a run if another machine runs the job, but wait until the next time of the
+// schedule, and run it if the other machine died or failed. If that succeeded, the run is skipped. A machine that died has
+// the lock until its lease ends.
+func (j *Jobs) TakeOver() *Jobs {
+	waiting := *j
+	waiting.waits = true
+
+	return &waiting
 }
 
 // Once returns a wrapper that runs a job once for each time of the schedule, under the lock of that name. Each job has a name
@@ -56,7 +67,7 @@ func (j *Jobs) Once(ctx context.Context, name string, schedule cron.Schedule) cr
 
 // Job returns a job that runs f once for each time of the schedule, under the lock of that name. The context of f ends
 // when the lock is lost, or when ctx does. If f returns an error or panics, or the machine dies, the job is not done, and a
-// machine that comes later runs it. If it still runs, here or elsewhere, this run is skipped.
+// machine that comes later runs it. If it still runs, here or elsewhere, this run is skipped, but see [Jobs.TakeOver].
 //
 // The schedule is the one that the job is added with, and the same on all machines. Its times are those of the cron's
 // location. [cron.Every] has times of each machine's own; its job runs once in each interval, counted from the zero time.
@@ -66,13 +77,15 @@ func (j *Jobs) Job(
 	return cron.FuncJob(func() {
 		ran := false
 
-		tick, err := latest(schedule, time.Now().In(j.cron.Location()).Add(early))
+		limit := time.Now().In(j.cron.Location()).Add(early)
+		tick, err := latest(schedule, limit)
+
 		if err == nil {
-			err = j.locker.TryDo(ctx, name, func(ctx context.Context, lock *sqllock.Lock) error {
+			err = j.do(ctx, name, func(ctx context.Context, lock *sqllock.Lock) error {
 				ran = true
 
 				return f(ctx, lock)
-			}, sqllock.WithTick(tick))
+			}, tick, schedule.Next(limit))
 		}
 
 		switch {
@@ -87,6 +100,22 @@ func (j *Jobs) Job(
 			j.logger.Error(err, "job not run", "lock", name, "tick", tick)
 		}
 	})
+}
+
+// do runs f if the job of the tick was not done. If the jobs wait, it waits until the next time, which is zero if there is none.
+func (j *Jobs) do(
+	ctx context.Context, name string, f func(context.Context, *sqllock.Lock) error, tick, next time.Time,
+) error {
+	options := []sqllock.Option{sqllock.WithTick(tick)}
+
+	switch {
+	case !j.waits:
+		return j.locker.TryDo(ctx, name, f, options...)
+	case !next.IsZero():
+		options = append(options, sqllock.WithMaxWait(max(0, time.Until(next))))
+	}
+
+	return j.locker.Do(ctx, name, f, options...)
 }
 
 // errNoTick reports a schedule that has no time in the five years before; it would never have run.

@@ -216,6 +216,60 @@ func TestWhatStillRunsIsSkipped(t *testing.T) {
 	}
 }
 
+// TestTakeOverWaitsForAnotherMachine whose run ends without success, and for one whose run succeeds.
+func TestTakeOverWaitsForAnotherMachine(t *testing.T) {
+	t.Parallel()
+
+	for name, succeeds := range map[string]bool{"that dies": false, "that succeeds": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			file, schedule := filelock.NewFile(t), parse(t, "@yearly")
+			m, other, ran := newMachine(t, file), filelock.NewLocker(t, file), 0
+			lock := filelock.Acquire(t, other, "report", sqllock.WithTick(time.Date(time.Now().Year(), 1, 1, 0, 0, 0, 0, time.Local)))
+
+			var group sync.WaitGroup
+
+			group.Go(m.jobs.TakeOver().Job(t.Context(), "report", schedule, func(context.Context, *sqllock.Lock) error {
+				ran++
+
+				return nil
+			}).Run)
+
+			filelock.UntilWaiting(t, other, "report", 1)
+
+			if succeeds {
+				if err := lock.Complete(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			filelock.Release(t, lock)
+			group.Wait()
+
+			if done := m.told("skip: done") == 1; done != succeeds || ran == 1 == succeeds {
+				t.Errorf("it ran %d times, and was done: %t (%v)", ran, done, m.lastError())
+			}
+		})
+	}
+}
+
+// TestTakeOverEndsAtTheNextTime whose run waits then.
+func TestTakeOverEndsAtTheNextTime(t *testing.T) {
+	t.Parallel()
+
+	file := filelock.NewFile(t)
+	m, lock := newMachine(t, file), filelock.Acquire(t, filelock.NewLocker(t, file), "report")
+
+	m.jobs.TakeOver().Job(t.Context(), "report", parse(t, "* * * * * *"), nothing).Run()
+
+	if m.told("skip: running") != 1 {
+		t.Errorf("the wait did not end with the second: %v", m.lastError())
+	}
+
+	filelock.Release(t, lock)
+}
+
 func TestTicksAreTheLatestTimesOfTheSchedule(t *testing.T) {
 	t.Parallel()
 

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,12 @@ import (
 // ErrNoJob reports a job name that the scheduler does not have, or has more than once.
 var ErrNoJob = errors.New("not the name of one job")
 
+// TakeOver is a tag of a job ([gocron.WithTags]). If another machine runs the job at its time, this one does not skip the run
+// but waits, until just before the next time of the schedule, and runs it if the other one died or failed. If that succeeded,
+// the run is skipped with [sqllock.ErrTickDone]. A machine that died has the lock until its lease ends. A run that waits counts
+// as running in gocron's limits. A run without a time of the schedule does not wait.
+const TakeOver = "sqllock: take over"
+
 // early is how much before the time of a schedule its run may begin, because a clock was set back meanwhile.
 const early = 100 * time.Millisecond
 
@@ -31,9 +38,17 @@ const early = 100 * time.Millisecond
 // the database. The lock has the name of the job: give each job one with [gocron.WithName]. A scheduler that comes late skips
 // what was done, and runs what failed, panicked or died elsewhere.
 //
-// The times are those of the schedule, or, of a [gocron.DurationJob], one for each interval since the zero time, because each
-// scheduler begins at another moment. Under the lock alone, and not once, run a [gocron.DurationRandomJob], and a job that
-// RunNow starts.
+// The times are those of the schedule, by the scheduler's clock ([gocron.WithClock]), or, of a [gocron.DurationJob], one for each
+// interval since the zero time, because each scheduler begins at another moment. Not once in all are:
+//   - a [gocron.DurationRandomJob], and a job that RunNow starts, which have no time and run under the lock alone;
+//   - the first run with [gocron.OneTimeJobStartImmediately] or [gocron.WithStartImmediately], whose time is the moment at which each
+//     scheduler starts it, and times that are counted from there or from the end of a run ([gocron.WithIntervalFromCompletion]),
+//     unless it is a DurationJob;
+//   - a daily, weekly or monthly job with an interval of more than one, which each scheduler counts from its own start;
+//   - a job with [gocron.WithLimitedRuns], of whose runs each scheduler counts its own;
+//   - a job with [gocron.WithDistributedJobLocker] or [gocron.WithDisabledDistributedJobLocker], which is not asked for here.
+//
+// A run for which another scheduler has the lock is skipped, unless the job is tagged with [TakeOver].
 //
 // The options are those of [gocron.NewScheduler], except [gocron.WithDistributedLocker] and [gocron.WithMonitorStatus], which are
 // used here, and [gocron.WithDistributedElector], with which gocron would not ask for locks. A listener for
@@ -75,27 +90,27 @@ type run struct {
 
 // Lock is called before each run, which an error skips.
 func (l *jobLocker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
-	id, tick, err := l.find(key)
+	job, err := l.find(key)
 	if err != nil {
 		return nil, fmt.Errorf("gocron job %q: %w", key, err)
 	}
 
-	var options []sqllock.Option
-	if !tick.IsZero() {
-		options = append(options, sqllock.WithTick(tick))
+	tick, wait, err := l.timeOf(job)
+	if err != nil {
+		return nil, fmt.Errorf("gocron job %q: %w", key, err)
 	}
 
-	lock, err := l.locker.TryAcquire(ctx, key, options...)
+	lock, err := l.acquire(ctx, key, tick, wait)
 	if err != nil {
 		return nil, err
 	}
 
-	r := &run{locker: l, id: id, lock: lock, began: time.Now(), ticks: !tick.IsZero()}
+	r := &run{locker: l, id: job.ID(), lock: lock, began: time.Now(), ticks: !tick.IsZero()}
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	l.runs[id] = r
+	l.runs[r.id] = r
 
 	return r, nil
 }
@@ -119,8 +134,20 @@ func (r *run) Unlock(ctx context.Context) error {
 	return errors.Join(err, r.lock.Release(ctx))
 }
 
-// find returns the job of a name, and for which time of its schedule it runs now; zero if for none.
-func (l *jobLocker) find(name string) (id uuid.UUID, tick time.Time, err error) {
+// acquire waits for so long, or tries if that is zero.
+func (l *jobLocker) acquire(ctx context.Context, name string, tick time.Time, wait time.Duration) (*sqllock.Lock, error) {
+	switch {
+	case tick.IsZero():
+		return l.locker.TryAcquire(ctx, name)
+	case wait <= 0:
+		return l.locker.TryAcquire(ctx, name, sqllock.WithTick(tick))
+	default:
+		return l.locker.Acquire(ctx, name, sqllock.WithTick(tick), sqllock.WithMaxWait(wait))
+	}
+}
+
+// find returns the job of a name.
+func (l *jobLocker) find(name string) (gocron.Job, error) {
 	var found []gocron.Job
 
 	for _, job := range l.scheduler.Jobs() {
@@ -130,41 +157,75 @@ func (l *jobLocker) find(name string) (id uuid.UUID, tick time.Time, err error) 
 	}
 
 	if len(found) != 1 {
-		return id, tick, fmt.Errorf("%w: the scheduler has %d jobs of that name", ErrNoJob, len(found))
+		return nil, fmt.Errorf("%w: the scheduler has %d jobs of that name", ErrNoJob, len(found))
 	}
 
-	tick, err = tickOf(found[0])
-
-	return found[0].ID(), tick, err
+	return found[0], nil
 }
 
-// tickOf returns the latest time of the schedule that has come. gocron lists it first until the run is allowed, or after
-// one that it has kept too long because a clock was set back.
-func tickOf(job gocron.Job) (tick time.Time, err error) {
+// unlimited is how long a job waits that has no next time.
+const unlimited = 366 * 24 * time.Hour
+
+// timeOf returns the latest time of the schedule that has come, zero if none has, and how long the run waits for another
+// one. gocron lists that time first until the run is allowed, or after one that it has kept too long because a clock was
+// set back.
+func (l *jobLocker) timeOf(job gocron.Job) (tick time.Time, wait time.Duration, err error) {
 	schedule := job.Schedule()
 	if schedule.JobType() == gocron.DurationRandomJobType {
-		return tick, nil
+		return tick, 0, nil
 	}
 
 	times, err := job.NextRuns(2)
 	if err != nil {
-		return tick, err
+		return tick, 0, err
 	}
 
-	now := time.Now().Add(early)
+	now, next := l.now(), time.Time{}
 
 	for _, at := range times {
-		if !at.After(now) {
+		switch {
+		case at.IsZero(): // there is none after the last
+		case at.After(now.Add(early)):
+			next = at
+		default:
 			tick = at
 		}
+	}
+
+	switch {
+	case !slices.Contains(job.Tags(), TakeOver):
+	case next.IsZero():
+		wait = unlimited
+	default:
+		wait = next.Sub(now) - early // gocron leaves out a time that has come before the wait ends
 	}
 
 	if every, ok := schedule.(gocron.DurationJobSchedule); ok && !tick.IsZero() {
 		tick = tick.Truncate(every.Duration)
 	}
 
-	return tick, nil
+	return tick, wait, nil
 }
+
+// now is the time by the scheduler's clock, which gocron tells to nobody but the options of a new job.
+func (l *jobLocker) now() time.Time {
+	_, err := l.scheduler.NewJob(gocron.DurationJob(time.Hour), gocron.NewTask(func() {}), tellTime)
+
+	var told toldTimeError
+	if errors.As(err, &told) {
+		return time.Time(told)
+	}
+
+	return time.Now() // an option for all jobs was an error
+}
+
+// toldTimeError is the error of tellTime.
+type toldTimeError time.Time
+
+func (t toldTimeError) Error() string { return time.Time(t).String() }
+
+// tellTime is a gocron.JobOption that adds no job. The type of a job has no name outside gocron.
+func tellTime[J any](_ J, now time.Time) error { return toldTimeError(now) }
 
 // RecordJobTimingWithStatus is called at the end of a run, before Unlock, but not when it panics and nobody listens.
 func (l *jobLocker) RecordJobTimingWithStatus(

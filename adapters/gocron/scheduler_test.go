@@ -79,7 +79,14 @@ func (c clock) Now() time.Time { return c.Clock.Now().Add(-c.behind) }
 func newScheduler(t *testing.T, file string, behind time.Duration) gocron.Scheduler {
 	t.Helper()
 
-	scheduler, err := locks.NewScheduler(filelock.NewLocker(t, file), gocron.WithClock(clock{clockwork.NewRealClock(), behind}))
+	return schedulerWith(t, file, clock{clockwork.NewRealClock(), behind})
+}
+
+// schedulerWith returns a scheduler of another machine.
+func schedulerWith(t *testing.T, file string, clock clockwork.Clock) gocron.Scheduler {
+	t.Helper()
+
+	scheduler, err := locks.NewScheduler(filelock.NewLocker(t, file), gocron.WithClock(clock), gocron.WithLocation(time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,6 +227,152 @@ func TestWhatFailedIsRunByTheNext(t *testing.T) {
 			b.once(t)
 		})
 	}
+}
+
+// TestTheClockIsThatOfTheScheduler has clocks that are far from the machine's.
+func TestTheClockIsThatOfTheScheduler(t *testing.T) {
+	t.Parallel()
+
+	for name, start := range map[string]time.Time{
+		"behind": time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), "ahead": time.Now().AddDate(0, 1, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			const days = 3
+
+			file, b, fake := filelock.NewFile(t), newBook(), clockwork.NewFakeClockAt(start)
+			looker := filelock.NewLocker(t, file)
+
+			for _, name := range []string{"a", "b"} {
+				newJob(t, started(t, schedulerWith(t, file, fake)), gocron.DailyJob(1, gocron.NewAtTimes(gocron.NewAtTime(2, 15, 0))),
+					func() { b.ran(name, fake.Now().Truncate(time.Hour)) }, gocron.WithName("report"), b.listen(name))
+			}
+
+			for day := range days {
+				if err := fake.BlockUntilContext(t.Context(), 2); err != nil {
+					t.Fatal(err)
+				}
+
+				fake.Advance(24 * time.Hour)
+
+				// The last 2:15 that has come.
+				now := fake.Now().UTC()
+				want := time.Date(now.Year(), now.Month(), now.Day(), 2, 15, 0, 0, time.UTC)
+
+				if want.After(now) {
+					want = want.AddDate(0, 0, -1)
+				}
+
+				filelock.Eventually(t, func() error {
+					n := b.skips("a", sqllock.ErrNotAcquired) + b.skips("b", sqllock.ErrNotAcquired) +
+						b.skips("a", sqllock.ErrTickDone) + b.skips("b", sqllock.ErrTickDone)
+					if runs := len(b.all()); runs != day+1 || n != day+1 {
+						return fmt.Errorf("on day %d jobs of %d days ran and %d were skipped: %v", day+1, runs, n, b.all())
+					}
+
+					// It is noted a moment after the run.
+					if status, err := looker.Inspect(t.Context(), "report"); err != nil || !status.Tick.Equal(want) {
+						return fmt.Errorf("on day %d the tick %s was noted (%w), want %s", day+1, status.Tick, err, want)
+					}
+
+					return nil
+				})
+			}
+
+			b.once(t)
+		})
+	}
+}
+
+func started(t *testing.T, s gocron.Scheduler) gocron.Scheduler {
+	t.Helper()
+	s.Start()
+
+	return s
+}
+
+func TestAOneTimeJobRunsOnce(t *testing.T) {
+	t.Parallel()
+
+	const behind = 600 * time.Millisecond
+
+	file, b, at := filelock.NewFile(t), newBook(), time.Now().Add(2*time.Second).Truncate(time.Second)
+
+	for name, behind := range map[string]time.Duration{"on time": 0, "late": behind} {
+		newJob(t, started(t, newScheduler(t, file, behind)), gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(at)),
+			func() { b.ran(name, at) }, gocron.WithName("report"), b.listen(name))
+	}
+
+	filelock.Eventually(t, func() error {
+		if len(b.all()) != 1 || b.skips("late", sqllock.ErrTickDone) != 1 {
+			return fmt.Errorf("runs: %v, want one, and that the late one skips it", b.all())
+		}
+
+		return nil
+	})
+	b.once(t)
+}
+
+// TestTakeOverWaitsForAnotherMachine whose run ends without success, and for one whose run succeeds.
+func TestTakeOverWaitsForAnotherMachine(t *testing.T) {
+	t.Parallel()
+
+	for name, succeeds := range map[string]bool{"that dies": false, "that succeeds": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			file, b := filelock.NewFile(t), newBook()
+			other, at := filelock.NewLocker(t, file), time.Now().Add(2*time.Second).Truncate(time.Second)
+			lock := filelock.Acquire(t, other, "report", sqllock.WithTick(at))
+
+			newJob(t, started(t, newScheduler(t, file, 0)), gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(at)),
+				func() { b.ran("next", at) }, gocron.WithName("report"), gocron.WithTags(locks.TakeOver), b.listen("next"))
+			filelock.UntilWaiting(t, other, "report", 1)
+
+			if succeeds {
+				if err := lock.Complete(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			filelock.Release(t, lock)
+			filelock.Eventually(t, func() error {
+				if done, ran := b.skips("next", sqllock.ErrTickDone) == 1, len(b.all()) == 1; done != succeeds || ran == succeeds {
+					return fmt.Errorf("it ran: %t, it was done: %t", ran, done)
+				}
+
+				return nil
+			})
+		})
+	}
+}
+
+// TestTakeOverEndsBeforeTheNextTime so that the machine is not late for it.
+func TestTakeOverEndsBeforeTheNextTime(t *testing.T) {
+	t.Parallel()
+
+	file, b := filelock.NewFile(t), newBook()
+	lock := filelock.Acquire(t, filelock.NewLocker(t, file), "report")
+
+	newJob(t, started(t, newScheduler(t, file, 0)), everySecond(), func() { b.ran("next", time.Now().Truncate(time.Second)) },
+		gocron.WithName("report"), gocron.WithTags(locks.TakeOver), b.listen("next"))
+	filelock.Eventually(t, func() error {
+		if n := b.skips("next", sqllock.ErrNotAcquired); n < 2 {
+			return fmt.Errorf("%d waits have ended, want 2", n)
+		}
+
+		return nil
+	})
+	filelock.Release(t, lock)
+	filelock.Eventually(t, func() error {
+		if n := len(b.all()); n < 2 {
+			return fmt.Errorf("%d ticks ran, want 2", n)
+		}
+
+		return nil
+	})
+	b.once(t)
 }
 
 func TestRunNowTakesNoTick(t *testing.T) {

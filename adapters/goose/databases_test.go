@@ -60,16 +60,12 @@ func fresh(t *testing.T, name string) target {
 
 	created := "sqllock_goose_" + strings.ToLower(rand.Text()[:10])
 
-	var on target
+	on := dialect(name)
 
 	switch name {
 	case "sqlite":
 		file := filepath.Join(t.TempDir(), "app.db")
-		on = target{
-			goose: goose.DialectSQLite3, sqllock: "sqlite", driver: "sqlite",
-			dsn:  "file:" + file + "?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)",
-			wrap: func(db *sql.DB) databases.DB { return sqlite.New(db) },
-		}
+		on.dsn = "file:" + file + "?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"
 	case "postgres":
 		execute(t, "pgx", dsn, "CREATE DATABASE "+created)
 		t.Cleanup(func() { execute(t, "pgx", dsn, "DROP DATABASE "+created+" WITH (FORCE)") })
@@ -80,10 +76,7 @@ func fresh(t *testing.T, name string) target {
 		}
 
 		u.Path = "/" + created
-		on = target{
-			goose: goose.DialectPostgres, sqllock: "postgres", driver: "pgx", dsn: u.String(),
-			wrap: func(db *sql.DB) databases.DB { return postgres.NewStd(db) },
-		}
+		on.dsn = u.String()
 	default:
 		execute(t, "mysql", dsn, "CREATE DATABASE "+created)
 		t.Cleanup(func() { execute(t, "mysql", dsn, "DROP DATABASE "+created) })
@@ -95,15 +88,33 @@ func fresh(t *testing.T, name string) target {
 
 		config.DBName = created
 		config.ParseTime = true // goose scans times
-		on = target{
-			goose: goose.DialectMySQL, sqllock: "mysql", driver: "mysql", dsn: config.FormatDSN(),
-			wrap: func(db *sql.DB) databases.DB { return mysql.New(db) },
-		}
+		on.dsn = config.FormatDSN()
 	}
 
 	on.makeTables(t)
 
 	return on
+}
+
+// dialect is a target without a DSN.
+func dialect(name string) target {
+	switch name {
+	case "sqlite":
+		return target{
+			goose: goose.DialectSQLite3, sqllock: "sqlite", driver: "sqlite",
+			wrap: func(db *sql.DB) databases.DB { return sqlite.New(db) },
+		}
+	case "postgres":
+		return target{
+			goose: goose.DialectPostgres, sqllock: "postgres", driver: "pgx",
+			wrap: func(db *sql.DB) databases.DB { return postgres.NewStd(db) },
+		}
+	default:
+		return target{
+			goose: goose.DialectMySQL, sqllock: "mysql", driver: "mysql",
+			wrap: func(db *sql.DB) databases.DB { return mysql.New(db) },
+		}
+	}
 }
 
 func (on target) open(t *testing.T) *sql.DB {

@@ -11,7 +11,8 @@
 //	_, err = provider.Up(ctx)
 //
 // The lock is renewed for as long as the migrations take. It ends when goose
-// gives it back, or with its lease after the process has died.
+// gives it back, or with its lease after the process has died. A statement that it had sent may go on in the server even
+// then: the README says what to do about that.
 //
 // # Before
 //
@@ -44,6 +45,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pressly/goose/v3/lock"
 
@@ -71,9 +73,11 @@ var _ lock.Locker = (*Locker)(nil)
 // New returns a locker for goose.WithLocker. All who migrate a database give
 // the same name. The options are for this lock, beside those of the locker:
 // [sqllock.WithMaxWait] for one, which bounds the wait but not the migrations.
-// [sqllock.WithPermits] and [sqllock.WithShared] would let several migrate at a time.
-// New sends nothing to the database.
+// One migrates at a time whatever they say: [sqllock.WithPermits], [sqllock.WithShared] and [sqllock.WithTick] have no
+// effect. New sends nothing to the database.
 func New(locker *sqllock.Locker, name string, options ...sqllock.Option) *Locker {
+	options = slices.Concat(options, []sqllock.Option{sqllock.WithExclusive()})
+
 	return &Locker{locker: locker, name: name, options: options, turn: make(chan held, 1)}
 }
 

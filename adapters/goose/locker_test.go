@@ -18,6 +18,7 @@ import (
 	gooselock "github.com/sqllock/sqllock/adapters/goose"
 	"github.com/sqllock/sqllock/databases/sqlite"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies/cas"
 )
 
@@ -188,7 +189,7 @@ func TestLostLockEndsMigrations(t *testing.T) {
 			locker := newLocker(t, on, sqllock.WithLease(2*time.Second))
 
 			robbed := third(func(ctx context.Context) error {
-				if err := other.ForceRelease(ctx, name, "taken away by the test"); err != nil {
+				if err := sqllocktest.ForceRelease(ctx, other, name, "taken away by the test"); err != nil {
 					return err
 				}
 
@@ -234,7 +235,7 @@ func TestLostLockIsToldAtTheEnd(t *testing.T) {
 		sqllock.WithHooks(sqllock.Hooks{Lost: func(sqllock.Event) { close(ended) }}))
 
 	robbed := third(func(ctx context.Context) error {
-		if err := other.ForceRelease(ctx, name, "taken away by the test"); err != nil {
+		if err := sqllocktest.ForceRelease(ctx, other, name, "taken away by the test"); err != nil {
 			return err
 		}
 
@@ -269,7 +270,7 @@ func TestOneProviderAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := other.ForceRelease(t.Context(), name, "taken away by the test"); err != nil {
+	if err := sqllocktest.ForceRelease(t.Context(), other, name, "taken away by the test"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -372,6 +373,32 @@ func TestNoTables(t *testing.T) {
 	_, err := newProvider(t, on, on.open(t), gooselock.New(newLocker(t, on), name)).Up(t.Context())
 	if !errors.Is(err, sqllock.ErrNoSchema) {
 		t.Errorf("Up() = %v, want ErrNoSchema", err)
+	}
+}
+
+// One migrates at a time, whatever the options say.
+func TestExclusive(t *testing.T) {
+	t.Parallel()
+
+	on := fresh(t, "sqlite")
+
+	for what, option := range map[string]sqllock.Option{
+		"permits": sqllock.WithPermits(3), "shared": sqllock.WithShared(), "tick": sqllock.WithTick(time.Unix(1, 0)),
+	} {
+		one := gooselock.New(newLocker(t, on), what, option)
+		other := gooselock.New(newLocker(t, on), what, option, sqllock.WithMaxWait(0))
+
+		if err := one.Lock(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := other.Lock(t.Context(), nil); !errors.Is(err, sqllock.ErrNotAcquired) {
+			t.Errorf("Lock() with %s while another migrates = %v, want %q", what, err, sqllock.ErrNotAcquired)
+		}
+
+		if err := one.Unlock(t.Context(), nil); err != nil {
+			t.Errorf("Unlock() = %v, want nil", err)
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/sqllock/sqllock/databases/sqlite"
 	"github.com/sqllock/sqllock/migrations"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies/cas"
 )
 
@@ -370,7 +371,7 @@ func TestForced(t *testing.T) {
 		}
 	}
 
-	if err := newLocker(t, e.on, e.on.open(t)).ForceRelease(t.Context(), name, "taken away by the test"); err != nil {
+	if err := sqllocktest.ForceRelease(t.Context(), newLocker(t, e.on, e.on.open(t)), name, "taken away by the test"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -507,7 +508,7 @@ func TestLostIsNotAcquiredAgain(t *testing.T) {
 
 	token := lock.Held().Token()
 
-	if err := newLocker(t, on, on.open(t)).ForceRelease(ctx, name, "taken away by the test"); err != nil {
+	if err := sqllocktest.ForceRelease(ctx, newLocker(t, on, on.open(t)), name, "taken away by the test"); err != nil {
 		t.Fatal(err)
 	}
 

@@ -3,17 +3,24 @@
 // driver: on SQLite, where that is a mutex in the process, or on MySQL and
 // PostgreSQL behind a proxy that does not keep a session for its client.
 //
-//	locker, err := sqllock.New(cas.New(sqlite.New(db)))
+//	locker, err := sqllock.New(cas.New(mysql.New(db)))
 //	...
-//	driver, err := migratesqlite.WithInstance(db, &migratesqlite.Config{})
+//	err = locker.Do(ctx, "migrations", func(context.Context, *sqllock.Lock) error {
+//		driver, err = migratemysql.WithInstance(migrations, &migratemysql.Config{NoLock: true})
+//		return err
+//	})
 //	...
-//	m, err := migrate.NewWithDatabaseInstance("file://migrations", "sqlite",
+//	m, err := migrate.NewWithDatabaseInstance("file://migrations", "mysql",
 //		migratelock.New(driver, locker, "migrations"))
 //	...
 //	err = m.Up()
 //
+// A driver of migrate makes its version table when it is made. MySQL's fails with error 1050 if another process does that
+// at the same time, unless it has its own lock. So it is made under the lock, too.
+//
 // The lock is renewed for as long as the migrations take. It ends when migrate
-// gives it back, or with its lease after the process has died.
+// gives it back, or with its lease after the process has died. A statement that
+// it had sent may go on in the server even then, and the version stays dirty.
 //
 // # Before
 //
@@ -80,23 +87,36 @@ var _ database.Driver = (*Driver)(nil)
 // New returns the driver with the lock of this name, which all who migrate the
 // database give. The lock of the driver inside is not used any more, but some
 // drivers use it when they are made, so switch it off where that can be done
-// (NoLock of MySQL's). The options are for this lock, beside those of the locker.
+// (NoLock of MySQL's), and make them under the lock: see the package comment. The options are for this lock, beside those of the locker. One migrates at a time whatever they
+// say: [sqllock.WithPermits], [sqllock.WithShared] and [sqllock.WithTick] have no effect.
 // If migrate's LockTimeout is not the default, give [sqllock.WithMaxWait] a bit less
 // than that. New sends nothing to the database.
 func New(driver database.Driver, locker *sqllock.Locker, name string, options ...sqllock.Option) *Driver {
-	options = slices.Concat([]sqllock.Option{sqllock.WithMaxWait(DefaultMaxWait)}, options)
+	options = slices.Concat(
+		[]sqllock.Option{sqllock.WithMaxWait(DefaultMaxWait)}, options, []sqllock.Option{sqllock.WithExclusive()})
 
 	return &Driver{Driver: driver, locker: locker, name: name, options: options}
 }
 
-// Open opens another database with the driver inside, and returns it with the same lock.
+// Open opens another database with the driver inside, under the lock because that makes the version table, and returns it
+// with the same lock. Errors are those of Lock and of the driver.
 func (d *Driver) Open(url string) (database.Driver, error) {
+	opened := &Driver{locker: d.locker, name: d.name, options: d.options}
+
+	if err := opened.Lock(); err != nil {
+		return nil, err
+	}
+
 	driver, err := d.Driver.Open(url)
+	_ = opened.Unlock() // a release that failed goes on in the background, and the table is there
+
 	if err != nil {
 		return nil, err
 	}
 
-	return &Driver{Driver: driver, locker: d.locker, name: d.name, options: d.options}, nil
+	opened.Driver = driver
+
+	return opened, nil
 }
 
 // Lock waits for the lock, and returns [database.ErrLocked] if another has it for as long as
@@ -148,7 +168,11 @@ func (d *Driver) Unlock() error {
 	//nolint:forbidigo // migrate has no context; a release takes some seconds at most
 	err := lock.Release(context.Background())
 
-	if d.told.Load() && errors.Is(err, sqllock.ErrLost) || d.gone.Load() && errors.Is(err, sqllock.ErrNoSchema) {
+	// What Drop removed is no lock any more.
+	failed := new(sqllock.ReleaseError)
+	removed := d.gone.Load() && errors.As(err, &failed) && errors.Is(failed.Err, sqllock.ErrNoSchema)
+
+	if removed || d.told.Load() && errors.Is(err, sqllock.ErrLost) {
 		return nil
 	}
 

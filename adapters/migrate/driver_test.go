@@ -28,6 +28,7 @@ import (
 	"github.com/sqllock/sqllock/databases/sqlite"
 	"github.com/sqllock/sqllock/migrations"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies/cas"
 )
 
@@ -44,6 +45,8 @@ type target struct {
 	driver, dsn string
 	wrap        func(*sql.DB) databases.DB
 	migrates    func(*sql.DB) (database.Driver, error)
+	kind        database.Driver // one that is not open
+	url         string          // for its Open
 }
 
 // targets are the databases of SQLLOCK_TEST_DATABASES: without it, SQLite and all that a DSN is set for.
@@ -88,14 +91,18 @@ func fresh(t *testing.T, database string) target {
 func sqliteTarget(t *testing.T) target {
 	t.Helper()
 
+	file := filepath.Join(t.TempDir(), "app.db")
+
 	return target{
 		driver: "sqlite",
-		dsn: "file:" + filepath.Join(t.TempDir(), "app.db") +
+		dsn: "file:" + file +
 			"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)",
 		wrap: func(db *sql.DB) databases.DB { return sqlite.New(db) },
 		migrates: func(db *sql.DB) (database.Driver, error) {
 			return migratesqlite.WithInstance(db, &migratesqlite.Config{})
 		},
+		kind: &migratesqlite.Sqlite{},
+		url:  "sqlite://" + file + "?_pragma=busy_timeout(10000)",
 	}
 }
 
@@ -133,6 +140,8 @@ func mysqlTarget(t *testing.T, server string) target {
 		migrates: func(db *sql.DB) (database.Driver, error) {
 			return migratemysql.WithInstance(db, &migratemysql.Config{NoLock: true})
 		},
+		kind: &migratemysql.Mysql{},
+		url:  "mysql://" + config.FormatDSN() + "&x-no-lock=true",
 	}
 }
 
@@ -279,6 +288,64 @@ func TestSeveralMigrateOnce(t *testing.T) {
 	}
 }
 
+// Several processes start at once on a database without migrate's version table, each as the README says.
+func TestSeveralBegin(t *testing.T) {
+	t.Parallel()
+
+	for _, on := range targets() {
+		t.Run(on, func(t *testing.T) {
+			t.Parallel()
+
+			for what, begin := range map[string]func(target, *sql.DB, *sqllock.Locker) (database.Driver, error){
+				"WithInstance": func(on target, db *sql.DB, locker *sqllock.Locker) (driver database.Driver, err error) {
+					err = locker.Do(t.Context(), name, func(context.Context, *sqllock.Lock) error {
+						driver, err = on.migrates(db)
+
+						return err
+					})
+
+					return driver, err
+				},
+				"Open": func(on target, _ *sql.DB, locker *sqllock.Locker) (database.Driver, error) {
+					return migratelock.New(on.kind, locker, name).Open(on.url)
+				},
+			} {
+				t.Run(what, func(t *testing.T) {
+					t.Parallel()
+
+					const processes = 4
+
+					on := fresh(t, on)
+					start, outcomes := make(chan struct{}), make(chan error, processes)
+
+					for range processes {
+						locker, db := newLocker(t, on), on.open(t)
+
+						go func() {
+							<-start
+
+							driver, err := begin(on, db, locker)
+							if err == nil {
+								err = driver.Close()
+							}
+
+							outcomes <- err
+						}()
+					}
+
+					close(start)
+
+					for range processes {
+						if err := <-outcomes; err != nil {
+							t.Errorf("the driver was not made: %v", err)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
 // waitersCome returns when so many wait for the lock.
 func waitersCome(t *testing.T, locker *sqllock.Locker, want int) error {
 	t.Helper()
@@ -337,7 +404,7 @@ func TestLostInMigration(t *testing.T) {
 	other := newLocker(t, on)
 
 	robbed := &between{Driver: plain(t, on), afterRun: func() error {
-		return other.ForceRelease(t.Context(), name, "taken away by the test")
+		return sqllocktest.ForceRelease(t.Context(), other, name, "taken away by the test")
 	}}
 
 	m := newMigrate(t, migratelock.New(robbed, newLocker(t, on), name))
@@ -369,7 +436,7 @@ func TestLostBeforeMigration(t *testing.T) {
 
 	robbed := &between{
 		Driver:    plain(t, on),
-		beforeRun: func() error { return other.ForceRelease(t.Context(), name, "taken away by the test") },
+		beforeRun: func() error { return sqllocktest.ForceRelease(t.Context(), other, name, "taken away by the test") },
 		afterRun: func() error {
 			t.Error("the migration ran")
 
@@ -391,7 +458,7 @@ func TestLostBeforeUnlock(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := newLocker(t, on).ForceRelease(t.Context(), name, "taken away by the test"); err != nil {
+	if err := sqllocktest.ForceRelease(t.Context(), newLocker(t, on), name, "taken away by the test"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -448,6 +515,32 @@ func TestLocked(t *testing.T) {
 
 	if err := newMigrate(t, migratelock.New(plain(t, on), newLocker(t, on), name)).Up(); err != nil {
 		t.Errorf("Up() after Close() = %v", err)
+	}
+}
+
+// One migrates at a time, whatever the options say.
+func TestExclusive(t *testing.T) {
+	t.Parallel()
+
+	on := fresh(t, "sqlite")
+
+	for what, option := range map[string]sqllock.Option{
+		"permits": sqllock.WithPermits(3), "shared": sqllock.WithShared(), "tick": sqllock.WithTick(time.Unix(1, 0)),
+	} {
+		one := migratelock.New(plain(t, on), newLocker(t, on), what, option)
+		other := migratelock.New(plain(t, on), newLocker(t, on), what, option, sqllock.WithMaxWait(0))
+
+		if err := one.Lock(); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := other.Lock(); !errors.Is(err, database.ErrLocked) {
+			t.Errorf("Lock() with %s while another migrates = %v, want %q", what, err, database.ErrLocked)
+		}
+
+		if err := one.Unlock(); err != nil {
+			t.Errorf("Unlock() = %v, want nil", err)
+		}
 	}
 }
 

@@ -166,7 +166,7 @@ func TestForced(t *testing.T) {
 
 	<-renewed
 
-	if err := other.ForceRelease(t.Context(), "customer/4711", "for a test"); err != nil {
+	if err := sqllocktest.ForceRelease(t.Context(), other, "customer/4711", "for a test"); err != nil {
 		t.Fatal(err)
 	}
 

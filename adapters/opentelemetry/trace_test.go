@@ -14,6 +14,7 @@ import (
 	locks "github.com/sqllock/sqllock/adapters/opentelemetry"
 	"github.com/sqllock/sqllock/internal/filelock"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
 )
 
 var errWork = errors.New("the work failed")
@@ -173,7 +174,7 @@ func TestLoss(t *testing.T) {
 			tracer, recorder, ctx := newTracer(t)
 
 			err := tracer.Do(ctx, locker, "name", func(held context.Context, lock *sqllock.Lock) error {
-				if err := other.ForceRelease(ctx, "name", "for a test"); err != nil {
+				if err := sqllocktest.ForceRelease(ctx, other, "name", "for a test"); err != nil {
 					return err
 				}
 

@@ -17,8 +17,7 @@ const DefaultTimeout = 5 * time.Second
 // Every process that has one reports the same, so take the maximum over instances and not the sum. One process that has it
 // is enough. It is safe for concurrent use.
 //
-// A name that is waited for and held by nobody for long is a fault, as a rule. But whoever waits in [sqllock.Locker.AcquireAll]
-// for a name that is held is in line for the others, too.
+// A name that is waited for and held by nobody for long is a fault.
 type Database struct {
 	settings settings
 	locker   *sqllock.Locker

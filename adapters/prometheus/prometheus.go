@@ -207,7 +207,7 @@ func (m *Metrics) begin(lock string) string {
 
 	for _, reason := range []sqllock.Reason{
 		sqllock.ReasonExpired, sqllock.ReasonTakenOver, sqllock.ReasonForced, sqllock.ReasonSessionGone,
-		sqllock.ReasonMaxHold, sqllock.ReasonTogether, sqllock.ReasonUnknown,
+		sqllock.ReasonMaxHold, sqllock.ReasonUnknown,
 	} {
 		m.losses.WithLabelValues(m.settings.values(lock, string(reason))...)
 	}

@@ -175,7 +175,7 @@ func TestForced(t *testing.T) {
 
 	<-renewed
 
-	if err := other.ForceRelease(t.Context(), "name", "for a test"); err != nil {
+	if err := sqllocktest.ForceRelease(t.Context(), other, "name", "for a test"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -219,7 +219,7 @@ func TestLossFoundByRelease(t *testing.T) {
 	locker, other := filelock.NewLocker(t, file, sqllock.WithHooks(metrics.Hooks()), sqllock.WithoutHandOff()), filelock.NewLocker(t, file)
 	lock := filelock.Acquire(t, locker, "name")
 
-	if err := other.ForceRelease(t.Context(), "name", "for a test"); err != nil {
+	if err := sqllocktest.ForceRelease(t.Context(), other, "name", "for a test"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -318,7 +318,7 @@ func TestReaders(t *testing.T) {
 		t.Errorf("sqllock_held = %v, want 2", v)
 	}
 
-	if err := other.ForceRelease(t.Context(), "name", "for a test"); err != nil {
+	if err := sqllocktest.ForceRelease(t.Context(), other, "name", "for a test"); err != nil {
 		t.Fatal(err)
 	}
 

@@ -23,6 +23,7 @@ import (
 	locks "github.com/sqllock/sqllock/adapters/prometheus"
 	"github.com/sqllock/sqllock/internal/filelock"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
 )
 
 // selector matches a metric of ours with its matchers in a query.
@@ -65,7 +66,7 @@ scrape_configs:
 	held := filelock.Acquire(t, locker, "held")
 	filelock.Release(t, filelock.Acquire(t, locker, "released"))
 
-	if err := other.ForceRelease(t.Context(), "held", "for a test"); err != nil {
+	if err := sqllocktest.ForceRelease(t.Context(), other, "held", "for a test"); err != nil {
 		t.Fatal(err)
 	}
 

@@ -49,7 +49,7 @@ func (f *runFlags) acquire(ctx context.Context, locker *sqllock.Locker) (*held, 
 	return h, nil
 }
 
-// askAll waits for all locks at once, and holds none of them meanwhile.
+// askAll asks for all locks at once.
 func (f *runFlags) askAll(ctx context.Context, locker *sqllock.Locker, h *held) error {
 	if f.noWait {
 		locks, err := locker.TryAcquireAll(ctx, f.names)
@@ -58,7 +58,7 @@ func (f *runFlags) askAll(ctx context.Context, locker *sqllock.Locker, h *held) 
 		return err
 	}
 
-	defer tell(ctx, locker, f.names, f.conns.lately)()
+	defer tell(ctx, looker{locker, f.db}, f.names, f.conns.lately)()
 
 	var options []sqllock.Option
 	if f.waits {
@@ -102,17 +102,32 @@ const waitStep = 10 * time.Millisecond
 
 // ask waits for one lock, so long at most with --wait.
 func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, name string, wait time.Duration) (*sqllock.Lock, error) {
+	options := f.kind()
 	if f.noWait {
-		return locker.TryAcquire(ctx, name)
+		return locker.TryAcquire(ctx, name, options...)
 	}
 
-	defer tell(ctx, locker, []string{name}, f.conns.lately)()
+	defer tell(ctx, looker{locker, f.db}, []string{name}, f.conns.lately)()
 
 	if f.waits {
-		return locker.Acquire(ctx, name, sqllock.WithMaxWait(wait))
+		options = append(options, sqllock.WithMaxWait(wait))
 	}
 
-	return locker.Acquire(ctx, name)
+	return locker.Acquire(ctx, name, options...)
+}
+
+// kind is what each name is acquired with that a locker does not take.
+func (f *runFlags) kind() []sqllock.Option {
+	options := []sqllock.Option{sqllock.WithPermits(f.permits)}
+	if f.shared {
+		options = append(options, sqllock.WithShared())
+	}
+
+	if !f.tick.IsZero() {
+		options = append(options, sqllock.WithTick(f.tick.Time))
+	}
+
+	return options
 }
 
 // stepTime is how long an interrupted step may take to end by itself.

@@ -13,13 +13,19 @@ import (
 func inContainer(t *testing.T, i *invocation) {
 	t.Helper()
 
-	into := []string{"--pid", "--fork", "--kill-child", "--mount-proc"}
+	unshared(t, i, "--pid", "--fork", "--kill-child", "--mount-proc")
+}
+
+// unshared makes the invocation run in namespaces of its own.
+func unshared(t *testing.T, i *invocation, into ...string) {
+	t.Helper()
+
 	if os.Getuid() != 0 {
 		into = append(into, "--user", "--map-root-user")
 	}
 
 	if out, err := exec.Command("unshare", append(slices.Clone(into), "true")...).CombinedOutput(); err != nil {
-		t.Skipf("this machine gives no PID namespace: %v: %s", err, out)
+		t.Skipf("this machine gives no namespaces: %v: %s", err, out)
 	}
 
 	path, err := exec.LookPath("unshare")
@@ -62,4 +68,16 @@ func TestRunAsProcessOneForwardsSignals(t *testing.T) {
 	i.start()
 	i.wait()
 	i.want(5)
+}
+
+// TestRunWithoutDevices has an empty /proc and an empty /dev, as a bare chroot has.
+func TestRunWithoutDevices(t *testing.T) {
+	t.Parallel()
+
+	i := prepare(t, migrated(t), "run", "--name", "a", "--", "sh", "-c", "test ! -e /proc/self && test ! -e /dev/null && exit 7")
+	i.cmd.Args = append([]string{"sh", "-c", `mount -t tmpfs none /proc && mount -t tmpfs none /dev && exec "$0" "$@"`}, i.cmd.Args...)
+	unshared(t, i, "--mount")
+	i.start()
+	i.wait()
+	i.want(7)
 }

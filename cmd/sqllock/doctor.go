@@ -28,6 +28,8 @@ type doctorFlags struct {
 	holders  int
 	failOn   string
 	json     bool
+	// tries: a lock is tried.
+	tries bool
 
 	prove bool
 	here  bool
@@ -38,13 +40,14 @@ type doctorFlags struct {
 const defaultHolders = 10
 
 func newDoctor() *cobra.Command {
-	f := &doctorFlags{lease: duration(sqllock.DefaultLease)}
+	f := &doctorFlags{lease: duration(sqllock.DefaultLease), tries: true}
 
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what about the database would harm locks, and how to fix it",
 		Long: `Look at the server, the tables and the database URL, and say in plain words what
-would harm locks, and how to fix it. Nothing is changed.
+would harm locks, and how to fix it. Nothing is changed, but for one lock of a
+name of its own, which is acquired, renewed and released, and leaves no row.
 
   error     locks do not work, or do not exclude
   warning   has an effect when something else goes wrong: a crash, load
@@ -164,6 +167,10 @@ func (f *doctorFlags) findings(ctx context.Context, target dsn.Target) ([]doctor
 		}
 	}
 
+	if f.tries {
+		plan.Locker = func() (*sqllock.Locker, error) { return lockerOf(f.strategy, db, sqllock.WithLease(plan.Lease)) }
+	}
+
 	findings, err := doctor.Examine(ctx, db, plan)
 
 	return findings, refused(err, target, exitNotAcquired)
@@ -195,6 +202,11 @@ func (f *doctorFlags) print(out io.Writer, findings []doctor.Finding) error {
 			if more[1] != "" {
 				paragraph(&b, strings.Repeat(" ", findingColumns)+more[0], more[1], width)
 			}
+		}
+
+		// To be copied as they are.
+		for _, statement := range finding.Statements {
+			b.WriteString(plain.Text(statement) + "\n")
 		}
 	}
 

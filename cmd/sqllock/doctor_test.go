@@ -107,18 +107,21 @@ func TestDoctorLimits(t *testing.T) {
 	}{
 		"postgres": {
 			{"options", "-cidle_in_transaction_session_timeout=5s", "forupdate", 0, "note timeouts idle_in_transaction_session_timeout is 5s effect: it ends guarded"},
+			{"options", "-cidle_in_transaction_session_timeout=0", "cas", 0, "warning timeouts idle_in_transaction_session_timeout is 0 effect: a process that stops"},
 			{"options", "-cidle_session_timeout=5s", "cas", 0, "warning timeouts idle_session_timeout is 5s, and the heartbeat 10s"},
 			{"options", "-cstatement_timeout=500", "cas", 0, "warning timeouts statement_timeout is 500ms"},
 			{"options", "-cdefault_transaction_read_only=on", "cas", 1, "error writable transactions are read-only"},
 			{"options", "-csynchronous_commit=off", "cas", 0, "warning durability synchronous_commit is off"},
 		},
 		"mysql": {
+			{"wait_timeout", "28800", "cas", 0, "warning timeouts wait_timeout is 8h0m0s, and no other limit"},
 			{"wait_timeout", "5", "cas", 0, "warning timeouts wait_timeout is 5s, and the heartbeat 10s"},
 			{"max_execution_time", "500", "cas", 0, "warning timeouts max_execution_time is 500ms"},
 			{"transaction_read_only", "1", "cas", 1, "error writable transactions are read-only"},
 			{"binlog_format", "'STATEMENT'", "cas", 1, "error binary log binlog_format is STATEMENT effect: sqllock refuses it: replicas run"},
 		},
 		"mariadb": {
+			{"wait_timeout", "28800", "cas", 0, "warning timeouts wait_timeout is 8h0m0s, and no other limit"},
 			{"idle_transaction_timeout", "5", "cas", 0, "note timeouts idle_transaction_timeout is 5s effect: it ends guarded"},
 			{"idle_transaction_timeout", "5", "forupdate", 1, "error timeouts idle_transaction_timeout is 5s, and the heartbeat 10s"},
 			{"idle_transaction_timeout", "90", "forupdate", 0, "warning timeouts idle_transaction_timeout is 1m30s, and the lease 30s"},
@@ -246,11 +249,15 @@ func TestDoctorSeesColumnsOfOthers(t *testing.T) {
 
 		// SQLite adds no such column to a table that is there.
 		testdatabases.Execute(t, url, "DROP TABLE sqllock_inserts")
-		testdatabases.Execute(t, url, "CREATE TABLE sqllock_inserts (name VARCHAR(255) NOT NULL PRIMARY KEY, owner VARCHAR(64) NOT NULL, expires_at INTEGER NOT NULL)")
 
-		if strings.HasPrefix(url, "mysql") {
-			testdatabases.Execute(t, url, "ALTER TABLE sqllock_inserts MODIFY name VARBINARY(255) NOT NULL, MODIFY owner VARBINARY(64) NOT NULL")
+		text := map[string]string{"postgres": `text COLLATE "C"`, "mysql": "VARBINARY", "sqlite": "TEXT"}[strings.SplitN(url, ":", 2)[0]]
+		name, owner := text, strings.TrimSuffix(text, ` COLLATE "C"`)
+
+		if text == "VARBINARY" {
+			name, owner = "VARBINARY(255)", "VARBINARY(64)"
 		}
+
+		testdatabases.Execute(t, url, "CREATE TABLE sqllock_inserts (name "+name+" NOT NULL PRIMARY KEY, owner "+owner+" NOT NULL, expires_at INTEGER NOT NULL)")
 
 		diagnosed(t, run(t, url, "doctor", "--strategy", "insert"), 1,
 			"error tables the tables were altered: sqllock_inserts.expires_at is not sqllock's, and is NOT NULL without a default",

@@ -40,15 +40,16 @@ const exitCodes = `sqllock run exits as the command did. Else, and in other subc
         show, free, resign: nobody holds the lock; doctor: it found an error, or
         what --fail-on says; demo: a check failed
    64   wrong usage: a flag, the lock's name, the database URL; or the strategy
-        does not work on that database; free: the name has permits, and --slot
-        does not say which
+        does not work on that database; free: --token, or --slot of a name with
+        permits, does not say whom to take it from
    69   the database cannot be reached, is read-only, has no tables of sqllock
         ("sqllock migrate up" makes them), or its user lacks a privilege on
         them ("sqllock doctor" prints the GRANTs); run, ls, show, wait: it is
         busy with others
    70   sqllock could not do its part on this machine, or write what it prints
-   75   free: the lock is guarded; migrate down: locks are held; free, reap,
-        migrate down, doctor: a transaction of somebody else is in the way
+   75   free: the lock is guarded, or somebody else has it by now; migrate down:
+        locks are held; free, reap, migrate down, doctor: a transaction of
+        somebody else is in the way
    76   the lock was lost, or could not be renewed for so long that the command
         was ended; what it did is suspect, whatever it said
   126   the command was found and cannot be executed

@@ -27,6 +27,7 @@ type freeFlags struct {
 	reason string
 	slot   int
 	slots  bool // --slot was given
+	token  int64
 	force  bool
 }
 
@@ -34,7 +35,7 @@ func newFree() *cobra.Command {
 	f := &freeFlags{}
 
 	cmd := &cobra.Command{
-		Use:   "free NAME --reason TEXT",
+		Use:   "free NAME --token N --reason TEXT",
 		Short: "Take a lock away from its holder",
 		Long: `Take a lock away from its holder, who learns of it at its next renewal, within a
 third of its lease; "sqllock run" kills its command then. Until then two may
@@ -45,16 +46,23 @@ further ones until it learns of the loss or the name is acquired again.) The
 next token is larger than every one before. The holder is told the reason,
 unless somebody acquired the name before that renewal.
 
+--token is that of the holder that you looked at, as show and serve print it. If
+somebody else has the lock by now, free takes nothing, says who, and exits
+with 75. Without --token it says who has the lock, and exits with 64.
+
 free refuses while the holder has a guarded transaction open, because that may
 still commit. It also refuses while another transaction has the row locked,
 because that looks the same. With --force the lock is freed all the same, and
 the next holder waits for the end of the transaction. Some locks cannot be
 skipped: a row of PostgreSQL that SELECT ... FOR UPDATE locked, a locked table,
 SQLite's one writer. free waits for them for some seconds, then exits with 75.
+If nobody holds the lock any more and such a transaction keeps it from
+everybody, free says which session that is, and exits with 75.
 
 If a slot of the name above 0 is taken, it has permits, and --slot says which of
 them to take away. Without it free takes none, lists who holds them, and exits
-with 64. A shared lock is taken away from all of its readers.
+with 64. A shared lock is taken away from all of its readers, who have one
+token.
 
 With strategy forupdate or advisory the session that holds the lock is ended,
 and all other locks in it with it; this may need a privilege of the database
@@ -63,8 +71,9 @@ user.
 The reason, and who gave it, is kept until the name is acquired again, and shown
 by "sqllock show NAME". If only --min-hold still keeps the name taken, free ends
 that.`,
-		Example: `  sqllock free nightly --reason "ticket 4711: the machine is gone"
-  sqllock free export --slot 2 --reason "ticket 4712"`,
+		Example: `  sqllock show nightly
+  sqllock free nightly --token 1795624678724879 --reason "4711: machine is gone"
+  sqllock free export --slot 2 --token 1795624678724911 --reason "ticket 4712"`,
 		Args: oneName, ValidArgsFunction: f.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.slots = cmd.Flags().Changed("slot")
@@ -75,6 +84,10 @@ that.`,
 
 			if err := checkSlot(f.slot); err != nil {
 				return usage(cmd, err)
+			}
+
+			if cmd.Flags().Changed("token") && f.token < 1 {
+				return usage(cmd, fmt.Errorf("--token %d is not above 0", f.token))
 			}
 
 			return f.look(cmd.Context(), func(l looker) error {
@@ -88,6 +101,7 @@ that.`,
 	f.register(cmd)
 	cmd.Flags().StringVar(&f.reason, "reason", "", "`text` for the holder and for those who ask later (required)")
 	cmd.Flags().IntVar(&f.slot, "slot", 0, "which of the permits of the name, as show lists them")
+	cmd.Flags().Int64Var(&f.token, "token", 0, "that of the holder whom it is taken from (required)")
 	cmd.Flags().BoolVar(&f.force, "force", false, "free it though a transaction is guarded")
 
 	return cmd
@@ -101,27 +115,39 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 		holders, err = l.Holders(ctx, sqllock.Filter{Name: name})
 	}
 
+	readers := seen{status: status, listed: holders}.readers()
+
 	if err == nil {
-		err = f.chosen(name, holders)
+		err = f.chosen(name, status, holders)
 	}
 
 	// A renewal or an attempt has the row for a moment, too.
-	for look := 1; err == nil && status.Guarded && !f.force && look < guardLooks; look++ {
+	for look := 1; err == nil && status.Guarded && (!f.force || !status.Held()) && look < guardLooks; look++ {
 		if err = pause(ctx, guardPause); err == nil {
 			status, err = l.InspectSlot(ctx, name, f.slot)
 		}
 	}
 
-	readers := seen{status: status, listed: holders}.readers()
+	row := ""
+	if err == nil && status.Guarded && (!f.force || !status.Held()) {
+		row = inTheRow(ctx, l.db, name, f.slot)
+	}
+
+	if err == nil && !status.Held() && status.Taken == 0 && row != "" {
+		return exitError{exitNotAcquired, fmt.Errorf("%s is not held by anyone, but nobody gets it either: its row is locked %s; "+
+			"let the transaction end, or end its session", f.title(name), row)}
+	}
+
+	if err == nil {
+		err = f.gone(name, status)
+	}
 
 	switch {
 	case err != nil:
 		return err
-	case !status.Held() && status.Taken == 0:
-		return f.notHeld(name)
 	case status.Guarded && !f.force:
 		return exitError{exitNotAcquired, fmt.Errorf("%s is guarded, or somebody else has its row locked: if the open transaction "+
-			"is one of %s, it may still commit; wait for it or end it, or use --force", f.title(name), whose(status, readers))}
+			"is one of %s, it may still commit; wait for it or end it, or use --force (it is locked %s)", f.title(name), whose(status, readers), row)}
 	}
 
 	db := *l.db
@@ -133,11 +159,15 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 	}
 	defer closeLocker(ctx, locker)
 
-	err = locker.ForceReleaseSlot(ctx, name, f.slot, trace(f.reason))
-
-	switch {
+	switch err = locker.ForceRelease(ctx, status, trace(f.reason)); {
 	case errors.Is(err, sqllock.ErrNotHeld):
 		return f.notHeld(name)
+	case errors.Is(err, sqllock.ErrChangedHands):
+		if status, err = l.InspectSlot(ctx, name, f.slot); err == nil {
+			err = f.gone(name, status)
+		}
+
+		return err
 	case err != nil:
 		return err
 	}
@@ -158,21 +188,40 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 	return err
 }
 
-// chosen refuses to choose one of several permits.
-func (f *freeFlags) chosen(name string, holders []sqllock.Status) error {
-	if f.slots || !slices.ContainsFunc(holders, func(s sqllock.Status) bool { return s.Slot > 0 }) {
+// chosen refuses to choose one of several permits, or whoever has the lock by now.
+func (f *freeFlags) chosen(name string, status sqllock.Status, holders []sqllock.Status) error {
+	switch {
+	case !f.slots && slices.ContainsFunc(holders, func(s sqllock.Status) bool { return s.Slot > 0 }):
+		return exitError{exitUsage, fmt.Errorf("lock %q has permits, say with --slot N and --token N which one to free: %s",
+			name, listed(holders, func(s sqllock.Status) string { return fmt.Sprintf("slot %d is %s", s.Slot, hands(s)) }))}
+	case f.token == 0 && (status.Held() || status.Taken > 0):
+		return exitError{exitUsage, fmt.Errorf("say with --token N whom to take it from: %s is %s", f.title(name), hands(status))}
+	default:
 		return nil
 	}
+}
 
-	return exitError{exitUsage, fmt.Errorf("lock %q has permits, say with --slot N which one to free: %s",
-		name, listed(holders, func(s sqllock.Status) string {
-			how := "held by"
-			if !s.Held() {
-				how = "taken after" // a minimum hold or a lock delay
-			}
+// gone says that nobody has the lock, or somebody else.
+func (f *freeFlags) gone(name string, status sqllock.Status) error {
+	switch {
+	case !status.Held() && status.Taken == 0:
+		return f.notHeld(name)
+	case status.Token != f.token:
+		return exitError{exitNotAcquired, fmt.Errorf("%s is not freed: whoever had token %d does not have it, and it is %s by now; look again",
+			f.title(name), f.token, hands(status))}
+	default:
+		return nil
+	}
+}
 
-			return fmt.Sprintf("slot %d is %s %s", s.Slot, how, label(s))
-		}))}
+// hands says in whose hands a lock is.
+func hands(status sqllock.Status) string {
+	how := "held by"
+	if !status.Held() {
+		how = "taken after" // a minimum hold or a lock delay
+	}
+
+	return fmt.Sprintf("%s %s with token %d", how, label(status), status.Token)
 }
 
 // whose says who has the lock that is to be freed: its one holder, or one of its readers.

@@ -10,6 +10,32 @@ import (
 	"github.com/sqllock/sqllock/databases"
 )
 
+// TestFreeOfASuccessor frees the lock of the holder whose token is given, and of nobody else.
+func TestFreeOfASuccessor(t *testing.T) {
+	t.Parallel()
+	testdatabases.Each(t, func(t *testing.T, _ context.Context, url string) {
+		t.Helper()
+		run(t, url, "migrate", "up").want(0)
+		run(t, url, "run", "--name", "a", "--", "true").want(0)
+
+		before := tokenOf(t, url, "a")
+		hold(t, url, "--label", "the successor")
+		token := tokenOf(t, url, "a")
+
+		run(t, url, "free", "a", "--reason", "test").want(exitUsage,
+			`say with --token N whom to take it from: lock "a" is held by the successor (`, " with token "+token)
+		run(t, url, "free", "a", "--reason", "test", "--token", "0").want(exitUsage, "--token 0 is not above 0")
+
+		run(t, url, "free", "a", "--reason", "test", "--token", before).want(exitNotAcquired,
+			`lock "a" is not freed: whoever had token `+before+` does not have it, and it is held by the successor (`, "with token "+token)
+		run(t, url, "show", "a").want(0)
+
+		run(t, url, "free", "a", "--reason", "test", "--token", token).want(0)
+		run(t, url, "free", "a", "--reason", "test", "--token", token).want(exitNotHeld, "is not held by anyone")
+		run(t, url, "free", "a", "--reason", "test").want(exitNotHeld, "is not held by anyone")
+	})
+}
+
 // TestFreeBesideAGuard opens the transaction that a holder with a guard has
 // open.
 func TestFreeBesideAGuard(t *testing.T) {
@@ -22,6 +48,7 @@ func TestFreeBesideAGuard(t *testing.T) {
 				t.Helper()
 				run(t, url, "migrate", "up").want(0)
 				hold(t, url, "--strategy", strategy)
+				token := tokenOf(t, url, "a")
 
 				db := testdatabases.Open(t, ctx, url)
 				defer db.Close()
@@ -48,11 +75,11 @@ func TestFreeBesideAGuard(t *testing.T) {
 
 				if db.Target.Dialect == databases.SQLite {
 					// The one writer keeps everybody out, a forced release too.
-					run(t, url, "free", "a", "--reason", "test", "--force").want(exitNotAcquired, "a transaction of somebody else", "locked")
+					run(t, url, "free", "a", "--token", token, "--reason", "test", "--force").want(exitNotAcquired, "a transaction of somebody else", "locked")
 				} else {
-					run(t, url, "free", "a", "--reason", "test").want(exitNotAcquired, "is guarded", "--force")
+					run(t, url, "free", "a", "--token", token, "--reason", "test").want(exitNotAcquired, "is guarded", "--force")
 					run(t, url, "show", "a").want(0)
-					run(t, url, "free", "a", "--reason", "test", "--force").want(0)
+					run(t, url, "free", "a", "--token", token, "--reason", "test", "--force").want(0)
 					run(t, url, "run", "--name", "a", "--strategy", strategy, "--no-wait", "true").want(exitUnavailable)
 				}
 
@@ -61,7 +88,7 @@ func TestFreeBesideAGuard(t *testing.T) {
 				}
 
 				if db.Target.Dialect == databases.SQLite {
-					run(t, url, "free", "a", "--reason", "test").want(0)
+					run(t, url, "free", "a", "--token", token, "--reason", "test").want(0)
 				}
 
 				run(t, url, "run", "--name", "a", "--strategy", strategy, "--no-wait", "true").want(0)

@@ -98,7 +98,7 @@ func (h *held) release(ctx context.Context) error {
 	h.end(nil)
 
 	if h.all != nil {
-		return h.releaseAll(ctx)
+		return h.all.Release(ctx)
 	}
 
 	var errs []error
@@ -107,27 +107,6 @@ func (h *held) release(ctx context.Context) error {
 	}
 
 	return errors.Join(errs...)
-}
-
-// releaseAll releases those that were acquired together. If one was lost all were: it returns
-// why that one was.
-func (h *held) releaseAll(ctx context.Context) error {
-	err := h.all.Release(ctx)
-
-	var lost []error
-
-	for _, lock := range h.locks {
-		own := new(sqllock.LostError)
-		if errors.As(lock.Err(), &own) && own.Reason != sqllock.ReasonTogether {
-			lost = append(lost, own)
-		}
-	}
-
-	if len(lost) > 0 {
-		return errors.Join(lost...)
-	}
-
-	return err
 }
 
 // How often the end of a run that did nothing tries to free a name, and the time

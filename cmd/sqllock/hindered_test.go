@@ -20,6 +20,7 @@ func TestBesideALockedRow(t *testing.T) {
 		t.Helper()
 		run(t, url, "migrate", "up").want(0)
 		hold(t, url)
+		token := tokenOf(t, url, "a")
 
 		db := testdatabases.Open(t, ctx, url)
 		defer db.Close()
@@ -43,17 +44,17 @@ func TestBesideALockedRow(t *testing.T) {
 
 		switch db.Target.Dialect {
 		case databases.Postgres:
-			run(t, url, "free", "a", "--reason", "test").want(exitNotAcquired, "somebody else has its row locked", "--force")
-			run(t, url, "free", "a", "--reason", "test", "--force").want(exitNotAcquired, `lock "a" cannot be freed: `+inTheWay)
+			run(t, url, "free", "a", "--token", token, "--reason", "test").want(exitNotAcquired, "somebody else has its row locked", "--force")
+			run(t, url, "free", "a", "--token", token, "--reason", "test", "--force").want(exitNotAcquired, `lock "a" cannot be freed: `+inTheWay)
 			run(t, url, "show", "a").want(0)
 		case databases.MySQL, databases.TiDB:
-			run(t, url, "free", "a", "--reason", "test").want(exitNotAcquired, "somebody else has its row locked", "--force")
+			run(t, url, "free", "a", "--token", token, "--reason", "test").want(exitNotAcquired, "somebody else has its row locked", "--force")
 			// The lease is in another table.
-			run(t, url, "free", "a", "--reason", "test", "--force").want(0)
+			run(t, url, "free", "a", "--token", token, "--reason", "test", "--force").want(0)
 			run(t, url, "show", "a").want(exitNotHeld)
 		case databases.SQLite:
-			run(t, url, "free", "a", "--reason", "test").want(exitNotAcquired, inTheWay)
-			run(t, url, "free", "a", "--reason", "test", "--force").want(exitNotAcquired, inTheWay)
+			run(t, url, "free", "a", "--token", token, "--reason", "test").want(exitNotAcquired, inTheWay)
+			run(t, url, "free", "a", "--token", token, "--reason", "test", "--force").want(exitNotAcquired, inTheWay)
 		}
 	})
 }
@@ -91,7 +92,7 @@ func TestBesideLockedTables(t *testing.T) {
 		}
 
 		// MySQL commits each step of a rollback, so that the others see some of it.
-		for _, together := range [][]string{{"free a --reason test --force", "reap", "doctor"}, {"migrate down", "migrate down --force"}} {
+		for _, together := range [][]string{{"free a --token 1 --reason test --force", "reap", "doctor"}, {"migrate down", "migrate down --force"}} {
 			var all sync.WaitGroup
 
 			for _, args := range together {

@@ -187,7 +187,7 @@ func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
 		logger = slog.New(slog.NewTextHandler(masking{os.Stderr}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 
-	f.conns = &connections{DB: db.Locks}
+	f.db, f.conns = db, &connections{DB: db.Locks}
 	db.Locks = f.conns
 
 	if f.minHold > 0 {
@@ -206,14 +206,7 @@ func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
 
 	options := []sqllock.Option{
 		sqllock.WithLease(time.Duration(f.lease)), sqllock.WithLabel(f.label), sqllock.WithMinHold(time.Duration(f.minHold)),
-		sqllock.WithPermits(f.permits), sqllock.WithLogger(logger),
-	}
-	if f.shared {
-		options = append(options, sqllock.WithShared())
-	}
-
-	if !f.tick.IsZero() {
-		options = append(options, sqllock.WithTick(f.tick.Time))
+		sqllock.WithLogger(logger),
 	}
 
 	locker, err := lockerOf(f.strategy, db, options...)
@@ -325,6 +318,7 @@ func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 	}
 
 	err := errors.Join(h.shared(ctx), h.release(ctx), completed)
+	failed := new(sqllock.ReleaseError)
 
 	switch {
 	case err == nil:
@@ -332,7 +326,7 @@ func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 		return exitError{exitUnavailable, fmt.Errorf("the command has succeeded, and that could not be noted, so it may run again: %w", completed)}
 	case errors.Is(err, sqllock.ErrLost):
 		return exitError{exitLost, err}
-	case errors.Is(err, sqllock.ErrNoSchema):
+	case errors.As(err, &failed) && errors.Is(failed.Err, sqllock.ErrNoSchema):
 		return exitError{exitLost, fmt.Errorf("lock %s was lost: its tables were removed while it was held", f.quoted())}
 	default:
 		warn(inShellWords(err).Error())

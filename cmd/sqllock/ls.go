@@ -60,6 +60,7 @@ If one waits for a shared lock, SHARED says who does.`,
 
 			return noDatabase(cmd, args...)
 		},
+		ValidArgsFunction: f.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.watch < 0 {
 				return usage(cmd, fmt.Errorf("--watch=%s is negative", &f.watch))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -106,6 +108,23 @@ func run(tb testing.TB, url string, args ...string) *invocation {
 	i.wait()
 
 	return i
+}
+
+// tokenOf is the token of the latest grant of a name.
+func tokenOf(tb testing.TB, url, name string) string {
+	tb.Helper()
+
+	i := run(tb, url, "show", name, "--json")
+
+	var shown struct {
+		Last struct{ Token int64 }
+	}
+
+	if err := json.Unmarshal([]byte(i.stdout.String()), &shown); err != nil || shown.Last.Token == 0 {
+		tb.Fatalf("show %s --json printed %q (%v), want the token of its last grant", name, i.stdout.String(), err)
+	}
+
+	return strconv.FormatInt(shown.Last.Token, 10)
 }
 
 // in runs the command with more variables in its environment.

@@ -45,7 +45,7 @@ func TestOverloads(t *testing.T) {
 				unharmed(t, url, 0, "show", "a")
 				unharmed(t, url, 0, "doctor", "--strategy", strategy)
 				unharmed(t, url, 0, "reap")
-				unharmed(t, url, 0, "free", "--reason", "the test is over", "a")
+				unharmed(t, url, 0, "free", "--token", tokenOf(t, url, "a"), "--reason", "the test is over", "a")
 
 				if holder.wait(); strings.Contains(holder.stderr.String(), overload.Message) {
 					t.Errorf("run said:\n%s", holder.stderr.String())

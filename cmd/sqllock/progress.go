@@ -30,7 +30,8 @@ const (
 
 // tell says who holds the lock that is waited for, of several one that is not free, until
 // the function it returns is called. full is why no connection was to be had lately, if it is for that.
-func tell(ctx context.Context, locker *sqllock.Locker, names []string, full func() error) (end func()) {
+func tell(ctx context.Context, l looker, names []string, full func() error) (end func()) {
+	locker, row := l.Locker, &barrier{db: l.db, locker: l.Locker}
 	ctx, cancel := context.WithCancel(ctx)
 
 	var told sync.WaitGroup
@@ -40,7 +41,7 @@ func tell(ctx context.Context, locker *sqllock.Locker, names []string, full func
 			shown := false
 
 			every(ctx, progressFirst, progressEvery, func() {
-				if w := waitingFor(ctx, locker, names, full); w.why != "" {
+				if w := waitingFor(ctx, locker, names, full, row); w.why != "" {
 					progressLine(w)
 
 					shown = true
@@ -61,7 +62,7 @@ func tell(ctx context.Context, locker *sqllock.Locker, names []string, full func
 		)
 
 		every(ctx, plainFirst, plainLook, func() {
-			w := waitingFor(ctx, locker, names, full)
+			w := waitingFor(ctx, locker, names, full, row)
 
 			if w.why != "" && (time.Since(said) >= plainEvery || w.unreachable != gone) {
 				warn(waitingText + w.name + w.why)
@@ -123,7 +124,7 @@ type waiting struct {
 	unreachable bool
 }
 
-func waitingFor(ctx context.Context, locker *sqllock.Locker, names []string, full func() error) waiting {
+func waitingFor(ctx context.Context, locker *sqllock.Locker, names []string, full func() error, row *barrier) waiting {
 	looking, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 
@@ -143,13 +144,13 @@ func waitingFor(ctx context.Context, locker *sqllock.Locker, names []string, ful
 			text.Duration(status.Remaining), inLine(place(looking, locker, status.Name)))
 	default:
 		at := place(looking, locker, status.Name)
-		w.why = whyTaken(status.Status, full(), at) + inLine(at)
+		w.why = whyTaken(status.Status, full(), at, func() string { return row.of(looking, names) }) + inLine(at)
 	}
 
 	return w
 }
 
-// notFree is a glance at the one of some names that is waited for: that is held, else that is
+// notFree is a glance at the one of some names that is waited for: that another holds, else that is
 // taken, else in whose line others come before this process. However many names there are, it takes two
 // statements.
 func notFree(ctx context.Context, locker *sqllock.Locker, names []string) (glimpse, error) {
@@ -167,6 +168,7 @@ func notFree(ctx context.Context, locker *sqllock.Locker, names []string) (glimp
 	for i, status := range listed {
 		switch {
 		case !slices.Contains(names, status.Name):
+		case processOf(status.Holder) == processOf(thisProcess()): // kept while another is waited for
 		case status.Held():
 			return glimpseOf(listed, i), nil
 		case status.Taken > found.Taken:
@@ -231,7 +233,8 @@ func place(ctx context.Context, locker *sqllock.Locker, name string) int {
 }
 
 // whyTaken says what keeps a name that nobody holds from a place in the line.
-func whyTaken(status sqllock.Status, full error, place int) string {
+// row says whose transaction has its row locked.
+func whyTaken(status sqllock.Status, full error, place int, row func() string) string {
 	switch {
 	case status.Taken > 0:
 		return ", held by nobody, taken " + taken(status)
@@ -240,6 +243,10 @@ func whyTaken(status sqllock.Status, full error, place int) string {
 	case place > 1:
 		return ", held by nobody: it goes to the first in line"
 	default:
+		if by := row(); by != "" {
+			return ", held by nobody: its row is locked " + by
+		}
+
 		return ", held by nobody: it changes hands, or the database is busy"
 	}
 }

@@ -98,25 +98,56 @@ func TestDoctorPrintsGrants(t *testing.T) {
 func grantsOf(t *testing.T, doctor *invocation) []string {
 	t.Helper()
 
-	var findings []struct{ Check, Fix string }
+	type finding struct {
+		Check      string
+		Statements []string
+	}
+
+	var findings []finding
 	if err := json.Unmarshal([]byte(doctor.stdout.String()), &findings); err != nil {
 		t.Fatal(err)
 	}
 
-	at := slices.IndexFunc(findings, func(f struct{ Check, Fix string }) bool { return f.Check == "rights" })
+	at := slices.IndexFunc(findings, func(f finding) bool { return f.Check == "rights" })
 	if at < 0 {
 		t.Fatalf("nothing of rights in %s", doctor.stdout.String())
 	}
 
-	var statements []string
+	return findings[at].Statements
+}
 
-	for _, statement := range strings.SplitAfter(findings[at].Fix, ";") {
-		if begin := strings.Index(statement, "GRANT "); begin >= 0 {
-			statements = append(statements, strings.TrimSuffix(statement[begin:], ";"))
-		}
+// TestGrantsFromAnywhere: what the doctor prints is complete lines that mean the same with any search_path.
+func TestGrantsFromAnywhere(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range testdatabases.Servers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			owner := testdatabases.Fresh(t, name)
+			tables := owner
+
+			if name == "postgres" {
+				testdatabases.Execute(t, owner, `CREATE SCHEMA "Locks"`)
+				tables = withParameter(t, owner, "search_path", `"Locks"`)
+			}
+
+			run(t, tables, "migrate", "up").want(0)
+
+			_, app := restrict(t, tables)
+
+			// First the schema, and then what is in it.
+			for range 2 {
+				for line := range strings.Lines(run(t, app, "doctor").stdout.String()) {
+					if statement := strings.TrimSpace(line); strings.HasPrefix(statement, "GRANT ") {
+						testdatabases.Execute(t, owner, statement)
+					}
+				}
+			}
+
+			diagnosed(t, run(t, app, "doctor"), 0, "ok rights")
+		})
 	}
-
-	return statements
 }
 
 // TestUnseenVersions are those of a user who may use the tables, as the documentation
@@ -186,6 +217,25 @@ func TestDoctorTellsOfTheEncoding(t *testing.T) {
 
 	run(t, u.String(), "migrate", "up").want(0)
 	diagnosed(t, run(t, u.String(), "doctor"), 1, "error server server_encoding is LATIN1", "fix: create the database with ENCODING 'UTF8'")
+}
+
+// TestDoctorOnNotifications: a user who may not notify can use locks, and nobody is told of its releases.
+func TestDoctorOnNotifications(t *testing.T) {
+	t.Parallel()
+
+	if !slices.Contains(testdatabases.Servers(), "postgres") {
+		t.Skip("SQLLOCK_TEST_DATABASES leaves out postgres")
+	}
+
+	owner := migratedOn(t, "postgres")
+	user, app := restrict(t, owner)
+	testdatabases.Execute(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+user)
+	diagnosed(t, run(t, app, "doctor"), 0, "ok notifications")
+
+	testdatabases.Execute(t, owner, "REVOKE EXECUTE ON FUNCTION pg_catalog.pg_notify(text, text) FROM PUBLIC")
+	diagnosed(t, run(t, app, "doctor"), 0, "warning notifications the user may not call pg_notify",
+		"GRANT EXECUTE ON FUNCTION pg_catalog.pg_notify(text, text) TO")
+	run(t, app, "run", "--name", "n", "--min-hold", "1ms", "--", "true").want(0)
 }
 
 // TestDoctorWarnsOfOthers in a schema of the search_path.

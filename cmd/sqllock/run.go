@@ -41,7 +41,8 @@ type runFlags struct {
 	sharedEnv bool
 	verbose   bool
 
-	shares []*share     // locks of runs around this one that nobody else ends the command with
+	shares []*share // locks of runs around this one that nobody else ends the command with
+	db     *dsn.Database
 	conns  *connections // of the locker
 	// free ends a lock of this run, and no other, without its minimum hold; nil if it
 	// has none.
@@ -54,10 +55,9 @@ Without --wait or --no-wait it waits for the lock for as long as it takes, and
 says who has it. If the database does not answer within --wait, or five seconds
 with --no-wait, the exit code is 69. The command finds the lock in its
 environment: SQLLOCK_NAME, SQLLOCK_OWNER and SQLLOCK_TOKEN, a number that grows
-with every grant of the name. With several names it holds all or none, and none
-while it waits, so the order in which they are given does not matter; the others
-are in SQLLOCK_NAME_2 and so on. With --strategy forupdate they are taken in the
-order of the names, and kept while the next is waited for.
+with every grant of the name. With several names the command runs under all of
+them. The order in which they are given does not matter: while it waits for one,
+those that sort before it are held. The others are in SQLLOCK_NAME_2 and so on.
 
 With --permits N up to N commands hold the name at a time. SQLLOCK_SLOT is which
 of them it is, from 0 to N-1: a number that no other holder has. Write it in
@@ -84,20 +84,32 @@ With --tick the command is a job that belongs to a point in time, and it
 succeeds once for it, however late a machine starts: if a command with that
 tick, or a later one, has ended with 0 under the same name, this one is not run,
 and the exit code is 1 (or what -E says). If it failed or died, the next one
-runs. The tick is a time (2026-11-23T02:15, local without a zone; 2026-11-23),
-or how often the job runs: 1h is the current hour and 24h the current day, in
-UTC. Best is the time of the schedule; a day is best given by a date, in local
-time: --tick "$(date +%F)", in which crontab wants \%F.
+runs. The tick of a job that runs once a day is a date: it is the name of the
+day, and the same in all zones. For a day of local time say its zone, unless all
+machines have the same: --tick "$(TZ=Europe/Berlin date +%F)", in which crontab
+wants \%F. Another tick is a point in time with its zone (2026-11-23T02:15Z,
+2026-11-23T02:15+01:00), best that of the schedule, or how often the job runs: a
+whole part of a day, counted from midnight UTC. 15m is the current quarter of an
+hour. 24h is the current day of UTC, so it is for a job whose time is in UTC:
+that of a job at 19:30 in New York comes twice in one day of UTC when summer
+time begins there, and the second one would not run.
 
-The command has a process group of its own. Signals are passed on to it; Ctrl-C
-ends the command, and then the lock is released. When the lock cannot be
-renewed, the group is asked to end and later killed, as --on-loss says, before
-another can have the lock. If the lock was taken away, it is killed at once. It
-is killed too if sqllock dies. What the command leaves behind in its group is
-killed before the lock is released, so background work must be waited for; a
-process that leaves the group (setsid, or GNU's timeout without --foreground) is
-not seen. The keyboard's Ctrl-Z does not suspend the command. On Windows only
-the command itself is killed.
+The command has a process group of its own. These signals are passed on to it:
+HUP, INT, QUIT, TERM, ALRM, USR1, USR2, WINCH and CONT, if sqllock was not
+started with them ignored. PIPE and TSTP are not: they are about what sqllock
+writes, and about the keyboard. Ctrl-C ends the command, and then the lock is
+released. When the lock cannot be renewed, the group is asked to end and later
+killed, as --on-loss says, before another can have the lock. If the lock was
+taken away, it is killed at once. It is killed too if sqllock dies. What the
+command leaves behind in its group is killed before the lock is released, so
+background work must be waited for; a process that leaves the group (setsid, or
+GNU's timeout without --foreground) is not seen. The keyboard's Ctrl-Z does not
+suspend the command. On Windows only the command itself is killed.
+
+A database goes on with a statement whose client was killed, and the next
+command may run beside it. PostgreSQL looks for its client if it is asked to,
+for psql by PGOPTIONS='-c client_connection_check_interval=1s'. MySQL and
+MariaDB do not.
 
 A run inside another run of the same name would wait for itself: if the
 environment and the database agree that the run around it holds the lock, that
@@ -108,11 +120,13 @@ still held, and acts on its loss as --on-loss says. If the run around it is a
 reader, a run without --shared is an error all the same: a shared lock cannot
 become exclusive.
 
-Runs inside each other are not searched for deadlocks. The inner one also waits
-behind those that came before it and want both its name and the outer one's:
-name all locks in one run (--name a --name b), or use --wait. When it has waited
-for two seconds, it says who has the lock, of several one that is not free, and
-how many processes are ahead in the line.
+Runs inside each other can wait for each other: a run inside one of a waits for
+b, and a run inside one of b for a. One of the inner ones then ends with an
+error. Name all locks in one run instead (--name a --name b): such a run gives
+back what it keeps to whoever would wait for it in a circle.
+
+When it has waited for two seconds, run says who has the lock, of several one
+that it waits for, and how many processes are ahead in the line.
 
 SQLLOCK_STRATEGY and SQLLOCK_LEASE stand in for --strategy and --lease. In cron
 use --require-dsn, so that a missing variable is an error.
@@ -179,11 +193,12 @@ func newRun() *cobra.Command {
 
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.names, "name", nil, "`name` of the lock (required); repeat it to hold several")
+	complete(cmd, "name", f.completeName)
 	flags.Var(&f.lease, "lease", "how long the lock outlives a holder that is cut off")
 	flags.VarP(&f.wait, "wait", "w", "wait for the lock at most so long")
 	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "try once, do not wait")
 	flags.Var(&f.minHold, "min-hold", "keep the name taken for so long, also if the command ends sooner")
-	flags.Var(&f.tick, "tick", "run the command once for this point in time, or once an hour with 1h")
+	flags.Var(&f.tick, "tick", "run the command once for this day or point in time, or once an hour with 1h")
 	flags.IntVar(&f.permits, "permits", 1, "how many may hold each name at a time")
 	flags.BoolVarP(&f.shared, "shared", "s", false, "hold the name as a reader, beside other readers")
 	strategyFlag(cmd, &f.strategy, strategyUsage)

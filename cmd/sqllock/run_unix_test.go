@@ -123,14 +123,18 @@ func TestRunEndsItsWaitOnASignal(t *testing.T) {
 	url := migrated(t)
 	hold(t, url)
 
-	waiter := start(t, url, "run", "-v", "--name", "a", "true")
+	for sig, said := range map[syscall.Signal]string{syscall.SIGTERM: "terminated", syscall.SIGALRM: "alarm clock"} {
+		for _, args := range [][]string{{"run", "-v", "--name", "a", "true"}, {"wait", "a"}} {
+			waiter := start(t, url, args...)
 
-	eventually(t, "the waiter waits", func() bool {
-		return strings.Contains(waiter.stderr.String(), "waiting")
-	})
-	signalTo(t, waiter, syscall.SIGTERM)
-	waiter.wait()
-	waiter.want(143, "terminated")
+			eventually(t, "the waiter waits", func() bool {
+				return strings.Contains(waiter.stderr.String(), "waiting")
+			})
+			signalTo(t, waiter, sig)
+			waiter.wait()
+			waiter.want(exitSignal+int(sig), said)
+		}
+	}
 }
 
 // TestRunThatStartsNothingKeepsNothing lets sqllock open so few files that it cannot
@@ -189,14 +193,32 @@ func TestRunEndedBeforeItsCommandKeepsNothing(t *testing.T) {
 func TestRunForwardsSignals(t *testing.T) {
 	t.Parallel()
 
-	i := start(t, migrated(t), "run", "--name", "a", "--", "sh", "-c",
-		`trap 'echo got' USR1; trap 'exit 5' TERM; echo ready; while :; do sleep 0.02; done`)
+	passed := map[string]syscall.Signal{
+		"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
+		"ALRM": syscall.SIGALRM, "WINCH": syscall.SIGWINCH, "CONT": syscall.SIGCONT,
+	}
+	script := "trap 'echo got PIPE' PIPE; trap 'exit 5' TERM; "
+
+	for name := range passed {
+		script += fmt.Sprintf("trap 'echo got %s' %[1]s; ", name)
+	}
+
+	i := start(t, migrated(t), "run", "--name", "a", "--", "sh", "-c", script+"echo ready; while :; do sleep 0.02; done")
 	eventually(t, "the command is ready", func() bool { return i.stdout.String() == "ready\n" })
 
-	signalTo(t, i, syscall.SIGUSR1)
-	eventually(t, "the command got SIGUSR1", func() bool {
-		return strings.Contains(i.stdout.String(), "got\n")
-	})
+	// This one is about what sqllock writes.
+	signalTo(t, i, syscall.SIGPIPE)
+
+	for name, sig := range passed {
+		signalTo(t, i, sig)
+		eventually(t, "the command got SIG"+name, func() bool {
+			return strings.Contains(i.stdout.String(), "got "+name+"\n")
+		})
+	}
+
+	if strings.Contains(i.stdout.String(), "PIPE") {
+		t.Errorf("the command printed %q, want that SIGPIPE is not passed on", i.stdout.String())
+	}
 
 	signalTo(t, i, syscall.SIGTERM)
 	i.wait()
@@ -390,11 +412,11 @@ func endsWhileStopped(t *testing.T, also func(i *invocation)) {
 	url := migrated(t)
 	i, pids := resist(t, url, "--lease", "2s")
 
+	end := freeze(t, url) // first: a run that was stopped while it writes would keep the file locked
 	signalTo(t, i, syscall.SIGSTOP)
 	t.Cleanup(func() { _ = i.cmd.Process.Signal(syscall.SIGCONT) })
 	also(i)
 
-	end := freeze(t, url)
 	goneBefore(t, pids, end)
 
 	// The watchdog is early. A run that goes on before the lock is lost says that the command was killed.

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,7 @@ func TestScripts(t *testing.T) {
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"code":       codeCmd,
 					"eventually": eventuallyCmd,
+					"free":       freeCmd,
 					"page":       pageCmd,
 					"sql":        sqlCmd,
 					"terminal":   terminalCmd,
@@ -155,6 +157,27 @@ func eventuallyCmd(ts *testscript.TestScript, negated bool, args []string) {
 
 		<-tick.C
 	}
+}
+
+// freeCmd frees a lock that sqllock shows, with the flags given.
+func freeCmd(ts *testscript.TestScript, negated bool, args []string) {
+	if negated || len(args) == 0 {
+		ts.Fatalf("usage: free name [flag...]")
+	}
+
+	show := []string{"show", args[0]}
+	if i := slices.Index(args, "--slot"); i > 0 {
+		show = append(show, args[i:i+2]...)
+	}
+
+	_ = ts.Exec("sqllock", show...) // It fails if the lock is only taken.
+
+	token := regexp.MustCompile(`(?m)^token +(\d+)$`).FindStringSubmatch(ts.ReadFile("stdout"))
+	if token == nil {
+		ts.Fatalf("sqllock shows no token of %s", args[0])
+	}
+
+	ts.Check(ts.Exec("sqllock", append([]string{"free", "--token", token[1]}, args...)...))
 }
 
 // pageCmd asks for a page of "sqllock serve", whose URL is in the file "url", until it has the

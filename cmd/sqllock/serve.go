@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/doctor"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/page"
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/sqllock"
@@ -55,7 +57,8 @@ Nothing is changed, unless --allow-free lets those who get there free locks as
 The doctor is asked about SQLLOCK_STRATEGY and SQLLOCK_LEASE, when its page is
 loaded and once a minute at most.
 
-  /healthz   200, or 503 with one line if the database has no answer within 2s
+  /healthz   200, or 503 with one line if the database has no answer within 2s;
+             it is asked once a second at most
   /metrics   for Prometheus: how many hold and wait, and the oldest wait;
              with --metric-names for each name, too`,
 		Example: `  sqllock serve
@@ -117,6 +120,8 @@ func (f *serveFlags) serve(ctx context.Context, out io.Writer, l looker, host, p
 		return exitError{exitInternal, err}
 	}
 
+	warnOfSchemas(ctx, l.db)
+
 	signals, stop := endings()
 	defer stop()
 
@@ -165,6 +170,25 @@ func (f *serveFlags) serve(ctx context.Context, out io.Writer, l looker, host, p
 	return nil
 }
 
+// warnOfSchemas tells of tables by which others are not excluded from the locks that the pages show.
+func warnOfSchemas(ctx context.Context, db *dsn.Database) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+
+	schemas, err := migrate.SchemasOf(ctx, db)
+	if err != nil {
+		return // the pages say what it is
+	}
+
+	if err := schemas.Mixed(); err != nil {
+		warn(err.Error())
+	}
+
+	for _, other := range schemas.Others {
+		warn("schema " + other + " has sqllock's tables too: whoever uses those does not exclude whoever uses these")
+	}
+}
+
 // source is the database for pages.
 type source struct {
 	looker
@@ -173,16 +197,26 @@ type source struct {
 }
 
 // Look is a look at all locks and at all who wait.
-func (s source) Look(ctx context.Context) (page.Locks, error) {
+func (s source) Look(ctx context.Context) (page.Locks, error) { return s.lookAt(ctx, "") }
+
+// Answer looks at one name, which need not be anybody's.
+func (s source) Answer(ctx context.Context) error {
+	_, err := s.lookAt(ctx, "healthz")
+
+	return err
+}
+
+// lookAt is a look at a name; empty is every name.
+func (s source) lookAt(ctx context.Context, name string) (page.Locks, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 
-	locks, err := s.Holders(ctx, sqllock.Filter{})
+	locks, err := s.Holders(ctx, sqllock.Filter{Name: name})
 	if err != nil {
 		return page.Locks{}, s.told(err)
 	}
 
-	waiters, err := s.Waiters(ctx, sqllock.WaiterFilter{})
+	waiters, err := s.Waiters(ctx, sqllock.WaiterFilter{Name: name})
 
 	return page.Locks{Locks: locks, Waiters: waiters}, s.told(err)
 }
@@ -202,10 +236,10 @@ func (s source) Examine(ctx context.Context) ([]doctor.Finding, error) {
 }
 
 // Free is "sqllock free".
-func (s source) Free(ctx context.Context, name string, slot int, reason string) (string, error) {
+func (s source) Free(ctx context.Context, name string, slot int, token int64, reason string) (string, error) {
 	var said strings.Builder
 
-	f := freeFlags{reason: reason, slot: max(0, slot), slots: slot >= 0}
+	f := freeFlags{reason: reason, slot: max(0, slot), slots: slot >= 0, token: token}
 	err := hindered(ctx, s.db, f.title(name)+" cannot be freed", f.free(ctx, &said, s.looker, name))
 
 	return strings.TrimSpace(said.String()), s.told(err)

@@ -1,15 +1,23 @@
+//go:build unix
+
 package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
+	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies/cas"
 )
@@ -122,7 +130,14 @@ func TestServe(t *testing.T) {
 			t.Errorf("the doctor's page has status %d:\n%s", status, body)
 		}
 
-		if status, body := browse(t, http.MethodPost, base+"/free?name=own", "reason=ticket+4711"); status != http.StatusOK ||
+		free := fmt.Sprintf("%s/free?name=own&token=%d", base, own.Token())
+
+		if status, body := browse(t, http.MethodPost, base+"/free?name=own&token=17", "reason=ticket+4711"); status != http.StatusConflict ||
+			!strings.Contains(body, "whoever had token 17 does not have it, and it is held by the &lt;writer&gt;") {
+			t.Errorf("freeing the lock of another holder has status %d:\n%s", status, body)
+		}
+
+		if status, body := browse(t, http.MethodPost, free, "reason=ticket+4711"); status != http.StatusOK ||
 			!strings.Contains(body, "freed &#34;own&#34;, held by the &lt;writer&gt;") {
 			t.Errorf("freeing has status %d:\n%s", status, body)
 		}
@@ -132,7 +147,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("the page of the freed name has status %d:\n%s", status, body)
 		}
 
-		if status, body := browse(t, http.MethodPost, base+"/free?name=own", "reason=again"); status != http.StatusConflict ||
+		if status, body := browse(t, http.MethodPost, free, "reason=again"); status != http.StatusConflict ||
 			!strings.Contains(body, "is not held by anyone") {
 			t.Errorf("freeing again has status %d:\n%s", status, body)
 		}
@@ -154,6 +169,87 @@ func TestServe(t *testing.T) {
 	})
 }
 
+// TestHealthOfMany asks for the health of a database with many locks, which nobody looks at, for many at the same time.
+func TestHealthOfMany(t *testing.T) {
+	t.Parallel()
+	testdatabases.Each(t, func(t *testing.T, ctx context.Context, database string) {
+		t.Helper()
+		run(t, database, "migrate", "up").want(0)
+		hold(t, database, "--lease", "1h")
+
+		db := testdatabases.Open(t, ctx, database)
+		t.Cleanup(func() { _ = db.Close() })
+
+		for _, table := range []string{"sqllock_locks", "sqllock_leases"} {
+			if table == "sqllock_locks" || db.Target.Dialect == databases.MySQL {
+				multiply(t, ctx, db, table)
+			}
+		}
+
+		if locks := strings.Count(run(t, database, "ls", "--json").stdout.String(), `"name":`); locks < 20_000 {
+			t.Fatalf("ls lists %d locks, want 20,000", locks)
+		}
+
+		_, base := serving(t, database)
+
+		var all sync.WaitGroup
+
+		for range 60 {
+			all.Go(func() {
+				for range 5 {
+					if status, body := browse(t, http.MethodGet, base+"/healthz", ""); status != http.StatusOK {
+						t.Errorf("/healthz has status %d: %s", status, body)
+					}
+				}
+			})
+		}
+
+		all.Wait()
+	})
+}
+
+// multiply makes 20,000 rows more of each that is in a table, with other names.
+func multiply(t *testing.T, ctx context.Context, db *dsn.Database, table string) {
+	t.Helper()
+
+	rows, err := db.SQL.QueryContext(ctx, "SELECT * FROM "+table+" WHERE 1 = 0")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	defer rows.Close()
+
+	columns, err := rows.Columns()
+	if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
+		t.Fatal(err)
+	}
+
+	var digits, from []string
+
+	for i, most := range []int{2, 10, 10, 10, 10} {
+		var values []string
+		for digit := range most {
+			values = append(values, fmt.Sprintf("SELECT '%d' AS digit", digit))
+		}
+
+		digits = append(digits, fmt.Sprintf("d%d.digit", i))
+		from = append(from, fmt.Sprintf("(%s) d%d", strings.Join(values, " UNION ALL "), i))
+	}
+
+	name := strings.Join(digits, " || ")
+	if db.Target.Dialect == databases.MySQL {
+		name = "CONCAT(" + strings.Join(digits, ", ") + ")"
+	}
+
+	values := slices.Clone(columns)
+	values[slices.Index(columns, "name")] = name
+
+	if _, err := db.SQL.ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %[1]s, %[4]s",
+		table, strings.Join(columns, ", "), strings.Join(values, ", "), strings.Join(from, ", "))); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestServeUsage(t *testing.T) {
 	t.Parallel()
 
@@ -172,15 +268,15 @@ func TestServeUsage(t *testing.T) {
 		i := start(t, database, "serve", "--allow-free", "--listen", listen)
 		eventually(t, "it prints its URL", func() bool { return strings.HasPrefix(i.stdout.String(), "http://") })
 
-		if said := i.stderr.String(); !strings.HasSuffix(said, warned) || warned == "" && said != "" {
-			t.Errorf("serve --listen %s said %q, want %q", listen, said, warned)
-		}
-
 		if err := i.cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
 
 		i.wait()
 		i.want(0)
+
+		if said := i.stderr.String(); !strings.HasSuffix(said, warned) || warned == "" && said != "" {
+			t.Errorf("serve --listen %s said %q, want %q", listen, said, warned)
+		}
 	}
 }

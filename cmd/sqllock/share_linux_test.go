@@ -122,7 +122,7 @@ func TestRunSharesUntilTheLockIsTaken(t *testing.T) {
 	outer, folder := sharing(t, url, "exec sleep 60")
 
 	inFile(t, folder, "pid")
-	run(t, url, "free", "a", "--force", "--reason", "test").want(0)
+	run(t, url, "free", "a", "--token", tokenOf(t, url, "a"), "--force", "--reason", "test").want(0)
 
 	next := start(t, url, "run", "--name", "a", "--", "sleep", "10")
 

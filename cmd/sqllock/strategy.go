@@ -25,7 +25,12 @@ func strategyFlag(cmd *cobra.Command, name *string, usage string) {
 
 // offer makes shells complete the values of a flag.
 func offer(cmd *cobra.Command, flag string, values ...string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	complete(cmd, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// complete makes shells ask a function for the values of a flag.
+func complete(cmd *cobra.Command, flag string, values cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, values); err != nil {
 		panic(err) // there is no such flag
 	}
 }

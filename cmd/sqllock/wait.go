@@ -85,7 +85,7 @@ keeps taken is held by nobody: the command says so, and does not wait for that.`
 func endings() (caught <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 1)
 
-	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGALRM} {
 		if !signal.Ignored(sig) {
 			signal.Notify(c, sig)
 		}
@@ -97,7 +97,7 @@ func endings() (caught <-chan os.Signal, stop func()) {
 func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 	begun := time.Now()
 
-	defer tell(ctx, l.Locker, []string{name}, func() error { return nil })()
+	defer tell(ctx, l, []string{name}, func() error { return nil })()
 
 	// The first look says, too, whether that is a name, and is a glance as the others are: another permit
 	// may be held than the first.

@@ -37,6 +37,14 @@ func (e shellError) replaced(said string, err error) string {
 	}
 
 	switch err := err.(type) { //nolint:errorlint // it walks through what errors.As would
+	case *sqllock.ReleaseError:
+		said = e.replaced(said, err.Err)
+	case *sqllock.CompleteError:
+		said = e.replaced(said, err.Err)
+	case *sqllock.LostError:
+		if err.Err != nil {
+			said = e.replaced(said, err.Err)
+		}
 	case interface{ Unwrap() error }:
 		if inner := err.Unwrap(); inner != nil {
 			said = e.replaced(said, inner)

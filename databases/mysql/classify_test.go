@@ -40,3 +40,16 @@ func TestClassifyLostCommits(t *testing.T) {
 		}
 	}
 }
+
+// TestClassifyProxy has what ProxySQL answers by itself while no server is there.
+func TestClassifyProxy(t *testing.T) {
+	t.Parallel()
+
+	for _, number := range []uint16{9001, 9002, 9005, 9012, 9501} {
+		err := &driver.MySQLError{Number: number, Message: "Max connect timeout reached while reaching hostgroup 0 after 10000ms"}
+
+		if got := mysql.New(nil).Classify(err); got != databases.Unreachable {
+			t.Errorf("Classify(%v) = %d, want %d, so that waits outlast it", err, got, databases.Unreachable)
+		}
+	}
+}

@@ -130,7 +130,9 @@ func (*DB) Classify(err error) databases.Class {
 		1152, 1158, 1159, 1160, // the connection was aborted, or could not be read or written
 		1161, 1184, //
 		1927, 3169, // the connection was killed (MariaDB, MySQL)
-		4031: // the server disconnected a client that was idle
+		4031, // the server disconnected a client that was idle
+		// ProxySQL by itself, while it reaches no server
+		9001, 9002, 9003, 9004, 9005, 9006, 9007, 9008, 9009, 9010, 9011, 9012, 9501:
 		return databases.Unreachable
 	case 1153, // a packet that is too large, after which the server closes the connection
 		1156, // packets out of order

@@ -3,6 +3,9 @@ package mysql
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
+	"regexp"
+	"time"
 
 	"github.com/sqllock/sqllock/databases"
 )
@@ -70,9 +73,35 @@ func digits(stmt databases.Statement, v databases.Values) databases.Values {
 	return bound
 }
 
+// verb is what a hint follows, after a comment that MariaDB executes.
+var verb = regexp.MustCompile(`^(/\*.*?\*/ )?(SELECT|INSERT|UPDATE|DELETE) `)
+
+// limited has the server wait for a table that somebody has locked until just after ctx ends. A client that gives up
+// closes its connection, which MySQL does not notice while it waits: by default for a year, and whoever tries again
+// fills it with such sessions (seen on 9.7). MariaDB notices, and takes the hint for a comment.
+func limited(ctx context.Context, stmt databases.Statement) databases.Statement {
+	deadline, ok := ctx.Deadline()
+	if at := verb.FindStringIndex(stmt.SQL); ok && at != nil {
+		seconds := max(0, time.Until(deadline)/time.Second) + 1
+		stmt.SQL = fmt.Sprintf("%s/*+ SET_VAR(lock_wait_timeout=%d) */ %s", stmt.SQL[:at[1]], seconds, stmt.SQL[at[1]:])
+	}
+
+	return stmt
+}
+
 type connection struct {
 	session
 	conn databases.Conn
+}
+
+func (c connection) Exec(ctx context.Context, stmt databases.Statement, v databases.Values) (databases.Result, error) {
+	return c.session.Exec(ctx, limited(ctx, stmt), v)
+}
+
+func (c connection) Query(
+	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
+) error {
+	return c.session.Query(ctx, limited(ctx, stmt), v, each)
 }
 
 func (c connection) Release() { c.conn.Release() }

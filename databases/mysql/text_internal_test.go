@@ -1,11 +1,37 @@
 package mysql
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sqllock/sqllock/databases"
 )
+
+func TestLimited(t *testing.T) {
+	t.Parallel()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5500*time.Millisecond)
+	defer cancel()
+
+	const hint = "/*+ SET_VAR(lock_wait_timeout=6) */ "
+
+	for sql, want := range map[string]string{
+		"SELECT 1":                        "SELECT " + hint + "1",
+		"DELETE q FROM a STRAIGHT_JOIN q": "DELETE " + hint + "q FROM a STRAIGHT_JOIN q",
+		"/*M!110602 SET STATEMENT a=OFF FOR */ UPDATE (\n": "/*M!110602 SET STATEMENT a=OFF FOR */ UPDATE " + hint + "(\n",
+		"SET SESSION a = 1": "SET SESSION a = 1",
+	} {
+		if got := limited(ctx, databases.Statement{SQL: sql}).SQL; got != want {
+			t.Errorf("limited(%q) = %q, want %q", sql, got, want)
+		}
+	}
+
+	if got := limited(t.Context(), databases.Statement{SQL: "SELECT 1"}).SQL; got != "SELECT 1" {
+		t.Errorf("limited() without a deadline = %q, want the statement as it was", got)
+	}
+}
 
 func TestValuesAreWritten(t *testing.T) {
 	t.Parallel()

@@ -109,9 +109,7 @@ func suits(ctx context.Context, s databases.Session, mariaDB bool, before int64)
 	}
 }
 
-// stands says whether the session's clock shows the same whenever it is asked. What
-// SYSDATE tells is no help: it stands still too where the server runs with
-// --sysdate-is-now, and differs little where the variable was set a moment ago. A
+// stands says whether the session's clock shows the same whenever it is asked. A
 // clock that goes on may be coarse, or be set back between two looks, and not each
 // time by as much as has passed.
 func stands(ctx context.Context, s databases.Session, before int64) (bool, error) {

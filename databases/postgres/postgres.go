@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sqllock/sqllock/databases"
 )
@@ -66,7 +68,12 @@ func (*DB) Dialect() databases.Dialect { return databases.Postgres }
 // Conn checks out a connection.
 func (d *DB) Conn(ctx context.Context) (databases.Conn, error) {
 	if d.pool == nil {
-		return d.std.Conn(ctx)
+		conn, err := d.std.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+
+		return pipelining(conn), nil
 	}
 
 	conn, err := d.pool.Acquire(ctx)
@@ -235,8 +242,57 @@ func (c *pgxConn) Discard() {
 	_ = c.conn.Hijack().Close(ctx)
 }
 
-// Pipeline sends the statements as a batch, which works in all of pgx's query modes.
+// Pipeline sends the statements as a batch.
 func (c *pgxConn) Pipeline(ctx context.Context, steps []databases.Step) error {
+	return pipeline(ctx, c.conn.Conn(), steps)
+}
+
+// stdConn is a connection of database/sql whose driver is pgx's.
+type stdConn struct {
+	databases.Conn
+
+	driver raw
+}
+
+type raw interface {
+	Raw(use func(driver any) error) error
+}
+
+// pipelining returns the same connection, with a Pipeline if its driver is pgx's.
+func pipelining(conn databases.Conn) databases.Conn {
+	driver, ok := conn.(raw)
+	if !ok {
+		return conn
+	}
+
+	// A connection that is broken shows it when it is used.
+	_ = driver.Raw(func(driver any) error {
+		_, ok = driver.(*stdlib.Conn)
+
+		return nil
+	})
+
+	if !ok {
+		return conn
+	}
+
+	return &stdConn{conn, driver}
+}
+
+// Pipeline sends the statements as a batch.
+func (c *stdConn) Pipeline(ctx context.Context, steps []databases.Step) error {
+	return c.driver.Raw(func(driver any) error {
+		conn, ok := driver.(*stdlib.Conn)
+		if !ok {
+			return fmt.Errorf("the driver's connection has become a %T", driver)
+		}
+
+		return pipeline(ctx, conn.Conn(), steps)
+	})
+}
+
+// pipeline works in all of pgx's query modes.
+func pipeline(ctx context.Context, on *pgx.Conn, steps []databases.Step) error {
 	batch := &pgx.Batch{}
 
 	for _, step := range steps {
@@ -248,7 +304,7 @@ func (c *pgxConn) Pipeline(ctx context.Context, steps []databases.Step) error {
 		batch.Queue(step.Statement.SQL, args...)
 	}
 
-	results := c.conn.SendBatch(ctx, batch)
+	results := on.SendBatch(ctx, batch)
 	err := read(results, steps)
 
 	// Its own error comes when all is answered: one that ends the session, from a pooler.

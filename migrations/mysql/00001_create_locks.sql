@@ -85,7 +85,6 @@ CREATE TABLE sqllock_queue (
     holding    VARBINARY(8192) NOT NULL DEFAULT '', -- the owners of the locks under which it waits, with blanks between
     behind     BOOLEAN         NOT NULL DEFAULT false,
     slots      BIGINT          NOT NULL DEFAULT 1,  -- how many may hold the name, as this process knows
-    together   BOOLEAN         NOT NULL DEFAULT false, -- it takes this name only together with others
     shared     BOOLEAN         NOT NULL DEFAULT false, -- it waits for a shared lock
     PRIMARY KEY (process, id),
     INDEX sqllock_queue_line (name, ticket)

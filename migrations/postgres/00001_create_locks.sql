@@ -77,7 +77,6 @@ CREATE TABLE sqllock_queue (
     holding    text             NOT NULL DEFAULT '',      -- the owners of the locks under which it waits, with blanks between
     behind     boolean          NOT NULL DEFAULT false,
     slots      bigint           NOT NULL DEFAULT 1,       -- how many may hold the name, as this process knows
-    together   boolean          NOT NULL DEFAULT false,   -- it takes this name only together with others
     shared     boolean          NOT NULL DEFAULT false,   -- it waits for a shared lock
     PRIMARY KEY (process, id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
@@ -107,11 +106,11 @@ SELECT q.name, pg_catalog.row_number() OVER (PARTITION BY q.name ORDER BY q.behi
 
 -- +goose Down
 
-DROP VIEW sqllock_waiters;
-DROP VIEW sqllock_holders;
-DROP TABLE sqllock_queue;
-DROP TABLE sqllock_shares;
-DROP TABLE sqllock_mutexes;
-DROP TABLE sqllock_inserts;
-DROP TABLE sqllock_floor;
-DROP TABLE sqllock_locks;
+DROP VIEW IF EXISTS sqllock_waiters;
+DROP VIEW IF EXISTS sqllock_holders;
+DROP TABLE IF EXISTS sqllock_queue;
+DROP TABLE IF EXISTS sqllock_shares;
+DROP TABLE IF EXISTS sqllock_mutexes;
+DROP TABLE IF EXISTS sqllock_inserts;
+DROP TABLE IF EXISTS sqllock_floor;
+DROP TABLE IF EXISTS sqllock_locks;

@@ -71,7 +71,6 @@ CREATE TABLE sqllock_queue (
     holding    TEXT    NOT NULL DEFAULT '', -- the owners of the locks under which it waits, with blanks between
     behind     INTEGER NOT NULL DEFAULT 0,
     slots      INTEGER NOT NULL DEFAULT 1,  -- how many may hold the name, as this process knows
-    together   INTEGER NOT NULL DEFAULT 0,  -- it takes this name only together with others
     shared     INTEGER NOT NULL DEFAULT 0,  -- it waits for a shared lock
     PRIMARY KEY (process, id)
 ) WITHOUT ROWID;
@@ -105,10 +104,10 @@ SELECT q.name, row_number() OVER (PARTITION BY q.name ORDER BY q.behind, q.ticke
 
 -- +goose Down
 
-DROP VIEW sqllock_waiters;
-DROP VIEW sqllock_holders;
-DROP TABLE sqllock_queue;
-DROP TABLE sqllock_shares;
-DROP TABLE sqllock_inserts;
-DROP TABLE sqllock_floor;
-DROP TABLE sqllock_locks;
+DROP VIEW IF EXISTS sqllock_waiters;
+DROP VIEW IF EXISTS sqllock_holders;
+DROP TABLE IF EXISTS sqllock_queue;
+DROP TABLE IF EXISTS sqllock_shares;
+DROP TABLE IF EXISTS sqllock_inserts;
+DROP TABLE IF EXISTS sqllock_floor;
+DROP TABLE IF EXISTS sqllock_locks;

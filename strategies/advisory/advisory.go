@@ -69,7 +69,7 @@ func New(db databases.DB) *Strategy {
 		sql.refused = "on " + string(store.Dialect().Name)
 	}
 
-	sql.acquireFromLine, sql.releaseTelling = store.FromLine(sql.acquire), store.Telling(sql.release)
+	sql.acquireFromLine = store.FromLine(sql.acquire)
 
 	return &Strategy{queue: store.Queue(), store: store, sql: sql}
 }
@@ -194,13 +194,13 @@ func (s *Strategy) attemptOnce(
 
 // ForceRelease also ends the session that holds the lock, and with it the
 // other locks of the same locker.
-func (s *Strategy) ForceRelease(ctx context.Context, name, reason string) (bool, error) {
-	values, before, err := s.sessions(ctx, name)
+func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, reason string) (bool, error) {
+	values, before, err := s.sessions(ctx, seen.Name)
 	if err != nil {
 		return false, err
 	}
 
-	found, err := s.store.ForceRelease(ctx, name, reason)
+	found, err := s.store.ForceRelease(ctx, seen, reason)
 	if err != nil || !found {
 		return found, err
 	}

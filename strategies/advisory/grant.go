@@ -191,12 +191,7 @@ func (g *grant) releaseInOne(ctx context.Context) bool {
 		return false
 	}
 
-	release := s.sql.release
-	if record.Request().Wait != "" {
-		release = s.sql.releaseTelling
-	}
-
-	call := grants.KeyedCall{On: c.conn, Statement: release, Keys: []any{g.place.key}}
+	call := grants.KeyedCall{On: c.conn, Statement: s.sql.release, Keys: []any{g.place.key}}
 
 	answers, err := s.store.ReleaseKeyed(ctx, call, []*grants.Grant{record})
 	if err != nil {
@@ -210,8 +205,8 @@ func (g *grant) releaseInOne(ctx context.Context) bool {
 		g.freed(answer.Unlocked)
 	}
 
-	if g.released && record.Request().Wait == "" {
-		record.TellOn(ctx, c.conn)
+	if g.released {
+		c.hinted(record.TellOn(ctx, c.conn))
 	}
 
 	c.closeIfIdle(ctx)

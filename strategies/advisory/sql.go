@@ -39,8 +39,8 @@ type statements struct {
 	unlockLeft databases.Statement
 	// state reads the name's rows, behind whether the server is read-only; empty where acquire has refused that.
 	state databases.Statement
-	// acquireFromLine and releaseTelling are made of those for who is, or was, in line.
-	acquireFromLine, releaseTelling databases.Statement
+	// acquireFromLine is made of that for who is in line.
+	acquireFromLine databases.Statement
 	// ping only asks.
 	ping databases.Statement
 	// session finds the session that has a lock, and kill ends it.
@@ -172,7 +172,7 @@ SELECT a.owner, a.ok, coalesce(g.token, 0::bigint), ` + postgresQuickly + `
 		// returned it there is no row here. The key is free a moment before the commit. Whoever takes it by then cannot take the record
 		// before, because the row is locked, and skips it: the name is not free yet. Once it is committed they have the row as it is then,
 		// whatever their snapshot shows. If the commit fails, they replace what it says, as of a session that
-		// has ended, and the caller finds that out.
+		// has ended, and the caller finds that out. So it notifies nobody: that can make the commit fail.
 		release: databases.Statement{
 			Name: "advisory.release",
 			SQL: `WITH ended AS (
@@ -196,7 +196,7 @@ SELECT $2::pg_catalog.text, e.contended, pg_catalog.pg_advisory_unlock($4) FROM 
 ), ended AS (
     UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
       FROM ours WHERE l.name = ours.name
-    RETURNING ours.owner, ` + grants.PostgresTell + ` AS contended
+    RETURNING ours.owner, l.waiting <> 0 AS contended
 )
 SELECT e.owner, e.contended, pg_catalog.pg_advisory_unlock(a.key) FROM ended e JOIN asked a ON a.owner = e.owner`,
 			Args: []string{"names", "owners", "durable", "keys"},

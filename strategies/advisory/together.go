@@ -297,6 +297,8 @@ func (c *session) releaseAll(ctx context.Context, releasing map[*grant]int, errs
 		records, keys = append(records, record), append(keys, g.place.key)
 	}
 
+	var contended []string
+
 	answers, err := s.store.ReleaseKeyed(ctx, grants.KeyedCall{On: c.conn, Statement: s.sql.releaseAll, Look: s.sql.look, Keys: keys}, records)
 
 	for g, i := range releasing {
@@ -310,8 +312,23 @@ func (c *session) releaseAll(ctx context.Context, releasing map[*grant]int, errs
 		case ended:
 			if g.freed(answer.Unlocked); g.released {
 				errs[i] = nil
+
+				if g.record.Contended() {
+					contended = append(contended, g.record.Request().Name)
+				}
 			}
 		}
+	}
+
+	if !c.ended {
+		c.hinted(s.store.TellOn(ctx, c.conn, contended))
+	}
+}
+
+// hinted takes in whether telling others has left the session in doubt.
+func (c *session) hinted(err error) {
+	if err != nil {
+		c.breakDown(err)
 	}
 }
 

@@ -34,10 +34,7 @@ type Strategy struct {
 // queue is what the strategy keeps of those who wait, as all do.
 type queue = grants.Queue
 
-var (
-	_ strategies.Batcher = (*Strategy)(nil)
-	_ strategies.Grouper = (*Strategy)(nil)
-)
+var _ strategies.Batcher = (*Strategy)(nil)
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
@@ -81,11 +78,6 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (grant 
 // TryAcquireAll takes the rows that are free, all in one statement.
 func (s *Strategy) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	return s.store.TryAcquireAll(ctx, requests)
-}
-
-// TryAcquireGroup takes all the rows, in one statement, or none.
-func (s *Strategy) TryAcquireGroup(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, error) {
-	return s.store.TryAcquireGroup(ctx, requests)
 }
 
 // RenewAll renews grants in one statement.

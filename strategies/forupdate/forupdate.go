@@ -25,6 +25,7 @@ package forupdate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -220,6 +221,10 @@ func (s *Strategy) begin(ctx context.Context, conn databases.Conn, r strategies.
 	}
 
 	steps = append(steps, databases.Step{Statement: lock, Values: values, Each: func(row databases.Row) error { return row(&held) }})
+	if s.sql.quiet {
+		steps = append(steps, databases.Step{Statement: s.limit(r.Lease), Values: values})
+	}
+
 	err = databases.Pipeline(ctx, conn, steps...)
 
 	return held, err
@@ -254,7 +259,7 @@ func (s *Strategy) record(
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()
 
-		if err := s.ping(ctx, conn); err != nil {
+		if err := s.beat(ctx, conn, r, r.Lease); err != nil {
 			conn.Discard()
 
 			return nil, s.store.Explain(err)
@@ -298,8 +303,18 @@ func (s *Strategy) write(ctx context.Context, r strategies.Request, instead gran
 	})
 }
 
-func (s *Strategy) ping(ctx context.Context, conn databases.Conn) error {
-	return conn.Query(ctx, s.sql.ping, nil, func(databases.Row) error { return nil })
+// beat tells the server that the holder lives.
+func (s *Strategy) beat(ctx context.Context, conn databases.Conn, r strategies.Request, limit time.Duration) error {
+	return s.exec(ctx, conn, s.limit(limit), r, limit)
+}
+
+func (s *Strategy) limit(limit time.Duration) databases.Statement {
+	statement := s.sql.limit
+	if len(statement.Args) == 0 {
+		statement.SQL += fmt.Sprint(s.store.Dialect().IdleLimit(limit))
+	}
+
+	return statement
 }
 
 // missing makes the row if there is none; otherwise another session has it.
@@ -349,9 +364,9 @@ func (s *Strategy) missing(ctx context.Context, r strategies.Request, seen grant
 // known to have lived until then. It returns the connection to the pool until the time
 // when others may look for the session, to end it, and discards it from then on: they
 // might end what it is used for next. A reaper looks for it when the lease has expired.
-// Between the two it runs freed on the connection, unless that is nil.
+// Between the two it runs freed on the connection, unless that is nil, and discards one that this leaves in doubt.
 func (s *Strategy) end(
-	ctx context.Context, r strategies.Request, conn databases.Conn, until time.Time, freed func(context.Context, databases.Session),
+	ctx context.Context, r strategies.Request, conn databases.Conn, until time.Time, freed func(context.Context, databases.Session) error,
 ) error {
 	// Also though ctx has ended: the connection goes back to the pool.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
@@ -365,8 +380,8 @@ func (s *Strategy) end(
 		}
 	}
 
-	if freed != nil {
-		freed(ctx, conn)
+	if freed != nil && freed(ctx, conn) != nil {
+		until = time.Time{}
 	}
 
 	if time.Now().Before(until) {

@@ -36,7 +36,7 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 	err := g.use(ctx, func(ctx context.Context) error {
 		limit := max(g.limit, lease)
 
-		if err := g.strategy.exec(ctx, g.conn, g.strategy.sql.limit, g.record.Request(), limit); err != nil {
+		if err := g.strategy.beat(ctx, g.conn, g.record.Request(), limit); err != nil {
 			return err
 		}
 
@@ -69,7 +69,7 @@ func (g *grant) Guard(ctx context.Context, tx strategies.Tx) error { return g.re
 
 // Check asks the session and the lease.
 func (g *grant) Check(ctx context.Context) error {
-	err := g.use(ctx, func(ctx context.Context) error { return g.strategy.ping(ctx, g.conn) })
+	err := g.use(ctx, func(ctx context.Context) error { return g.strategy.beat(ctx, g.conn, g.record.Request(), g.limit) })
 	if err != nil {
 		return err
 	}

@@ -20,19 +20,19 @@ func (s *Strategy) Reap(ctx context.Context, retention time.Duration) (strategie
 }
 
 // ForceRelease also ends the session of the holder whose grant it ended, or those of all readers.
-func (s *Strategy) ForceRelease(ctx context.Context, name, reason string) (bool, error) {
-	owner, found, err := s.store.Force(ctx, name, reason)
+func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, reason string) (bool, error) {
+	owner, found, err := s.store.Force(ctx, seen, reason)
 	if err != nil || owner == "" {
 		return found, err
 	}
 
-	owners, err := s.store.Readers(ctx, name, owner)
+	owners, err := s.store.Owners(ctx, seen.Name, owner)
 	if err != nil {
 		return true, err
 	}
 
-	for _, owner := range append(owners, owner) {
-		if err := s.kill(ctx, s.sql.session, s.values(strategies.Request{Name: name, Owner: owner}, 0)); err != nil {
+	for _, owner := range owners {
+		if err := s.kill(ctx, s.sql.session, s.values(strategies.Request{Name: seen.Name, Owner: owner}, 0)); err != nil {
 			return true, err
 		}
 	}

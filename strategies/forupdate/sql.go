@@ -21,11 +21,12 @@ type statements struct {
 	// row, and returns what the server knows the lock by, or nothing if another session has it; lockShared beside others
 	// who do so. limit lets
 	// the server end the session when nothing was heard from it for so long: the
-	// lease, enforced by the server; sending it again is the heartbeat. Either begin or lock does so, too.
+	// lease, enforced by the server; sending it again is the heartbeat. Either begin or lock does so, too. If it binds
+	// nothing, the limit goes behind its text.
 	begin                   []databases.Statement
 	limit, lock, lockShared databases.Statement
-	// ping only asks.
-	ping databases.Statement
+	// quiet has limit sent behind lock, too.
+	quiet bool
 	// end frees the row, and leaves the session as it was found.
 	end []databases.Statement
 	// sessions finds sessions of holders whose lease expired, session that of
@@ -40,6 +41,13 @@ const postgresLimit = `pg_catalog.set_config('idle_in_transaction_session_timeou
    AND pg_catalog.set_config('application_name', $2, true) IS NOT NULL
    AND CASE WHEN pg_catalog.current_setting('transaction_timeout', true) IS NULL THEN true
             ELSE pg_catalog.set_config('transaction_timeout', '0', true) IS NOT NULL END`
+
+// postgresRenew is a SET, which reads nothing. What the driver has read last stays open in the transaction, with its
+// snapshot, until the next statement takes its place
+// (https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-EXT-QUERY): a SELECT would show in
+// pg_stat_activity.backend_xmin, and every CREATE INDEX CONCURRENTLY in the database would wait for the lock's release.
+// pgpool-II sends a SET to all servers. It takes no parameter.
+var postgresRenew = databases.Statement{Name: "forupdate.renew", SQL: `SET LOCAL idle_in_transaction_session_timeout = `}
 
 // postgresLock takes the row, and only then sets the limit: what is selected is computed before rows are locked
 // (https://www.postgresql.org/docs/current/sql-select.html#SQL-FOR-UPDATE-SHARE). The transaction's number says whether
@@ -87,12 +95,12 @@ var dialects = grants.Table[statements]{
 		},
 		begin: []databases.Statement{{Name: "forupdate.begin", SQL: `BEGIN ISOLATION LEVEL READ COMMITTED`}},
 
-		limit:      databases.Statement{Name: "forupdate.renew", SQL: `SELECT ` + postgresLimit, Args: []string{"limit", "session"}},
+		limit:      postgresRenew,
+		quiet:      true,
 		lock:       postgresLock("forupdate.lock", "FOR UPDATE"),
 		lockShared: postgresLock("forupdate.lock-shared", "FOR SHARE"),
 
-		ping: databases.Statement{Name: "forupdate.check", SQL: `SELECT 1 WHERE ` + grants.PostgresAtPrimary},
-		end:  []databases.Statement{{Name: "forupdate.release", SQL: `ROLLBACK`}},
+		end: []databases.Statement{{Name: "forupdate.release", SQL: `ROLLBACK`}},
 		sessions: databases.Statement{
 			Name: "forupdate.sessions",
 			SQL: `SELECT a.pid
@@ -136,6 +144,9 @@ SELECT a.pid
 			{Name: "forupdate.begin", SQL: `START TRANSACTION`},
 			mysqlLimit,
 		},
+		// The row lock is the transaction's: a deadlock or an implicit commit
+		// would end it and not the session. Nothing else runs here, so the
+		// session is what can go.
 		limit: mysqlLimit,
 
 		// The named lock marks the session with its owner, for the reaper:
@@ -154,10 +165,6 @@ SELECT a.pid
    /*!80000 FOR SHARE SKIP LOCKED */ /*M!100600 LOCK IN SHARE MODE SKIP LOCKED */`,
 			Args: []string{"session", "name", "session"},
 		},
-		// The row lock is the transaction's: a deadlock or an implicit commit
-		// would end it and not the session. Nothing else runs here, so the
-		// session is what can go.
-		ping: databases.Statement{Name: "forupdate.check", SQL: `SELECT 1`},
 		end: []databases.Statement{
 			{Name: "forupdate.release", SQL: `ROLLBACK`},
 			{Name: "forupdate.unmark", SQL: `DO RELEASE_LOCK(UNHEX(?))`, Args: []string{"session"}},
@@ -167,13 +174,14 @@ SELECT a.pid
 					`@sqllock_wait_timeout = NULL`,
 			},
 		},
+		// A phase has no session of its own, and is longer than the name of a lock may be (error 4163).
 		sessions: databases.Statement{
 			Name: "forupdate.sessions",
 			SQL: `SELECT IS_USED_LOCK(CONCAT('sqllock:', CONVERT(e.owner USING utf8mb4)))
   FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
  WHERE l.strategy = 'forupdate' AND e.owner <> ''
    AND e.expires_at <= ` + grants.MySQLNow + `
-   AND IS_USED_LOCK(CONCAT('sqllock:', CONVERT(e.owner USING utf8mb4))) IS NOT NULL
+   AND IF(LENGTH(e.owner) > 56, NULL, IS_USED_LOCK(CONCAT('sqllock:', CONVERT(e.owner USING utf8mb4)))) IS NOT NULL
  UNION
 SELECT IS_USED_LOCK(CONCAT('sqllock:', CONVERT(s.owner USING utf8mb4))) FROM sqllock_shares s
  WHERE s.expires_at <= ` + grants.MySQLNow + ` AND IS_USED_LOCK(CONCAT('sqllock:', CONVERT(s.owner USING utf8mb4))) IS NOT NULL`,

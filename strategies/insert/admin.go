@@ -25,9 +25,9 @@ func (s *Strategy) Status(ctx context.Context, name string) (strategies.Status, 
 	return s.store.Status(ctx, name)
 }
 
-// ForceRelease ends the grant of whoever holds the name, or what keeps it taken.
-func (s *Strategy) ForceRelease(ctx context.Context, name, reason string) (bool, error) {
-	return s.store.ForceRelease(ctx, name, reason)
+// ForceRelease ends the grant that was seen, or what keeps the name taken after it.
+func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, reason string) (bool, error) {
+	return s.store.ForceRelease(ctx, seen, reason)
 }
 
 // Reap ends grants that expired, and removes what is left of them and of idle names.

@@ -9,10 +9,7 @@ import (
 	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
 
-var (
-	_ strategies.Batcher = (*Strategy)(nil)
-	_ strategies.Grouper = (*Strategy)(nil)
-)
+var _ strategies.Batcher = (*Strategy)(nil)
 
 // Records and rows of many names change together on PostgreSQL and SQLite. On MySQL they change in steps that each commit by
 // themselves, as for one name.
@@ -21,15 +18,6 @@ var (
 // statements as for one name.
 func (s *Strategy) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	return s.store.TryAcquireAll(ctx, requests)
-}
-
-// TryAcquireGroup does so for all names, or none.
-func (s *Strategy) TryAcquireGroup(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, error) {
-	if f := s.Features(); f.Ungrouped {
-		return nil, &strategies.UnsupportedError{Strategy: name, Where: "for several names at once on " + f.Database}
-	}
-
-	return s.store.TryAcquireGroup(ctx, requests)
 }
 
 // RenewAll renews grants in one statement.
@@ -51,15 +39,7 @@ func with(batch grants.Batch, change func(*grants.Batch)) *grants.Batch {
 
 // postgresBatch does all in one statement, as for one name.
 var postgresBatch = with(grants.PostgresBatch, func(b *grants.Batch) {
-	b.Acquire = grants.PostgresAcquireAll("insert.acquire-all", postgresPresent("", `
-        ON CONFLICT DO NOTHING`), "present", "")
-
-	// All rows can be made, or none is. One that somebody has made since the statement began violates the key, which
-	// takes the whole statement back.
-	b.Group = grants.PostgresAcquireAll("insert.acquire-group", postgresPresent(`
-       AND (SELECT pg_catalog.count(*) FROM left_over) + (SELECT pg_catalog.count(*) FROM missing) = (SELECT pg_catalog.count(*) FROM asked)`, ""),
-		"present", `
-   AND (SELECT pg_catalog.count(*) FROM present) = (SELECT pg_catalog.count(*) FROM asked)`)
+	b.Acquire = grants.PostgresAcquireAll("insert.acquire-all", postgresPresent, "present")
 
 	// A record whose row somebody has locked is not freed here.
 	b.Release = grants.PostgresReleaseAll("insert.release-all", `
@@ -70,22 +50,21 @@ var postgresBatch = with(grants.PostgresBatch, func(b *grants.Batch) {
 })
 
 // postgresPresent are the parts between the locked records and their change: see acquire, which has the reasons.
-func postgresPresent(and, conflict string) string {
-	return `, left_over AS MATERIALIZED (
+const postgresPresent = `, left_over AS MATERIALIZED (
     SELECT i.name, free.owner FROM free JOIN sqllock_inserts i ON i.name = free.name FOR UPDATE OF i SKIP LOCKED
 ), missing AS MATERIALIZED (
     SELECT free.name, free.owner FROM free WHERE NOT EXISTS (SELECT 1 FROM sqllock_inserts i WHERE i.name = free.name)
 ), replaced AS (
-    UPDATE sqllock_inserts i SET owner = left_over.owner FROM left_over WHERE i.name = left_over.name` + and + `
+    UPDATE sqllock_inserts i SET owner = left_over.owner FROM left_over WHERE i.name = left_over.name
     RETURNING i.owner
 ), added AS (
     INSERT INTO sqllock_inserts (name, owner)
-    SELECT missing.name, missing.owner FROM missing WHERE (SELECT ` + grants.PostgresBriefly + `)` + and + ` ORDER BY missing.name` + conflict + `
+    SELECT missing.name, missing.owner FROM missing WHERE (SELECT ` + grants.PostgresBriefly + `) ORDER BY missing.name
+        ON CONFLICT DO NOTHING
     RETURNING owner
 ), present AS MATERIALIZED (
     SELECT free.name, free.owner, free.id FROM free JOIN (SELECT owner FROM replaced UNION ALL SELECT owner FROM added) made ON made.owner = free.owner
 )`
-}
 
 // mysqlBatch are steps, as for one name. Of what is left over none is deleted before: it is replaced when the row is made. The rows
 // are made in the order of their names.

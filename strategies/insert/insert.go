@@ -53,7 +53,6 @@ func New(db databases.DB) *Strategy {
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
 	f.MinHold, f.LockDelay, f.Shared, f.Raises = true, true, true, true
-	f.Ungrouped = f.Unbatched
 
 	return f
 }

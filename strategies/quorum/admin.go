@@ -61,11 +61,13 @@ func (s *Strategy) List(ctx context.Context, f strategies.Filter) ([]strategies.
 		}
 	}
 
+	silent := count(answers, func(a answer[[]strategies.Status]) bool { return a.err != nil })
+
 	var held []strategies.Status
 
 	for _, group := range groups {
 		if len(group) >= s.majority() {
-			held = append(held, s.whole(group))
+			held = append(held, s.whole(group, silent))
 		}
 	}
 
@@ -118,7 +120,7 @@ func (s *Strategy) Status(ctx context.Context, lock string) (strategies.Status, 
 		switch {
 		case owner == "":
 		case len(group) >= s.majority():
-			return s.whole(group), true, nil
+			return s.whole(group, silent), true, nil
 		case len(group)+silent >= s.majority():
 			return strategies.Status{}, false, s.failed(fmt.Sprintf("say that it is held by %s", group[0].Holder.Host), len(group), errs, false)
 		}
@@ -128,15 +130,35 @@ func (s *Strategy) Status(ctx context.Context, lock string) (strategies.Status, 
 	case latest.Token == 0:
 		return strategies.Status{}, false, nil
 	case len(nobody) >= s.majority():
-		return s.whole(nobody), true, nil
+		return s.whole(nobody, silent), true, nil
 	}
 
 	// What is left of somebody is no holder.
 	return strategies.Status{Name: lock, Strategy: name, Token: latest.Token}, true, nil
 }
 
-// whole is the status of a grant that a majority tells of.
-func (s *Strategy) whole(group []strategies.Status) strategies.Status {
+// detail says on how many servers a lock is held, if not on all.
+func (s *Strategy) detail(group []strategies.Status, silent int) string {
+	on := 0
+
+	for _, status := range group {
+		if status.Remaining > 0 {
+			on++
+		}
+	}
+
+	switch {
+	case on == len(s.members):
+		return ""
+	case silent > 0:
+		return fmt.Sprintf("held on %d of %d servers, and %d did not answer", on, len(s.members), silent)
+	default:
+		return fmt.Sprintf("held on %d of %d servers", on, len(s.members))
+	}
+}
+
+// whole is the status of a grant that a majority tells of, while others are silent.
+func (s *Strategy) whole(group []strategies.Status, silent int) strategies.Status {
 	// One server may have drawn a larger token since, for an attempt that no majority granted.
 	token := nth(s.majority(), group, func(st strategies.Status) int64 { return st.Token })
 	whole := group[slices.IndexFunc(group, func(st strategies.Status) bool { return st.Token == token })]
@@ -145,6 +167,10 @@ func (s *Strategy) whole(group []strategies.Status) strategies.Status {
 	whole.Remaining = nth(s.majority(), group, func(st strategies.Status) time.Duration { return st.Remaining })
 	whole.HeldFor = nth(1, group, func(st strategies.Status) time.Duration { return st.HeldFor })
 	whole.Taken, whole.Guarded = 0, false
+
+	if whole.Remaining > 0 {
+		whole.Detail = s.detail(group, silent)
+	}
 
 	if whole.Remaining == 0 {
 		whole.HeldFor = 0
@@ -163,31 +189,53 @@ func (s *Strategy) enough(errs []error) error {
 	return s.failed("answered", answered, errs, false)
 }
 
-// ForceRelease ends the grant of whoever holds the name, on all servers. nil: a majority is free of it, so that its holder
-// has lost it, and others can have it.
-func (s *Strategy) ForceRelease(ctx context.Context, lock, reason string) (bool, error) {
+// ForceRelease ends the grant that was seen, on all servers. nil: a majority is free of it, so that its holder
+// has lost it, and others can have it. With an error some may be free of it, too, and the holder keeps it only if a majority of
+// all has it still.
+func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, reason string) (bool, error) {
 	q := round[bool]{limit: lookLimit}
 
+	if seen.Owner != "" {
+		seen.Token = 0 // servers draw them by their own clocks
+	}
+
 	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (bool, error) {
-		return member.ForceRelease(ctx, lock, reason)
+		return member.ForceRelease(ctx, seen, reason)
 	}))
 
+	errs := errorsOf(answers)
+
+	// Where another owner has the name, the grant that was seen is gone.
+	var others []*strategies.HeldError
+
+	for i, err := range errs {
+		if held := new(strategies.HeldError); errors.As(err, &held) && held.Owner != "" && !seen.Is(held.Token, held.Owner) {
+			others, errs[i] = append(others, held), nil
+		}
+	}
+
+	if successor := s.sameOwner(others); len(successor) >= s.majority() {
+		return false, s.heldBy(seen.Name, successor)
+	}
+
 	forced := count(answers, func(a answer[bool]) bool { return a.value }) > 0
-	free := count(answers, func(a answer[bool]) bool { return a.came && a.err == nil })
+	free := count(answers, func(a answer[bool]) bool { return a.came && a.err == nil }) + len(others)
 
 	if free >= s.majority() {
 		return forced, nil
 	}
 
-	errs := errorsOf(answers)
-
-	// A *HeldError of one is that of the whole: another was granted the name there meanwhile, or its row is locked.
-	refusal := new(strategies.HeldError)
-	if errors.As(errors.Join(errs...), &refusal) {
-		return forced, &strategies.HeldError{Name: lock, Holder: refusal.Holder, Token: refusal.Token, Detail: s.describe("are free of it", free, errs)}
+	are := "are free of it"
+	if forced {
+		are += ", and its holder may have lost it"
 	}
 
-	return forced, s.failed("are free of it", free, errs, false)
+	// A row is locked.
+	if errors.As(errors.Join(errs...), new(*strategies.HeldError)) {
+		return forced, &strategies.HeldError{Name: seen.Name, Detail: s.describe(are, free, errs)}
+	}
+
+	return forced, s.failed(are, free, errs, false)
 }
 
 // Reap reaps all servers, and returns the sum of what they did.

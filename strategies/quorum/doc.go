@@ -34,19 +34,26 @@
 //     lease, which each server began later.
 //   - A renewal is one that a majority confirmed. A lock is lost when so many servers say that it is gone that no majority is
 //     left, or when no renewal was confirmed in its trust window.
-//   - A server that did not grant the name, because it was down for example, is asked again after each renewal, for the same
-//     owner and with the same token. It counts from the next renewal on. So a lock outlasts that all servers restart
-//     one after the other. A server that has said that the lock is gone is not asked again: an administrator may have freed it.
+//   - A server that did not grant the name is asked again for the same owner: soon after the grant, and again after growing
+//     pauses, if another's attempt had the name there; and after each renewal, whatever came of that. Where it is granted,
+//     all leases are renewed at once and the server gets the token of the whole. It counts from then on, if no other server
+//     has lost the grant meanwhile. So a lock outlasts that all servers restart one after the other.
+//   - A server that has said that the grant is gone, because it lost its data for example, is asked again after a lease. If
+//     another has been granted the name there, it is asked after ten minutes: an administrator, who may have freed it, has
+//     as long to go from server to server. If it was freed and nobody has had it since, it is not asked again.
 //   - A release goes to all, and is done when a majority is free. What did not answer is settled in the background, and
 //     [sqllock.Locker.Close] waits for that, or says that something may be left.
 //
-// A server of the quorum may be seen in one of these states by its holder: it has not granted the name; it has; it has said
-// that the grant is gone; it has released it; or an attempt was given up there and may bring the grant yet.
+// A server of the quorum may be seen in one of these states by its holder: it has not granted the name, or has said that the
+// grant is gone; it has granted it; it has released it; or an attempt was given up there and may bring the grant yet.
 //
 // # What holds
 //
 // One at a time: at most one trusts a name, as long as each server keeps what it acknowledged and its clock does not jump
-// forward. No more than a minority has to fail for longer than two thirds of a lease for a lock to be lost.
+// forward.
+//
+// A lock that is on all servers is not lost while only a minority of them fails. If more fail, it is lost unless they are
+// back within two thirds of a lease.
 //
 // Tokens grow strictly in the order of the grants, whatever the clocks of the servers are, for as long as one server of each two
 // majorities keeps its data.
@@ -54,7 +61,8 @@
 // # What does not hold
 //
 // A server that is restored without its data, or from an old backup, has forgotten who holds what. If it was needed for a
-// majority, another can have the name beside its holder until that one's next renewal, a third of the lease later. Then the
+// majority, another can have the name beside its holder until that one's next renewal, a third of the lease later. That is so
+// for a lock that had been granted by a bare majority: while others are down, or in the moment after it was contended. Then the
 // tokens of the two are as the clocks say: they grow if the clocks of the servers agree, and need not if they do not. Keep a server that lost its
 // data away for the longest lease before you let it in again: then no lock is in doubt. Only the tokens of names are,
 // until the clocks of the servers are past the largest.
@@ -75,9 +83,11 @@
 // together.
 //
 // Migrate each server ("sqllock migrate up --dsn", once for each): one whose tables are missing is like one that is down.
-// While a minority is missing nothing tells you, not even the log, so watch each server yourself, for example with
-// "sqllock doctor --dsn" from cron.
+// While a minority is missing, the event Renewed of each lock has an Err that says where and why, and the log says so once.
+// [sqllock.Status].Detail says "held on 2 of 3 servers". Locks that end before their first renewal tell nothing, so watch
+// each server yourself, too, for example with "sqllock doctor --dsn" from cron.
 //
+// [sqllock.Status]: https://pkg.go.dev/github.com/sqllock/sqllock/sqllock#Status
 // [sqllock.Lock.Guard]: https://pkg.go.dev/github.com/sqllock/sqllock/sqllock#Lock.Guard
 // [sqllock.Locker.Close]: https://pkg.go.dev/github.com/sqllock/sqllock/sqllock#Locker.Close
 package quorum

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,27 +15,56 @@ type grant struct {
 	strategy *Strategy
 	request  strategies.Request
 
-	mu    sync.Mutex
-	token int64 // of the whole; zero before a majority is had
-	seats []seat
-	ended bool // by a release, or given back: what comes late is nobody's
+	mu      sync.Mutex
+	token   int64 // of the whole; zero before a majority is had
+	seats   []seat
+	lease   time.Duration // of the last renewal
+	until   time.Time     // when the lease ends that a majority confirmed last
+	missing error         // which servers did not confirm that; nil if all did
+	found   bool          // a loss on a server, since that
+	ended   bool          // by a release, or given back: what comes late is nobody's
+	stop    func()        // ends the pauses of those who ask vacant servers; nil if nobody does
 }
 
 // seat is what is known of one server.
 type seat struct {
-	grant strategies.Grant      // nil: it has not granted the name
-	lost  *strategies.LostError // it said so. It is never asked to grant the name again: an administrator may have freed it
-	freed bool                  // it has released it
-	asked time.Time             // when a release got no answer; zero if it got one
-	under int                   // attempts that were given up, and have not returned
-	doubt time.Time             // of the last attempt that may have left something, or bring it yet; zero if there is none
+	grant strategies.Grant // nil: it has not granted the name, or has said since that it is gone
+	why   error            // what it said then; nil if it was not asked, or has not answered
+	again time.Time        // it is not asked to grant the name before
+	late  bool             // it has granted the name since the last renewal that a majority confirmed
+	freed bool             // it has released it
+	asked time.Time        // when a release got no answer; zero if it got one
+	under int              // attempts that were given up, and have not returned
+	doubt time.Time        // of the last attempt that may have left something, or bring it yet; zero if there is none
 }
 
 // holds says whether the server has granted the name and has not said since that it is gone.
-func (s *seat) holds() bool { return s.grant != nil && s.lost == nil }
+func (s *seat) holds() bool { return s.grant != nil }
+
+// vacant says whether the server may be asked to grant the name. One on which somebody has freed it is not, for good: it would
+// undo that.
+func (s *seat) vacant() bool {
+	loss := lossIn(s.why)
+
+	return s.grant == nil && s.under == 0 && (loss == nil || loss.Reason != strategies.Forced) && !time.Now().Before(s.again)
+}
+
+// byHand is how long an administrator may take to free a name on one server after the other. Others who wait are granted the
+// name where it was freed, and then that looks like a server that has lost its data and granted the name to them.
+const byHand = 10 * time.Minute
+
+// absence is how long a server is not asked again that has said that the grant is gone. After a lease nothing is left of a
+// majority of which this server was a part, if it was freed on all of those: without them no renewal was confirmed.
+func absence(loss *strategies.LostError, lease time.Duration) time.Duration {
+	if loss.Reason == strategies.TakenOver {
+		return max(lease, byHand)
+	}
+
+	return lease
+}
 
 func newGrant(s *Strategy, r strategies.Request) *grant {
-	return &grant{strategy: s, request: own(r), seats: make([]seat, len(s.members))}
+	return &grant{strategy: s, request: own(r), lease: r.Lease, seats: make([]seat, len(s.members))}
 }
 
 // Token is the largest of those that the majority drew; each of its servers has it.
@@ -65,7 +95,7 @@ func (g *grant) vacant() (at []int) {
 	defer g.mu.Unlock()
 
 	for i := range g.seats {
-		if s := &g.seats[i]; s.grant == nil && s.lost == nil && s.under == 0 && !g.ended {
+		if s := &g.seats[i]; s.vacant() && !g.ended {
 			s.under++
 
 			at = append(at, i)
@@ -170,10 +200,15 @@ func (g *grant) sits(i int, granted strategies.Grant, err error) bool {
 	s := &g.seats[i]
 	s.under--
 
-	switch {
-	case err == nil:
-		s.grant = granted
-	case strategies.Uncertain(err):
+	if err == nil {
+		s.grant, s.why, s.late = granted, nil, g.token != 0
+
+		return true
+	}
+
+	s.why = err
+
+	if strategies.Uncertain(err) {
 		s.doubt = time.Now()
 	}
 
@@ -245,7 +280,9 @@ func (g *grant) raised(i int, raised strategies.Grant, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	g.seats[i].grant = raised
+	if s := &g.seats[i]; s.holds() {
+		s.grant = raised
+	}
 }
 
 // lose notes a loss, if the error is one. What is found after a release began is what that has done.
@@ -254,7 +291,9 @@ func (g *grant) lose(i int, err error) {
 	defer g.mu.Unlock()
 
 	if loss := lossIn(err); loss != nil && !g.ended {
-		g.seats[i].lost = loss
+		s := &g.seats[i]
+		g.found = true
+		s.grant, s.why, s.again = nil, loss, time.Now().Add(absence(loss, g.lease))
 	}
 }
 
@@ -292,10 +331,19 @@ func (g *grant) giveBack(ctx context.Context) (left bool) {
 	return left
 }
 
+// endLocked notes that nobody has the grant any more.
+func (g *grant) endLocked() {
+	g.ended = true
+
+	if g.stop != nil {
+		g.stop()
+	}
+}
+
 // settle ends on some servers what the owner has there.
 func (g *grant) settle(ctx context.Context, at []int) error {
 	g.mu.Lock()
-	g.ended = true
+	g.endLocked()
 	g.mu.Unlock()
 
 	calls := make([]func(context.Context) (none, error), len(g.seats))
@@ -330,9 +378,33 @@ func (g *grant) suspects() []int {
 	return g.where(func(s *seat) bool { return s.holds() && !s.freed || s.under > 0 || !s.doubt.IsZero() })
 }
 
-// Renew renews the leases that there are, and asks the other servers to grant the name to its holder, too. Those count
-// from the next renewal on.
+// Renew renews the leases that there are, and has the other servers asked to grant the name to its holder, too.
 func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
+	began := time.Now()
+
+	g.mu.Lock()
+	g.lease = lease
+	g.mu.Unlock()
+
+	err := g.renewAll(ctx, lease)
+
+	g.mu.Lock()
+
+	switch {
+	case err == nil:
+		g.until = began.Add(lease)
+	case lossIn(err) != nil:
+		g.until = began // nobody is asked any more
+	}
+
+	g.mu.Unlock()
+	g.join(ctx, 0)
+
+	return err
+}
+
+// renewAll renews the leases that there are.
+func (g *grant) renewAll(ctx context.Context, lease time.Duration) error {
 	answers := g.askHolding(ctx, limit(lease), func(ctx context.Context, i int, granted strategies.Grant) error {
 		return g.renew(ctx, i, granted, lease)
 	})
@@ -343,13 +415,46 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 		}
 	}
 
-	if err := g.verdict("renewed", answers); err != nil {
-		return err
+	err := g.verdict("renewed", answers)
+	if err == nil {
+		g.confirmed(answers)
 	}
 
-	g.join(ctx, lease)
+	return err
+}
 
-	return nil
+// confirmed takes the answers to a renewal that a majority confirmed. Those who have granted the name since the one before
+// count from now on.
+func (g *grant) confirmed(answers []answer[none]) {
+	answers = g.withReasons(answers, func(answer[none]) bool { return true })
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	g.missing, g.found = nil, false
+
+	confirmed := count(answers, confirms)
+	if confirmed < len(answers) {
+		g.missing = errors.New(g.strategy.describe("renewed it", confirmed, errorsOf(answers)))
+	}
+
+	for i, a := range answers {
+		if confirms(a) {
+			g.seats[i].late = false
+		}
+	}
+}
+
+// confirms and loses say what an answer does about a grant.
+func confirms(a answer[none]) bool { return a.came && a.err == nil }
+func loses(a answer[none]) bool    { return lossIn(a.err) != nil }
+
+// Missing says which servers did not confirm the last renewal.
+func (g *grant) Missing() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	return g.missing
 }
 
 // renew renews the lease of one server, and brings its token to that of the whole before.
@@ -378,11 +483,82 @@ func (g *grant) renew(ctx context.Context, i int, granted strategies.Grant, leas
 	return failed
 }
 
-// join asks the servers that have not granted the name. One of them may have been down when the lock was acquired. It waits
-// for none of them: one that says nothing must not hold up the renewals of other locks.
-func (g *grant) join(ctx context.Context, lease time.Duration) {
-	if at := g.vacant(); len(at) > 0 {
-		go g.enter(context.WithoutCancel(ctx), at, limit(lease), false)
+// join has the servers asked that have not granted the name, for the first time after a pause. One of them may have been
+// down when the lock was acquired. It waits for none of them: one that says nothing must not hold up the renewals of other
+// locks. It ends before the next renewal, and no later than the lease of the last one that was confirmed.
+func (g *grant) join(ctx context.Context, pause time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if g.stop != nil {
+		g.stop()
+	}
+
+	rest := min(g.lease/3, time.Until(g.until))
+	if g.ended || rest <= 0 || !slices.ContainsFunc(g.seats, func(s seat) bool { return s.vacant() }) {
+		return
+	}
+
+	ctx = context.WithoutCancel(ctx)
+
+	var pauses context.Context
+
+	pauses, g.stop = context.WithTimeout(ctx, rest)
+
+	go g.joins(ctx, pauses.Done(), pause, limit(g.lease))
+}
+
+// joins asks vacant servers, and again after ever longer pauses where another has the name: it may be an attempt, which
+// gives it back at once.
+func (g *grant) joins(ctx context.Context, over <-chan struct{}, pause, limit time.Duration) {
+	for ; ; pause = max(2*pause, limit/pauses) {
+		select {
+		case <-over:
+			return
+		case <-time.After(pause):
+		}
+
+		answers := g.enter(ctx, g.vacant(), limit, false)
+
+		if count(answers, granted) > 0 {
+			g.admit(ctx)
+		}
+
+		if count(answers, func(a answer[strategies.Grant]) bool { return inUse(a.err) }) == 0 {
+			return
+		}
+	}
+}
+
+// admit gives those who have granted the name late the token of the whole, and lets them count if the others have the grant
+// still: by a renewal that makes no lease longer than the lock may be trusted. What else it finds the next one finds, too.
+func (g *grant) admit(ctx context.Context) {
+	g.mu.Lock()
+	left := time.Until(g.until)
+	g.mu.Unlock()
+
+	if left > 0 {
+		_ = g.renewAll(ctx, left)
+	}
+}
+
+// granted says whether an answer is a grant.
+func granted(a answer[strategies.Grant]) bool { return a.came && a.err == nil }
+
+// inUse says whether an attempt failed because of another, which may end at any moment.
+func inUse(err error) bool { return held(err) || errors.Is(err, strategies.ErrBusy) }
+
+// begin is the end of an attempt, begun at a time, that has brought the grant. A server where it met another, or whose answer
+// it did not wait for, is asked again soon. Until that has granted the name the failure of one server more is enough for the
+// lock to be lost, and one that loses its data for somebody else to be granted it.
+func (g *grant) begin(ctx context.Context, began time.Time) {
+	g.mu.Lock()
+	g.until = began.Add(g.lease)
+	lease := g.lease
+	g.mu.Unlock()
+
+	if len(g.where(func(s *seat) bool { return s.vacant() && (inUse(s.why) || !s.doubt.IsZero()) })) > 0 {
+		g.join(ctx, limit(lease)/pauses)
 	}
 }
 
@@ -420,56 +596,62 @@ func (g *grant) Check(ctx context.Context) error {
 	return g.verdict("confirmed", answers)
 }
 
-// verdict is what the answers of those who hold the name come to.
+// verdict is what the answers of those who hold the name come to. If one is a loss, those who have granted the name late do
+// not count: another may have had it in between.
 func (g *grant) verdict(verb string, answers []answer[none]) error {
-	s := g.strategy
-	confirmed := count(answers, func(a answer[none]) bool { return a.came && a.err == nil })
+	confirmed, kept, losses := g.tally(answers)
 
-	var losses []*strategies.LostError
+	switch majority := g.strategy.majority(); {
+	case confirmed >= majority:
+		return nil
+	case kept < majority:
+		return g.lost(losses)
+	default:
+		return g.strategy.some(verb, confirmed, g.withReasons(answers, loses))
+	}
+}
 
-	// Of those that were not asked nothing came.
-	kept := g.held()
+// tally counts who has confirmed the grant, and who holds it as far as is known.
+func (g *grant) tally(answers []answer[none]) (confirmed, kept int, losses []*strategies.LostError) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	found := g.found || count(answers, loses) > 0
 
 	for i, a := range answers {
-		if loss := lossIn(a.err); loss != nil {
-			losses = append(losses, loss)
+		s := &g.seats[i]
 
-			if g.holdsAt(i) {
-				kept-- // it was not noted
+		switch loss := lossIn(a.err); {
+		case loss != nil:
+			losses = append(losses, loss)
+		case found && s.late, !s.holds():
+		default:
+			kept++
+
+			if confirms(a) {
+				confirmed++
 			}
 		}
 	}
 
-	switch {
-	case confirmed >= s.majority():
-		return nil
-	case kept < s.majority():
-		return g.lost(losses)
-	default:
-		return s.some(verb, confirmed, g.withLosses(answers))
-	}
+	return confirmed, kept, losses
 }
 
-// withLosses are the answers, with what those have said before that were not asked.
-func (g *grant) withLosses(answers []answer[none]) []answer[none] {
+// withReasons are the answers, with what those have said before that were not asked, as far as that is so.
+func (g *grant) withReasons(answers []answer[none], is func(answer[none]) bool) []answer[none] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
+	answers = slices.Clone(answers)
+
 	for i := range answers {
-		if lost := g.seats[i].lost; lost != nil && answers[i].err == nil {
-			answers[i].err = lost
+		said := answer[none]{err: g.seats[i].why}
+		if answers[i].err == nil && !g.seats[i].holds() && is(said) {
+			answers[i] = said
 		}
 	}
 
 	return answers
-}
-
-// holdsAt says whether a server holds the name.
-func (g *grant) holdsAt(i int) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-
-	return g.seats[i].holds()
 }
 
 // lost is the loss of the whole, by the reason that says most.
@@ -478,7 +660,7 @@ func (g *grant) lost(losses []*strategies.LostError) error {
 	defer g.mu.Unlock()
 
 	for i := range g.seats {
-		if loss := g.seats[i].lost; loss != nil {
+		if loss := lossIn(g.seats[i].why); loss != nil {
 			losses = append(losses, loss)
 		}
 	}
@@ -523,8 +705,8 @@ func (g *grant) Release(ctx context.Context) error {
 		g.strategy.known.forget(g)
 	}
 
-	switch {
-	case g.held() < majority:
+	switch kept := g.where(func(s *seat) bool { return s.holds() && (!s.late || !g.found) }); {
+	case len(kept) < majority:
 		return g.lost(nil)
 	case free >= majority:
 		return nil
@@ -540,7 +722,7 @@ func (g *grant) free(answers []answer[none]) (free int) {
 
 	for i := range g.seats {
 		switch s := &g.seats[i]; {
-		case s.freed, s.lost != nil, s.under == 0 && answers[i].came && answers[i].err == nil:
+		case s.freed, s.under == 0 && confirms(answers[i]):
 			free++
 		case s.grant == nil && s.under == 0 && s.doubt.IsZero():
 			free++
@@ -555,7 +737,7 @@ func (g *grant) releases() []func(context.Context) (none, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	g.ended = true
+	g.endLocked()
 
 	calls := make([]func(context.Context) (none, error), len(g.seats))
 
@@ -563,7 +745,7 @@ func (g *grant) releases() []func(context.Context) (none, error) {
 		s, member := &g.seats[i], g.strategy.members[i]
 
 		switch {
-		case s.freed || s.lost != nil:
+		case s.freed:
 		case s.grant != nil && s.grant.Token() >= g.token:
 			calls[i] = only(s.grant.Release)
 		case s.grant != nil || s.under > 0 || !s.doubt.IsZero():
@@ -588,7 +770,8 @@ func (g *grant) released(i int, err error) {
 		// Whoever has it now has had it after an earlier release, whose answer was lost.
 		s.freed, s.asked = s.grant != nil, time.Time{}
 	case loss != nil:
-		s.lost = loss
+		g.found = true
+		s.grant, s.why = nil, loss
 	default:
 		s.asked = time.Now()
 	}
@@ -631,4 +814,7 @@ func (*grant) Guard(context.Context, strategies.Tx) error {
 	}
 }
 
-var _ strategies.Doubter = (*grant)(nil)
+var (
+	_ strategies.Doubter = (*grant)(nil)
+	_ strategies.Partial = (*grant)(nil)
+)

@@ -15,59 +15,67 @@ import (
 	"github.com/sqllock/sqllock/strategies/quorum"
 )
 
-// far is a server that takes its time, each way.
-type far struct{ *sqllocktest.Memory }
+// far is a server that takes its time, each way. moody: sometimes longer than a server may take.
+type far struct {
+	*sqllocktest.Memory
+
+	moody bool
+}
 
 func (f far) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	travel()
+	f.travel()
 
 	grant, err := f.Memory.TryAcquire(ctx, r)
 
-	travel()
+	f.travel()
 
 	if err != nil {
 		return nil, err
 	}
 
-	return farGrant{grant}, nil
+	return farGrant{grant, f}, nil
 }
 
 func (f far) Settle(ctx context.Context, r strategies.Request) error {
-	travel()
-	defer travel()
+	f.travel()
+	defer f.travel()
 
 	return f.Memory.Settle(ctx, r)
 }
 
-// travel is how long a message takes: mostly little, and sometimes longer than a server may take.
-func travel() {
+// travel is how long a message takes.
+func (f far) travel() {
 	d := rand.N(3 * time.Millisecond)
-	if rand.N(100) == 0 {
+	if f.moody && rand.N(100) == 0 {
 		d = rand.N(time.Second)
 	}
 
 	pass(d)
 }
 
-type farGrant struct{ strategies.Grant }
+type farGrant struct {
+	strategies.Grant
+
+	server far
+}
 
 func (g farGrant) Renew(ctx context.Context, lease time.Duration) error {
-	travel()
-	defer travel()
+	g.server.travel()
+	defer g.server.travel()
 
 	return g.Grant.Renew(ctx, lease)
 }
 
 func (g farGrant) Release(ctx context.Context) error {
-	travel()
-	defer travel()
+	g.server.travel()
+	defer g.server.travel()
 
 	return g.Grant.Release(ctx)
 }
 
 func (g farGrant) Raise(ctx context.Context, token int64) (strategies.Grant, error) {
-	travel()
-	defer travel()
+	g.server.travel()
+	defer g.server.travel()
 
 	raiser, _ := g.Grant.(strategies.Raiser)
 
@@ -76,7 +84,7 @@ func (g farGrant) Raise(ctx context.Context, token int64) (strategies.Grant, err
 		return nil, err
 	}
 
-	return farGrant{raised}, nil
+	return farGrant{raised, g.server}, nil
 }
 
 // witness sees who has the lock, and what they say of it.
@@ -157,7 +165,7 @@ func hammer(t *testing.T, n int) {
 		members := make([]strategies.Strategy, n)
 
 		for i, peer := range peers {
-			members[i] = far{peer}
+			members[i] = far{peer, true}
 			all.Go(func() { disturb(ctx, peer) })
 		}
 

@@ -119,6 +119,8 @@ const (
 	limits = 8
 	// slacks is how many times shorter the rest is given when it is decided: there may be a server that never answers.
 	slacks = 20
+	// pauses is how many times shorter the first pause is before a server is asked again on which another has the name.
+	pauses = 80
 	// endLimit is how long a server has for a release, and to settle: the core gives a try to release a little more.
 	endLimit = 1500 * time.Millisecond
 )
@@ -162,6 +164,8 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strate
 	if g.over() {
 		return nil, s.failed("have it still", 0, nil, g.giveBack(ctx))
 	}
+
+	g.begin(ctx, began)
 
 	return g, nil
 }

@@ -3,6 +3,8 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -104,6 +106,18 @@ func (c cluster) tokens(name string) []int64 {
 	}
 
 	return tokens
+}
+
+// force frees a name on one server, as an administrator of that server does.
+func (c cluster) force(i int, name, reason string) {
+	seen, _, err := c.servers[i].Status(c.Context(), name)
+	if err == nil {
+		_, err = c.servers[i].ForceRelease(c.Context(), seen, reason)
+	}
+
+	if err != nil {
+		c.Fatal(err)
+	}
 }
 
 // held says how many servers say that somebody holds the name.
@@ -503,9 +517,7 @@ func TestForcedOnOne(t *testing.T) {
 		p := c.process()
 		lock := p.acquire("a")
 
-		if _, err := c.servers[0].ForceRelease(t.Context(), "a", "test"); err != nil {
-			t.Fatal(err)
-		}
+		c.force(0, "a", "test")
 
 		pass(2 * lease)
 
@@ -513,9 +525,7 @@ func TestForcedOnOne(t *testing.T) {
 			t.Errorf("%d servers have the lock, %v, want 2 and nil", n, lock.Err())
 		}
 
-		if _, err := c.servers[1].ForceRelease(t.Context(), "a", "test"); err != nil {
-			t.Fatal(err)
-		}
+		c.force(1, "a", "test")
 
 		<-lock.Done()
 
@@ -543,9 +553,7 @@ func TestWhoLostIt(t *testing.T) {
 		p := c.process()
 		lock := p.acquire("a")
 
-		if _, err := c.servers[0].ForceRelease(t.Context(), "a", "by hand"); err != nil {
-			t.Fatal(err)
-		}
+		c.force(0, "a", "by hand")
 
 		pass(lease)
 		p.down(1)
@@ -571,17 +579,27 @@ func TestForceRelease(t *testing.T) {
 		p, admin := c.process(), c.process()
 		lock := p.acquire("a")
 
+		seen, err := admin.Inspect(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+
 		admin.down(0)
 		admin.down(1)
 
-		if err := admin.ForceRelease(t.Context(), "a", "test"); err == nil || errors.Is(err, sqllock.ErrNotHeld) ||
-			!strings.Contains(err.Error(), "1 of 3 servers are free of it") {
+		if err := admin.ForceRelease(t.Context(), seen, "test"); err == nil || errors.Is(err, sqllock.ErrNotHeld) ||
+			!strings.Contains(err.Error(), "1 of 3 servers are free of it, and its holder may have lost it: ") {
 			t.Errorf("ForceRelease() on one server = %v, want that it says so", err)
+		}
+
+		// Nothing was freed this time.
+		if err := admin.ForceRelease(t.Context(), seen, "test"); err == nil || !strings.Contains(err.Error(), "1 of 3 servers are free of it: ") {
+			t.Errorf("ForceRelease() on one server that is free = %v, want that it says so", err)
 		}
 
 		admin.up(0)
 
-		if err := admin.ForceRelease(t.Context(), "a", "test"); err != nil {
+		if err := admin.ForceRelease(t.Context(), seen, "test"); err != nil {
 			t.Errorf("ForceRelease() on two servers = %v, want nil", err)
 		}
 
@@ -596,12 +614,86 @@ func TestForceRelease(t *testing.T) {
 		pass(time.Second) // it goes on in the background, because it was lost
 		admin.up(1)
 
-		if err := admin.ForceRelease(t.Context(), "a", "test"); !errors.Is(err, sqllock.ErrNotHeld) {
+		if err := admin.ForceRelease(t.Context(), seen, "test"); !errors.Is(err, sqllock.ErrNotHeld) {
 			t.Errorf("ForceRelease() of nobody = %v, want ErrNotHeld", err)
 		}
 
 		p.close()
 		admin.close()
+	})
+}
+
+// TestForcedWithAnError: where the lock was on a bare majority, one server less ends it, though the others did not answer.
+func TestForcedWithAnError(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		p, admin := c.process(), c.process()
+		p.down(2)
+
+		lock := p.acquire("a") // on 1 and 2
+
+		seen, err := admin.Inspect(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		admin.down(1)
+		admin.down(2)
+
+		if err := admin.ForceRelease(t.Context(), seen, "test"); err == nil || !strings.Contains(err.Error(), "its holder may have lost it") {
+			t.Errorf("ForceRelease() on one server = %v, want that the lock may be lost", err)
+		}
+
+		<-lock.Done()
+
+		var lost *sqllock.LostError
+		if err := lock.Err(); !errors.As(err, &lost) || lost.Reason != sqllock.ReasonForced {
+			t.Errorf("Err() = %v, want ReasonForced", err)
+		}
+
+		_ = lock.Release(t.Context())
+		p.up(2)
+		admin.up(1)
+		admin.up(2)
+		p.close()
+		admin.close()
+	})
+}
+
+// TestNamesTheHolder: where two servers of three are down, what the third says names the holder, and a loss has no empty
+// brackets.
+func TestNamesTheHolder(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		p, other := c.process(), c.process()
+		lock := p.acquire("a")
+
+		other.down(1)
+		other.down(2)
+
+		_, err := other.TryAcquire(t.Context(), "a")
+		if err == nil || strings.Contains(err.Error(), "()") || !strings.Contains(err.Error(), fmt.Sprintf(", pid %d", os.Getpid())) {
+			t.Errorf("TryAcquire() with one server, on which the name is held = %v, want it to name the holder", err)
+		}
+
+		c.servers[0].Lose("a")
+		p.down(1)
+
+		if err := lock.Check(t.Context()); err == nil || strings.Contains(err.Error(), "()") ||
+			!strings.Contains(err.Error(), "grant lost: taken over (since then granted with token ") {
+			t.Errorf("Check() = %v, want it to say how the grant was lost on the first server", err)
+		}
+
+		p.up(1)
+		_ = lock.Release(t.Context())
+		other.up(1)
+		other.up(2)
+		p.close()
+		other.close()
 	})
 }
 
@@ -675,7 +767,7 @@ func TestSplitVote(t *testing.T) {
 		p := c.process()
 
 		if _, err := p.TryAcquire(t.Context(), "a"); errors.Is(err, sqllock.ErrNotAcquired) || !errors.Is(err, sqllock.ErrUnreachable) ||
-			!strings.Contains(err.Error(), "though nobody is known to hold it") {
+			!strings.Contains(err.Error(), "nobody is known to hold it") {
 			t.Errorf("TryAcquire() of a name that is split = %v, want ErrUnreachable", err)
 		}
 

@@ -14,6 +14,7 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/test/catalog"
 )
@@ -44,7 +45,7 @@ func TestCalls(t *testing.T) {
 				func(lock *sqllock.Lock) error {
 					defer func() { _ = lock.Release(t.Context()) }()
 
-					return b.ForceRelease(t.Context(), lock.Name(), "to call")
+					return sqllocktest.ForceRelease(t.Context(), b, lock.Name(), "to call")
 				},
 			} {
 				// A call has a quarter of a second, which a busy machine may not keep.

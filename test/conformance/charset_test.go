@@ -220,23 +220,6 @@ func (c charsetCase) together(t *testing.T) {
 	}
 
 	c.wantHeld(t, s, nil)
-
-	// All of them or none.
-	requests = c.requests("group", "cas")
-
-	grants, err := s.TryAcquireGroup(t.Context(), requests)
-	if err != nil {
-		t.Fatalf("TryAcquireGroup() of all = %v, want the grants", err)
-	}
-
-	c.wantRows(t, requests)
-	c.wantHeld(t, s, requests)
-
-	if err := errors.Join(s.ReleaseAll(t.Context(), grants)...); err != nil {
-		t.Errorf("ReleaseAll() = %v, want nil", err)
-	}
-
-	c.wantHeld(t, s, nil)
 }
 
 // alone is about one lock at a time.
@@ -323,7 +306,7 @@ func (c charsetCase) force(t *testing.T, s strategies.Strategy, r strategies.Req
 		t.Fatalf("TryAcquire(%q) = %v, want the grant", r.Name, err)
 	}
 
-	if forced, err := s.ForceRelease(t.Context(), r.Name, reason); err != nil || !forced {
+	if forced, err := s.ForceRelease(t.Context(), strategies.Status{Name: r.Name, Token: g.Token()}, reason); err != nil || !forced {
 		t.Fatalf("ForceRelease() of %q = %t, %v, want true", r.Name, forced, err)
 	}
 

@@ -9,6 +9,7 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/sqlite"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies/insert"
 )
 
@@ -49,7 +50,7 @@ func TestForceBesideAWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := lockerOn(t, insert.New(db)).ForceRelease(t.Context(), "a", "for a test"); err != nil {
+	if err := sqllocktest.ForceRelease(t.Context(), lockerOn(t, insert.New(db)), "a", "for a test"); err != nil {
 		t.Errorf("ForceRelease() beside a writer = %v, want nil", err)
 	}
 

@@ -15,6 +15,7 @@ import (
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/migrations"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/test/catalog"
@@ -262,7 +263,7 @@ func TestGuardWritesWhereSeveralTakeWrites(t *testing.T) {
 				t.Errorf("the row has %d guards (%v), want 2", guards, err)
 			}
 
-			if err := locker.ForceRelease(t.Context(), "several", "to guard what is nobody's"); err != nil {
+			if err := sqllocktest.ForceRelease(t.Context(), locker, "several", "to guard what is nobody's"); err != nil {
 				t.Fatal(err)
 			}
 

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -115,40 +114,29 @@ func owners(t *testing.T, beside *sql.DB, requests []strategies.Request) map[str
 func leftOver(t *testing.T, s *insert.Strategy, beside *sql.DB) {
 	t.Helper()
 
-	for what, acquire := range map[string]func([]strategies.Request) ([]strategies.Grant, error){
-		"TryAcquireAll": func(requests []strategies.Request) ([]strategies.Grant, error) {
-			grants, errs := s.TryAcquireAll(t.Context(), requests)
+	requests := three(t, s)
+	exec(t, beside, insertRow(requests[1].Name))
 
-			return grants, errors.Join(errs...)
-		},
-		"TryAcquireGroup": func(requests []strategies.Request) ([]strategies.Grant, error) {
-			return s.TryAcquireGroup(t.Context(), requests)
-		},
-	} {
-		requests := three(t, s)
-		exec(t, beside, insertRow(requests[1].Name))
-
-		grants, err := acquire(requests)
-		if err != nil {
-			t.Fatalf("%s() = %v, want the grants", what, err)
-		}
-
-		for i, found := 0, owners(t, beside, requests); i < len(requests); i++ {
-			if got := found[requests[i].Name]; got != requests[i].Owner {
-				t.Errorf("after %s() the row of %q is that of %q, want %q", what, requests[i].Name, got, requests[i].Owner)
-			}
-		}
-
-		if err := errors.Join(s.ReleaseAll(t.Context(), grants)...); err != nil {
-			t.Errorf("ReleaseAll() = %v, want nil", err)
-		}
-
-		if found := owners(t, beside, requests); len(found) != 0 {
-			t.Errorf("after ReleaseAll() there are rows of %v, want none", found)
-		}
-
-		tryAndRelease(t, s, requests)
+	grants, errs := s.TryAcquireAll(t.Context(), requests)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatalf("TryAcquireAll() = %v, want the grants", err)
 	}
+
+	for i, found := 0, owners(t, beside, requests); i < len(requests); i++ {
+		if got := found[requests[i].Name]; got != requests[i].Owner {
+			t.Errorf("the row of %q is that of %q, want %q", requests[i].Name, got, requests[i].Owner)
+		}
+	}
+
+	if err := errors.Join(s.ReleaseAll(t.Context(), grants)...); err != nil {
+		t.Errorf("ReleaseAll() = %v, want nil", err)
+	}
+
+	if found := owners(t, beside, requests); len(found) != 0 {
+		t.Errorf("after ReleaseAll() there are rows of %v, want none", found)
+	}
+
+	tryAndRelease(t, s, requests)
 }
 
 // failing has the statements of an attempt fail. What may be left is told as that, so that it is settled: of a name that goes
@@ -163,78 +151,60 @@ func failing(t *testing.T, db databases.DB) {
 		causes = append(causes, deadlock)
 	}
 
-	for _, group := range []bool{false, true} {
-		for _, statements := range [][]string{
-			{"acquire-all", "acquire-group"},
-			{"insert-all"},
-			{"look-all"},
-			{"insert-all", "gone-all"},
-			{"insert-all", "release-all"},
-			{"insert-all", "leases-all"},
-			{"insert-all", "look-all"},
-		} {
-			for _, when := range []sqllocktest.When{sqllocktest.Before, sqllocktest.After} {
-				for _, cause := range causes {
-					if when == sqllocktest.After && errors.Is(cause, deadlock) {
-						continue // it takes everything back
-					}
-
-					faulty := sqllocktest.NewFaulty(db)
-					s := insert.New(faulty)
-					requests := three(t, s)
-
-					for _, statement := range statements {
-						faulty.Fail(statement, 1, when, cause)
-					}
-
-					what := fmt.Sprintf("%q, together %v, fail at %v with %v", statements, group, when, cause)
-					grants, errs := attempted(t, s, requests, group)
-
-					faulty.Reset()
-
-					for i, r := range requests {
-						status, _, err := s.Status(t.Context(), r.Name)
-						if err != nil {
-							t.Fatal(err)
-						}
-
-						switch ours := status.Owner == r.Owner; {
-						case grants[i] != nil && ours:
-							err = grants[i].Release(t.Context())
-						case grants[i] != nil:
-							t.Errorf("%s: %q is granted, and the record is not its owner's", what, r.Name)
-						case strategies.Uncertain(errs[i]):
-							err = s.Settle(t.Context(), r)
-						case ours:
-							t.Errorf("%s: %q is left with its owner after %v", what, r.Name, errs[i])
-						}
-
-						if err != nil {
-							t.Errorf("%s: the end of %q = %v, want nil", what, r.Name, err)
-						}
-					}
-
-					tryAndRelease(t, s, requests)
+	for _, statements := range [][]string{
+		{"acquire-all"},
+		{"insert-all"},
+		{"look-all"},
+		{"insert-all", "gone-all"},
+		{"insert-all", "release-all"},
+		{"insert-all", "leases-all"},
+		{"insert-all", "look-all"},
+	} {
+		for _, when := range []sqllocktest.When{sqllocktest.Before, sqllocktest.After} {
+			for _, cause := range causes {
+				if when == sqllocktest.After && errors.Is(cause, deadlock) {
+					continue // it takes everything back
 				}
+
+				faulty := sqllocktest.NewFaulty(db)
+				s := insert.New(faulty)
+				requests := three(t, s)
+
+				for _, statement := range statements {
+					faulty.Fail(statement, 1, when, cause)
+				}
+
+				what := fmt.Sprintf("%q fail at %v with %v", statements, when, cause)
+				grants, errs := s.TryAcquireAll(t.Context(), requests)
+
+				faulty.Reset()
+
+				for i, r := range requests {
+					status, _, err := s.Status(t.Context(), r.Name)
+					if err != nil {
+						t.Fatal(err)
+					}
+
+					switch ours := status.Owner == r.Owner; {
+					case grants[i] != nil && ours:
+						err = grants[i].Release(t.Context())
+					case grants[i] != nil:
+						t.Errorf("%s: %q is granted, and the record is not its owner's", what, r.Name)
+					case strategies.Uncertain(errs[i]):
+						err = s.Settle(t.Context(), r)
+					case ours:
+						t.Errorf("%s: %q is left with its owner after %v", what, r.Name, errs[i])
+					}
+
+					if err != nil {
+						t.Errorf("%s: the end of %q = %v, want nil", what, r.Name, err)
+					}
+				}
+
+				tryAndRelease(t, s, requests)
 			}
 		}
 	}
-}
-
-// attempted asks for each of the names, or for all or none. Then each has the same error.
-func attempted(t *testing.T, s *insert.Strategy, requests []strategies.Request, group bool) ([]strategies.Grant, []error) {
-	t.Helper()
-
-	if !group {
-		return s.TryAcquireAll(t.Context(), requests)
-	}
-
-	grants, err := s.TryAcquireGroup(t.Context(), requests)
-	if err != nil {
-		grants = make([]strategies.Grant, len(requests))
-	}
-
-	return grants, slices.Repeat([]error{err}, len(requests))
 }
 
 // inTheWay tries names while a transaction is in the way of the second one's row. brieflyAlone: one that is tried alone
@@ -259,18 +229,6 @@ func inTheWay(t *testing.T, s *insert.Strategy, beside *sql.DB, brieflyAlone boo
 
 	started := time.Now()
 
-	if grants, err := s.TryAcquireGroup(t.Context(), requests); !errors.Is(err, strategies.ErrNotAcquired) && !errors.Is(err, strategies.ErrBusy) {
-		t.Errorf("TryAcquireGroup() = %v and %v, want that it is refused", grants, err)
-	}
-
-	if took := time.Since(started); took > brief {
-		t.Errorf("TryAcquireGroup() took %s, want %s at most", took, brief)
-	}
-
-	others := []strategies.Request{requests[0], requests[2]}
-	tryAndRelease(t, s, others)
-
-	started = time.Now()
 	grants, errs := s.TryAcquireAll(t.Context(), requests)
 
 	if took := time.Since(started); took > brief {

@@ -14,7 +14,7 @@ func TestStatementsOfANewName(t *testing.T) {
 	t.Parallel()
 
 	more := map[string]map[string]int64{
-		"postgres": {"cas": 4, "insert": 4, "forupdate": 10, "advisory": 4},
+		"postgres": {"cas": 4, "insert": 4, "forupdate": 11, "advisory": 4},
 		"mysql":    {"cas": 7, "insert": 7, "forupdate": 19, "advisory": 7},
 		"mariadb":  {"cas": 7, "insert": 7, "forupdate": 19, "advisory": 7},
 		"sqlite":   {"cas": 0, "insert": 0},

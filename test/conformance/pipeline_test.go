@@ -14,13 +14,13 @@ import (
 	"github.com/sqllock/sqllock/databases/postgres"
 )
 
-// TestPipeline sends several statements at a time, in all query modes of pgx, and where it is one by one.
+// TestPipeline sends several statements at a time, in all query modes of pgx and through database/sql, and where it is one by one.
 func TestPipeline(t *testing.T) {
 	t.Parallel()
 
 	config := postgresDatabase(t, postgresConfig(t))
 
-	pools := map[string]databases.DB{"database/sql": postgres.NewStd(stdPool(t, config))}
+	pools := map[string]databases.DB{"stdlib": postgres.NewStd(stdPool(t, config)), "lib/pq": postgres.NewStd(libpqPool(t, config))}
 	for _, mode := range []pgx.QueryExecMode{
 		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
 		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
@@ -37,7 +37,7 @@ func TestPipeline(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if _, ok := conn.(databases.Pipeliner); ok != (name != "database/sql") {
+			if _, ok := conn.(databases.Pipeliner); ok != (name != "lib/pq") {
 				t.Fatalf("a connection is a databases.Pipeliner: %v", ok)
 			}
 

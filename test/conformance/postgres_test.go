@@ -40,17 +40,7 @@ var postgresModes = []struct {
 		return pgxPool(t, c, pgx.QueryExecModeSimpleProtocol)
 	}},
 	{"stdlib", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB { return postgres.NewStd(stdPool(t, c)) }},
-	{"libpq", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB {
-		db, err := sql.Open("postgres", libpqString(c))
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		t.Cleanup(func() { _ = db.Close() })
-		db.SetMaxOpenConns(poolSize)
-
-		return postgres.NewStd(db)
-	}},
+	{"libpq", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB { return postgres.NewStd(libpqPool(t, c)) }},
 }
 
 const poolSize = 12
@@ -257,6 +247,20 @@ func pgxPool(t *testing.T, config *pgx.ConnConfig, mode pgx.QueryExecMode) datab
 	t.Cleanup(pool.Close)
 
 	return postgres.New(pool)
+}
+
+func libpqPool(t *testing.T, config *pgx.ConnConfig) *sql.DB {
+	t.Helper()
+
+	db, err := sql.Open("postgres", libpqString(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	db.SetMaxOpenConns(poolSize)
+	t.Cleanup(func() { _ = db.Close() })
+
+	return db
 }
 
 func libpqString(c *pgx.ConnConfig) string {

@@ -12,7 +12,7 @@ import (
 )
 
 // writes are what stands in statements that a load balancer has for writing.
-var writes = regexp.MustCompile(`^(BEGIN|ROLLBACK|LISTEN|UNLISTEN|INSERT|UPDATE|DELETE)\b|\b(INSERT INTO|UPDATE \w+ \w+ ?\n? *SET|DELETE FROM|FOR (NO KEY )?UPDATE|FOR (KEY )?SHARE)\b`)
+var writes = regexp.MustCompile(`^(BEGIN|ROLLBACK|SET LOCAL|LISTEN|UNLISTEN|INSERT|UPDATE|DELETE)\b|\b(INSERT INTO|UPDATE \w+ \w+ ?\n? *SET|DELETE FROM|FOR (NO KEY )?UPDATE|FOR (KEY )?SHARE)\b`)
 
 // called are functions.
 var called = regexp.MustCompile(`pg_catalog\.(\w+)\(`)

@@ -545,6 +545,8 @@ func TestReapEndsSessions(t *testing.T) {
 	check := func(t *testing.T, beside *sql.DB, first, second strategies.Strategy, age string) {
 		t.Helper()
 
+		readers(t, beside, first, second, age)
+
 		request := strategies.Request{Name: "reaped", Owner: "first", Lease: time.Hour}
 
 		grant, err := first.TryAcquire(t.Context(), request)
@@ -600,6 +602,42 @@ func TestReapEndsSessions(t *testing.T) {
 			check(t, mysqlPool(t, config), forupdate.New(mysql.New(mysqlPool(t, config))),
 				forupdate.New(mysql.New(mysqlPool(t, config))), "UPDATE sqllock_leases SET expires_at = 0")
 		})
+	}
+}
+
+// readers looks whether a phase of readers that has expired, and one that has no readers any more, can be reaped and forced: it has no
+// session, and is longer than MySQL's named locks may be.
+func readers(t *testing.T, beside *sql.DB, first, second strategies.Strategy, age string) {
+	t.Helper()
+
+	for _, end := range []string{"reap", "force"} {
+		request := strategies.Request{Name: "read", Owner: end + "ed", Lease: time.Hour, Mode: strategies.Shared}
+
+		grant, err := first.TryAcquire(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if end == "reap" {
+			exec(t, beside, age)
+
+			if reaped, err := second.Reap(t.Context(), time.Hour); err != nil || reaped.Expired < 1 {
+				t.Errorf("Reap() of a reader = %+v, %v, want the grant", reaped, err)
+			}
+		} else {
+			exec(t, beside, "DELETE FROM sqllock_shares")
+
+			seen, _, err := second.Status(t.Context(), request.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if found, err := second.ForceRelease(t.Context(), seen, "test"); err != nil || !found {
+				t.Errorf("ForceRelease() of a phase = %t, %v, want that it has ended", found, err)
+			}
+		}
+
+		_ = grant.Release(t.Context())
 	}
 }
 
@@ -704,13 +742,13 @@ func TestEndedSessionIsNotUsedAgain(t *testing.T) {
 
 		<-time.After(lease/2 + lease/10)
 	}
-	reap := func(ctx context.Context, s strategies.Strategy, _ string) error {
+	reap := func(ctx context.Context, s strategies.Strategy, _ strategies.Status) error {
 		_, err := s.Reap(ctx, time.Hour)
 
 		return err
 	}
-	force := func(ctx context.Context, s strategies.Strategy, name string) error {
-		_, err := s.ForceRelease(ctx, name, "a ticket")
+	force := func(ctx context.Context, s strategies.Strategy, seen strategies.Status) error {
+		_, err := s.ForceRelease(ctx, seen, "a ticket")
 
 		return err
 	}
@@ -720,7 +758,7 @@ func TestEndedSessionIsNotUsedAgain(t *testing.T) {
 			by, kill string
 			strategy func(databases.DB) strategies.Strategy
 			before   func(*testing.T, *sqllocktest.Faulty, strategies.Grant)
-			end      func(context.Context, strategies.Strategy, string) error
+			end      func(context.Context, strategies.Strategy, strategies.Status) error
 		}{
 			{"a reaper", "forupdate.kill", func(db databases.DB) strategies.Strategy { return forupdate.New(db) }, expire, reap},
 			{"force", "forupdate.kill", func(db databases.DB) strategies.Strategy { return forupdate.New(db) }, nil, force},
@@ -757,7 +795,7 @@ func TestEndedSessionIsNotUsedAgain(t *testing.T) {
 				reached, resume := beside.Pause(ended.kill, sqllocktest.Before)
 				done := make(chan error, 1)
 
-				go func() { done <- ended.end(t.Context(), other, name) }()
+				go func() { done <- ended.end(t.Context(), other, strategies.Status{Name: name, Token: doomed.Token()}) }()
 
 				<-reached
 

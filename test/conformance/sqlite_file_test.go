@@ -60,8 +60,9 @@ func TestFileReplaced(t *testing.T) {
 				t.Fatalf("TryAcquire() in the new file = %v", err)
 			}
 
-			if err := lock.Check(t.Context()); !errors.Is(err, sqllock.ErrLost) || !errors.Is(err, databases.ErrReplaced) {
-				t.Errorf("Check() of the lock in the old file = %v, want ErrLost and ErrReplaced", err)
+			var lost *sqllock.LostError
+			if err := lock.Check(t.Context()); !errors.As(err, &lost) || !errors.Is(lost.Err, databases.ErrReplaced) {
+				t.Errorf("Check() of the lock in the old file = %v, want a LostError of ErrReplaced", err)
 			}
 
 			select {

@@ -248,7 +248,7 @@ func TestTiDBOptimisticGuard(t *testing.T) {
 		}
 
 		if taken {
-			if err := second.ForceRelease(t.Context(), "a", "to take it over"); err != nil {
+			if err := sqllocktest.ForceRelease(t.Context(), second, "a", "to take it over"); err != nil {
 				t.Fatal(err)
 			}
 

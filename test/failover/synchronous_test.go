@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/test/servers"
 )
 
@@ -82,7 +83,7 @@ func beginLeased(t *testing.T, s strategy, dsn string, db *sql.DB) (after func(*
 
 	// One whose holder did not hear that it is another's by now.
 	overtaken := mustAcquire(t, first.Locker, name("overtaken"), sqllock.WithoutRenewal(), sqllock.WithLease(5*time.Minute))
-	do(t, "force the release", func(ctx context.Context) error { return rival.ForceRelease(ctx, overtaken.Name(), "test") })
+	do(t, "force the release", func(ctx context.Context) error { return sqllocktest.ForceRelease(ctx, rival, overtaken.Name(), "test") })
 
 	overtaker := newHolder(t, s, dsn)
 	latest := mustAcquire(t, overtaker.Locker, overtaken.Name(), sqllock.WithLease(5*time.Minute))

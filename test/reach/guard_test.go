@@ -12,6 +12,7 @@ import (
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
+	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -163,7 +164,7 @@ func take(name string, a, b process, wrap func(strategies.Tx) strategies.Tx) (me
 	go func() {
 		defer close(granted)
 
-		if err := b.locker.ForceRelease(ctx, name, "to meet its guard"); err != nil {
+		if err := sqllocktest.ForceRelease(ctx, b.locker, name, "to meet its guard"); err != nil {
 			return
 		}
 

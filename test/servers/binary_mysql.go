@@ -36,7 +36,7 @@ func locateMySQL(ctx context.Context) (installation, error) {
 			return exec.CommandContext(ctx, program, "--no-defaults", "--initialize-insecure",
 				"--datadir="+filepath.Join(folder, "data")), writeInitFile(folder, password)
 		},
-		options:     func(folder, port string) []string { return append(mysqlOptions(folder, port), "--mysqlx=OFF") },
+		options:     func(folder, port string) []string { return append(mysqlProgramOptions(folder, port), "--mysqlx=OFF") },
 		stopSignal:  syscall.SIGTERM,
 		crashSignal: syscall.SIGKILL,
 	}, nil
@@ -62,7 +62,7 @@ func locateMariaDB(ctx context.Context) (installation, error) {
 				"--auth-root-authentication-method=normal",
 				"--datadir="+filepath.Join(folder, "data")), writeInitFile(folder, password)
 		},
-		options:     mysqlOptions,
+		options:     mysqlProgramOptions,
 		stopSignal:  syscall.SIGTERM,
 		crashSignal: syscall.SIGKILL,
 	}, nil
@@ -80,8 +80,8 @@ func locateInstallDB(server string) (string, error) {
 	return found[0], nil
 }
 
-func mysqlOptions(folder, port string) []string {
-	return []string{
+func mysqlProgramOptions(folder, port string) []string {
+	return append([]string{
 		"--no-defaults", // must be the first
 		"--datadir=" + filepath.Join(folder, "data"),
 		"--tmpdir=" + folder,
@@ -90,8 +90,7 @@ func mysqlOptions(folder, port string) []string {
 		"--socket=" + filepath.Join(folder, "socket"),
 		"--pid-file=" + filepath.Join(folder, "pid"),
 		"--init-file=" + filepath.Join(folder, "init.sql"),
-		"--max-connections=" + maxConnections,
-	}
+	}, mysqlOptions()...)
 }
 
 // writeInitFile writes the statements that the server runs before it lets clients in. The server takes a

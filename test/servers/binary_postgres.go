@@ -35,19 +35,18 @@ func locatePostgres(ctx context.Context) (installation, error) {
 				return nil, err
 			}
 
-			// --no-sync is for the making of the files only; the server itself syncs as it does by default.
+			// --no-sync is for the making of the files only.
 			return exec.CommandContext(ctx, initdb, "--pgdata="+filepath.Join(folder, "data"),
 				"--username=postgres", "--pwfile="+passwords, "--auth=scram-sha-256",
 				"--encoding=UTF8", "--locale=C", "--no-sync"), nil
 		},
 		options: func(folder, port string) []string {
-			return []string{
+			return append([]string{
 				"-D", filepath.Join(folder, "data"),
 				"-c", "listen_addresses=" + loopback,
 				"-c", "port=" + port,
 				"-c", "unix_socket_directories=",
-				"-c", "max_connections=" + maxConnections,
-			}
+			}, postgresOptions()...)
 		},
 		// Fast shutdown: SIGTERM would wait until the last client has gone.
 		stopSignal:  syscall.SIGINT,

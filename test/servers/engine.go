@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -18,6 +19,30 @@ import (
 // maxConnections is what every server that is started here allows. MySQL's and MariaDB's default is 151,
 // PostgreSQL's 100; the tests open more, from many packages at a time.
 const maxConnections = "300"
+
+// Without waits for the disk, which decide nothing in a test: what a server that is killed has written stays, and no
+// test takes the machine's power away. With them, on a machine with a slow disk, each new database takes PostgreSQL ten
+// seconds.
+func waitsForDisk() bool { return os.Getenv("SQLLOCK_TEST_DURABLE") != "" }
+
+func postgresOptions() []string {
+	options := []string{"-c", "max_connections=" + maxConnections, "-c", "max_prepared_transactions=10"}
+	if !waitsForDisk() {
+		options = append(options, "-c", "fsync=off")
+	}
+
+	return options
+}
+
+// mysqlOptions are MariaDB's, too.
+func mysqlOptions() []string {
+	options := []string{"--max-connections=" + maxConnections}
+	if !waitsForDisk() {
+		options = append(options, "--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0")
+	}
+
+	return options
+}
 
 // engine is what the ways of getting a server need to know about one database.
 type engine struct {
@@ -54,7 +79,7 @@ func engines() map[string]engine {
 			port:             "5432/tcp",
 			data:             "/var/lib/postgresql/data",
 			containerEnv:     func(password string) map[string]string { return map[string]string{"POSTGRES_PASSWORD": password} },
-			containerOptions: []string{"-c", "max_connections=" + maxConnections},
+			containerOptions: postgresOptions(),
 			apt:              "^postgresql$",
 			locate:           locatePostgres,
 			dsn:              postgresDSN,
@@ -69,7 +94,7 @@ func engines() map[string]engine {
 			port:             "3306/tcp",
 			data:             "/var/lib/mysql",
 			containerEnv:     mysqlContainerEnv("MYSQL"),
-			containerOptions: []string{"--max-connections=" + maxConnections},
+			containerOptions: mysqlOptions(),
 			apt:              "^mysql-server-core(-[0-9.]+)?$",
 			locate:           locateMySQL,
 			dsn:              mysqlDSN,
@@ -84,7 +109,7 @@ func engines() map[string]engine {
 			port:             "3306/tcp",
 			data:             "/var/lib/mysql",
 			containerEnv:     mysqlContainerEnv("MARIADB"),
-			containerOptions: []string{"--max-connections=" + maxConnections},
+			containerOptions: mysqlOptions(),
 			apt:              "^mariadb-(server|client)-core(-[0-9.]+)?$",
 			locate:           locateMariaDB,
 			dsn:              mysqlDSN,

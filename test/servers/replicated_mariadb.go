@@ -28,7 +28,7 @@ func logging(id string) engine {
 
 	e.locate = func(ctx context.Context) (installation, error) {
 		found, err := locateMariaDB(ctx)
-		found.options = func(folder, port string) []string { return append(mysqlOptions(folder, port), options...) }
+		found.options = func(folder, port string) []string { return append(mysqlProgramOptions(folder, port), options...) }
 
 		return found, err
 	}

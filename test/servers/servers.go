@@ -12,6 +12,9 @@
 //
 // TiDB is had in the first way alone, and only where SQLLOCK_TEST_DATABASES names it.
 //
+// What is started here does not wait for the disk as it commits, unless SQLLOCK_TEST_DURABLE is set: no test takes the
+// machine's power away.
+//
 // What does not work is remembered, and the next way is tried. A database that cannot be had in any of
 // them is an error, not a skipped test: SQLLOCK_TEST_DATABASES says which databases a run leaves out.
 //

@@ -167,7 +167,9 @@ func (h *host) force(ctx context.Context, name string) bool {
 	// The server may be down just now, and the name free: then there is no fault.
 	name, slot := strategies.SplitSlot(name)
 
-	return locker.ForceReleaseSlot(ctx, name, slot, "a fault test") == nil
+	seen, err := locker.InspectSlot(ctx, name, slot)
+
+	return err == nil && locker.ForceRelease(ctx, seen, "a fault test") == nil
 }
 
 // endSessions ends some sessions, and says whether it ended one. The server may be down just now.

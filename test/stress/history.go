@@ -70,7 +70,7 @@ type leftover struct {
 	process, life int
 }
 
-// together is how long somebody may have stood in line for a name who wants another one, too, and who may keep it from
+// together is how long somebody may have had a name who wants another one, too, and who keeps it from
 // others while that is held.
 type together struct {
 	name string

@@ -41,10 +41,6 @@ func witnessed(inner strategies.Strategy, log *logbook, locker int) strategies.S
 
 	// The core asks for these by type. No strategy is both.
 	if batcher, ok := inner.(strategies.Batcher); ok {
-		if grouper, ok := inner.(strategies.Grouper); ok {
-			return groupWitness{batchWitness{w, batcher}, grouper}
-		}
-
 		return batchWitness{w, batcher}
 	}
 
@@ -74,12 +70,6 @@ func (w *witness) GiveBack(ctx context.Context, after time.Duration) time.Durati
 type batchWitness struct {
 	*witness
 	strategies.Batcher
-}
-
-// groupWitness writes nothing down of several names at once.
-type groupWitness struct {
-	batchWitness
-	strategies.Grouper
 }
 
 type placeWitness struct {

@@ -122,37 +122,52 @@ func sound(token int64) error {
 // that.
 func (s *Store) Briefly(
 	ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values,
-) (err error) {
-	if s.sql.Brief.SQL != "" {
-		if _, err := on.Exec(ctx, s.sql.Brief, nil); err != nil {
-			return err
-		}
-
-		// Also though ctx has ended: the connection goes back to the pool.
-		defer func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patientTime)
-			defer cancel()
-
-			if _, failed := on.Exec(ctx, s.sql.Patient, nil); failed != nil {
-				err = Doubt(errors.Join(err, failed))
-			}
-		}()
+) error {
+	_, err := brief(ctx, s, on, func() (struct{}, error) { return struct{}{}, execAll(ctx, on, statements, values) })
+	if s.Busy(err) {
+		// Of one that makes the same, or on InnoDB has locked the gap, which a
+		// guard of another name can.
+		return busyError{"another transaction keeps the row of the name from being made, and has not ended", err}
 	}
 
-	for _, statement := range statements {
-		_, err := on.Exec(ctx, statement, values)
+	return err
+}
 
-		switch {
-		case s.Busy(err):
-			// Of one that makes the same, or on InnoDB has locked the gap, which a
-			// guard of another name can.
-			return busyError{"another transaction keeps the row of the name from being made, and has not ended", err}
-		case err != nil:
-			return err
-		}
+// brief calls do, whose statements give up waiting for a row lock after a second, where Brief says so: on MySQL and
+// MariaDB a statement goes on waiting after its client has given it up, on a connection that the pool does not count
+// any more.
+func brief[T any](ctx context.Context, s *Store, on databases.Session, do func() (T, error)) (result T, err error) {
+	if s.sql.Brief.SQL == "" {
+		return do()
 	}
 
-	return nil
+	if _, err := on.Exec(ctx, s.sql.Brief, nil); err != nil {
+		return result, err
+	}
+
+	result, err = do()
+	if !s.Clean(err) {
+		return result, err // the connection does not go back to the pool
+	}
+
+	// Also though ctx has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patientTime)
+	defer cancel()
+
+	if _, failed := on.Exec(ctx, s.sql.Patient, nil); failed != nil {
+		return result, Doubt(errors.Join(err, failed))
+	}
+
+	return result, err
+}
+
+// ending is brief for a release that is repeated. Most of the others wait for nobody, and save the round trips.
+func ending[T any](ctx context.Context, s *Store, on databases.Session, again bool, do func() (T, error)) (T, error) {
+	if !again {
+		return do()
+	}
+
+	return brief(ctx, s, on, do)
 }
 
 // patientTime bounds what puts a session's patience back.

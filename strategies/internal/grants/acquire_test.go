@@ -46,7 +46,7 @@ func (n *noting) Query(ctx context.Context, s databases.Statement, v databases.V
 
 			return nil
 		})
-	case "forupdate.check", "forupdate.renew":
+	case "forupdate.renew":
 		return nil
 	default:
 		return n.answering.Query(ctx, s, v, each)

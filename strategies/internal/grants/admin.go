@@ -36,9 +36,11 @@ func (s *Store) Release(ctx context.Context, on databases.Session, r strategies.
 
 // ReleaseRecord is Release without what goes before it.
 func (s *Store) ReleaseRecord(ctx context.Context, on databases.Session, r strategies.Request) error {
-	_, err := on.Exec(ctx, s.sql.telling, s.values(r))
+	return s.quietly(s.sql.telling, func(release databases.Statement) error {
+		_, err := on.Exec(ctx, release, s.values(r))
 
-	return err
+		return err
+	})
 }
 
 // List returns the names that are held or taken, of every strategy.
@@ -110,9 +112,8 @@ func (s *Store) Status(ctx context.Context, name string) (status strategies.Stat
 
 	status = st.status(name)
 
-	// Names sort by their bytes, so the name itself comes first of those that
-	// begin with it.
-	listed, err := readHolders(ctx, conn, s.sql.Holders, strategies.Filter{Prefix: name, Limit: 1})
+	// Names sort by their bytes, so the name itself comes first of its slots.
+	listed, err := readHolders(ctx, conn, s.sql.Slots, strategies.Filter{Name: name, Limit: 1})
 	if err != nil {
 		return status, true, err
 	}
@@ -161,16 +162,16 @@ func (s *Store) guarded(
 	return guarded, err
 }
 
-// ForceRelease ends the grant of whoever holds the name, or what keeps it taken.
-func (s *Store) ForceRelease(ctx context.Context, name, reason string) (found bool, err error) {
-	_, found, err = s.Force(ctx, name, reason)
+// ForceRelease ends the grant that was seen, or what keeps the name taken after it.
+func (s *Store) ForceRelease(ctx context.Context, seen strategies.Status, reason string) (found bool, err error) {
+	_, found, err = s.Force(ctx, seen, reason)
 
 	return found, err
 }
 
 // Force is ForceRelease, and returns the owner whose grant it ended; empty if there was
 // none.
-func (s *Store) Force(ctx context.Context, name, reason string) (owner string, found bool, err error) {
+func (s *Store) Force(ctx context.Context, seen strategies.Status, reason string) (owner string, found bool, err error) {
 	conn, err := s.Conn(ctx)
 	if err != nil {
 		return "", false, err
@@ -178,28 +179,45 @@ func (s *Store) Force(ctx context.Context, name, reason string) (owner string, f
 
 	defer s.Return(conn, &err)
 
-	var seen State
+	var before State
 
 	// The second round follows the holder's own release, after which a minimum hold
 	// keeps the name taken.
 	for {
-		st, _, err := ReadState(ctx, conn, s.sql.State, name)
+		st, _, err := ReadState(ctx, conn, s.sql.State, seen.Name)
 
 		switch {
 		case err != nil || st.free():
 			return "", false, err
-		case seen.Token != 0 && (st.Token != seen.Token || st.Owner == seen.Owner):
-			// A successor came, who is not the one that was to go; or nobody holds the
-			// name, and its row is locked.
-			return "", false, st.Held(name)
+		case !seen.Is(st.Token, st.Owner):
+			return "", false, st.successor(seen.Name)
+		case before.Token != 0 && st.Token == before.Token && st.Owner == before.Owner:
+			return "", false, st.Held(seen.Name) // its row is locked
 		}
 
-		if found, err := s.force(ctx, conn, name, st, forced+reason); err != nil || found {
+		found, err := s.force(ctx, conn, seen.Name, st, forced+reason)
+		if err == nil && found {
+			err = s.hint(ctx, conn, s.sql.TellAll, databases.Values{"name": seen.Name})
+		}
+
+		if err != nil || found {
 			return st.Owner, found, err
 		}
 
-		seen = st
+		before = st
 	}
+}
+
+// successor says who was granted the name after somebody who was seen; nil if the name is free again.
+func (st State) successor(name string) error {
+	if remaining, taken := st.runs(); remaining+taken == 0 {
+		return nil
+	}
+
+	held := st.Held(name)
+	held.Token = st.Token
+
+	return held
 }
 
 // force ends what the state says, and nothing that came later. One that was released

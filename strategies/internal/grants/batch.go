@@ -1,10 +1,8 @@
 package grants
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -41,7 +39,7 @@ func (s *Store) TryAcquireAll(ctx context.Context, requests []strategies.Request
 			break
 		}
 
-		if asked, err = b.taken(ctx, conn, asked, values, false); err != nil || len(asked) == 0 {
+		if asked, err = b.taken(ctx, conn, asked, values); err != nil || len(asked) == 0 {
 			break
 		}
 
@@ -79,115 +77,6 @@ func (s *Store) acquisitions(requests []strategies.Request) *acquisitions {
 	}
 
 	return b
-}
-
-// TryAcquireGroup makes one attempt for all requests, in one statement that grants all or none, or in
-// one transaction. It waits for nobody's row lock.
-func (s *Store) TryAcquireGroup(ctx context.Context, requests []strategies.Request) (grants []strategies.Grant, err error) {
-	conn, ctx, cancel, err := s.Attempt(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	defer s.Return(conn, &err)
-	defer cancel()
-
-	if s.sql.OneByOne {
-		return s.acquireEach(ctx, conn, requests)
-	}
-
-	sql := s.sql.batch
-
-	// The second round follows the making of rows, once in a name's life.
-	for range 2 {
-		b, values := s.acquisitions(requests), s.batchValues(sql.Group, requests)
-		values["count"] = int64(len(requests))
-
-		if err := b.draw(ctx, conn, sql.Group, values); err != nil {
-			return nil, s.AsHeld(ctx, conn, requests[0].Name, err)
-		}
-
-		missing, err := b.taken(ctx, conn, requests, values, true)
-		if err != nil {
-			return nil, err
-		}
-
-		if granted, err := b.group(); granted || err != nil {
-			return b.grants, err
-		}
-
-		// Also if another name is held: those who wait are known by the row.
-		if len(missing) > 0 && len(sql.Create) > 0 {
-			if err := s.Briefly(ctx, conn, sql.Create, s.batchValues(sql.Create[0], missing)); err != nil {
-				return nil, s.AsHeld(ctx, conn, missing[0].Name, err)
-			}
-		}
-
-		if held := b.refused(); held != nil || len(missing) == 0 {
-			return nil, cmp.Or(held, b.errs[0], rowLocked(requests[0], nil))
-		}
-	}
-
-	return nil, &strategies.HeldError{Name: requests[0].Name, Detail: "its row comes and goes"}
-}
-
-// group says whether all were granted. If only some are still there, the others were taken
-// away since.
-func (b *acquisitions) group() (granted bool, err error) {
-	n := 0
-
-	for _, err := range b.errs {
-		if errors.Is(err, strategies.ErrUnsettled) {
-			return false, err
-		}
-	}
-
-	for _, grant := range b.grants {
-		if grant != nil {
-			n++
-		}
-	}
-
-	if n == 0 || n == len(b.grants) {
-		return n > 0, nil
-	}
-
-	return false, fmt.Errorf("%d of %d names were taken away as soon as they were granted", len(b.grants)-n, len(b.grants))
-}
-
-// refused says which of several names somebody has or waits for; nil if none is known to be.
-func (b *acquisitions) refused() error {
-	var first *strategies.HeldError
-
-	lines := make(map[string]int64)
-
-	for _, err := range b.errs {
-		held := new(strategies.HeldError)
-
-		switch {
-		case err == nil:
-			continue
-		case !errors.As(err, &held):
-			return err
-		case held.Line != 0:
-			lines[held.Name] = held.Line
-		case held.Remaining == 0:
-			continue
-		}
-
-		// That it is held says more than that others wait.
-		if first == nil || first.Line != 0 && held.Line == 0 {
-			first = held
-		}
-	}
-
-	if first == nil {
-		return nil
-	}
-
-	first.Lines = lines
-
-	return first
 }
 
 // answer is deferred, with the address of an error that came for all: those that have

@@ -51,9 +51,11 @@ func (t *together) release(ctx context.Context, conn databases.Conn, values data
 			}
 		}
 
-		contended, err = byOwner[bool](ctx, conn, t.sql.batch.Release, values, len(t.requests))
+		return t.quietly(t.sql.batch.Release, func(release databases.Statement) (err error) {
+			contended, err = byOwner[bool](ctx, conn, release, values, len(t.requests))
 
-		return err
+			return err
+		})
 	})
 	if err == nil {
 		t.allDone(contended)
@@ -102,7 +104,7 @@ func (s *Store) states(
 // row could not be made is given back, or the name would be held by nobody until its lease ends; if all or none are asked for, all
 // are. It returns those that have no records.
 func (b *acquisitions) taken(
-	ctx context.Context, conn databases.Conn, asked []strategies.Request, values databases.Values, all bool,
+	ctx context.Context, conn databases.Conn, asked []strategies.Request, values databases.Values,
 ) (missing []strategies.Request, err error) {
 	sql := b.sql.batch
 	if !b.inSteps() {
@@ -125,13 +127,9 @@ func (b *acquisitions) taken(
 		return nil, unsettled(made, err)
 	case len(b.bare) == 0:
 		return missing, nil
-	case all:
-		b.bare = asked
-
-		clear(b.grants)
+	default:
+		return missing, b.giveBack(ctx, conn, made)
 	}
-
-	return missing, b.giveBack(ctx, conn, made)
 }
 
 // unsettled marks the errors of an attempt that may have left records.

@@ -36,8 +36,8 @@ type Dialect struct {
 	// OneWriter: there is one write lock for all names. A caller that is refused for
 	// another's transaction knows nothing of the name.
 	OneWriter bool
-	// OneByOne: no statement is about several names or waiters but Leave. Those who are taken, or wait, together are asked
-	// about one after the other in a transaction, and there are no batches.
+	// OneByOne: no statement is about several names or waiters but Leave. Waiters of a batch go one after the other in a
+	// transaction, and there are no other batches.
 	OneByOne bool
 	// Telling makes of Release one that also tells the first in line; nil where none does. It
 	// costs more, also where nobody waits, as mostly nobody does.
@@ -74,14 +74,15 @@ type Statements struct {
 	State databases.Statement
 	// Renew, Release and ReleaseLater act on one owner's grant. ReleaseLater
 	// keeps the name taken until its minimum hold is over. Release tells the caller whether
-	// somebody waits. On PostgreSQL ReleaseLater also tells those who listen.
+	// somebody waits.
 	Renew        databases.Statement
 	Release      databases.Statement
 	ReleaseLater databases.Statement
 	// Raise makes the token of an owner's grant as large as another one, unless it is larger, and answers as Acquire
 	// does: with the token that the row has then.
 	Raise databases.Statement
-	// ReleaseTx is the release in a caller's transaction. ReleaseLater is sent there, too.
+	// ReleaseTx is the release in a caller's transaction. ReleaseLater is sent there, too. Neither tells anybody: on
+	// PostgreSQL a transaction that has notified cannot be prepared, and does not commit if the queue is full.
 	ReleaseTx databases.Statement
 	// Force ends a grant of the owner that State told, and notes why. One of
 	// them changes a row if there was one.
@@ -129,12 +130,14 @@ type Statements struct {
 	Stand        databases.Statement
 	Waiters      databases.Statement
 	Dead         databases.Statement
-	// Tell notifies those who are the first in the lines of names that are free. First lists the
-	// processes of those who are the first, for Call.
-	Tell  databases.Statement
-	First databases.Statement
+	// Tell notifies those who are the first in the lines of names that are free, and TellAll all who listen if somebody waits
+	// for a name that may be taken still. First lists the processes of those who are the first, for Call.
+	Tell    databases.Statement
+	TellAll databases.Statement
+	First   databases.Statement
 	// Notes reads what is kept of a name beside its grants. NoteTick and Ask change that, for one owner and for whoever
-	// holds the name; Ask also tells all who listen, where that can be. Announce tells them alone.
+	// holds the name. Announce tells all who listen, where that can be. NoteTick is also sent in a
+	// caller's transaction, before ReleaseTx.
 	Notes    databases.Statement
 	NoteTick databases.Statement
 	Ask      databases.Statement

@@ -26,9 +26,26 @@ func (s *Store) noConn(err error) error {
 	case databases.Busy:
 		err = busyError{busyFile, err}
 	default:
+		if s.reached.Load() && s.absent(err) {
+			err = fmt.Errorf("%w: %w", strategies.ErrUnreachable, err)
+		}
 	}
 
 	return notSentError{err}
+}
+
+// absent says whether an error of connecting is an answer, of a server or of who stands in front of it. Where there has been a
+// connection before, that means that the server is away: a pooler has no login to pass on, a name leads elsewhere during a
+// fail-over, a password is being changed. What the pool says by itself, such as that it is closed, is none. A file is no server.
+func (s *Store) absent(err error) bool {
+	if s.sql.OneWriter {
+		return false
+	}
+
+	// PostgreSQL's, of which those that end the session are in no class.
+	var coded interface{ SQLState() string }
+
+	return errors.As(err, &coded) && coded.SQLState() != "" || s.db.Classify(err) == databases.Refused
 }
 
 // NotSent marks an error before anything was sent that takes a lock and leaves it.
@@ -72,6 +89,25 @@ func (s *Store) Clean(err error) bool {
 		return class == databases.Refused || class == databases.Busy || class == databases.NoSchema || class == databases.NotAllowed
 	}
 }
+
+// refused says whether the server answered a statement with an error that undid it, and that is about the statement
+// itself.
+func (s *Store) refused(err error) bool {
+	var d doubtful
+
+	if err == nil || verdict(err) || errors.As(err, &d) {
+		return false
+	}
+
+	class := s.db.Classify(err)
+
+	return class == databases.Refused || class == databases.NotAllowed
+}
+
+// unheardError is that of a hint which leaves the connection in doubt, after something that was done.
+type unheardError struct{ error }
+
+func (e unheardError) Unwrap() error { return e.error }
 
 // verdict says whether err is an answer of ours rather than of the driver.
 func verdict(err error) bool {

@@ -137,17 +137,20 @@ func (g *Grant) Release(ctx context.Context) (err error) {
 
 // ReleaseOn is Release on a connection that the caller has.
 func (g *Grant) ReleaseOn(ctx context.Context, on databases.Session) error {
+	release := g.store.sql.Release
+
 	// Who has waited in line was hardly the only one.
-	if g.request.Wait != "" {
-		return g.end(ctx, on, g.store.sql.telling)
+	tells := g.request.Wait != "" && g.request.MinHold == 0
+	if tells {
+		release = g.store.sql.telling
 	}
 
-	err := g.end(ctx, on, g.store.sql.Release)
-	if err == nil {
-		g.TellOn(ctx, on)
+	freed, err := g.end(ctx, on, release)
+	if err != nil || freed && tells {
+		return err
 	}
 
-	return err
+	return g.TellOn(ctx, on)
 }
 
 // Free is Release where the name cannot be had yet: it tells nobody, and TellOn has to follow.
@@ -159,55 +162,61 @@ func (g *Grant) Free(ctx context.Context) (err error) {
 
 	defer g.store.Return(conn, &err)
 
-	return g.end(ctx, conn, g.store.sql.Release)
+	_, err = g.end(ctx, conn, g.store.sql.Release)
+
+	return err
 }
 
 // TellOn tells the first in line, if others wait and the statement that freed the name did
-// not. If that fails they look by themselves.
-func (g *Grant) TellOn(ctx context.Context, on databases.Session) {
-	if tell := g.store.sql.Tell; g.Contended() && tell.SQL != "" {
-		values := databases.Values{"names": []string{g.request.Name}}
-		_ = on.Query(ctx, tell, values, func(databases.Row) error { return nil })
+// not; all, if the name is taken until its minimum hold is over. Its error is that of a connection in doubt.
+func (g *Grant) TellOn(ctx context.Context, on databases.Session) error {
+	switch {
+	case g.request.MinHold > 0:
+		return g.store.hint(ctx, on, g.store.sql.TellAll, databases.Values{"name": g.request.Name})
+	case g.Contended() && g.store.sql.Tell.SQL != "":
+		return g.store.TellOn(ctx, on, []string{g.request.Name})
+	default:
+		return nil
 	}
 }
 
-// end frees the name by a statement, or when its minimum hold is over.
-func (g *Grant) end(ctx context.Context, on databases.Session, release databases.Statement) error {
+// end frees the name by a statement, or when its minimum hold is over. It says whether it did: an earlier release may have.
+func (g *Grant) end(ctx context.Context, on databases.Session, release databases.Statement) (freed bool, err error) {
 	again := g.released.Swap(true)
 
 	s, values := g.store, g.store.values(g.request)
 
 	if err := execAll(ctx, on, s.sql.beforeRelease, values); err != nil {
-		return err
+		return false, err
 	}
 
 	if g.request.MinHold > 0 {
 		release = s.sql.ReleaseLater
 	}
 
-	freed, err := g.free(ctx, on, release, values)
+	freed, err = ending(ctx, s, on, again, func() (bool, error) { return g.free(ctx, on, release, values) })
 
 	switch {
 	case s.Busy(err):
-		return busyError{"another transaction is in the way of the release", err}
+		return false, busyError{"another transaction is in the way of the release", err}
 	case err != nil || freed:
-		return err
+		return freed, err
 	}
 
 	st, found, err := ReadState(ctx, on, g.store.sql.State, g.request.Name)
 
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case found && st.Owner == "" && st.Token == g.last && st.Ended == "":
-		// Released before: the answer of an earlier try was lost, and with it whether others wait.
+		// Released before, in a transaction or by a try whose answer was lost, and with it whether others wait.
 		g.contended.Store(true)
 
-		return nil
+		return false, nil
 	case again && !found:
-		return nil // so, too, and the row of the idle name has been removed since
+		return false, nil // so, too, and the row of the idle name has been removed since
 	default:
-		return g.lost(st)
+		return false, g.lost(st)
 	}
 }
 
@@ -223,13 +232,18 @@ func (g *Grant) free(
 		return result.RowsAffected > 0, err
 	}
 
-	err = on.Query(ctx, release, values, func(row databases.Row) error {
-		var contended bool
+	err = g.store.quietly(release, func(release databases.Statement) error {
+		freed = false
 
-		freed, err = true, row(&contended)
-		g.contended.Store(contended)
+		return on.Query(ctx, release, values, func(row databases.Row) error {
+			var contended bool
 
-		return err
+			err := row(&contended)
+			freed = true
+			g.contended.Store(contended)
+
+			return err
+		})
 	})
 
 	return freed, err
@@ -285,7 +299,7 @@ type Record interface {
 	CheckOn(ctx context.Context, on databases.Session) error
 	ReleaseOn(ctx context.Context, on databases.Session) error
 	Free(ctx context.Context) error
-	TellOn(ctx context.Context, on databases.Session)
+	TellOn(ctx context.Context, on databases.Session) error
 	SessionGone(ctx context.Context, cause error) error
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -203,8 +204,8 @@ var (
 		"roll it back and begin again, at READ COMMITTED")
 )
 
-// ReleaseTx ends the grant when the caller's transaction commits.
-func (g *Grant) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
+// ReleaseTx ends the grant when the caller's transaction commits, and notes the tick then, if there is one.
+func (g *Grant) ReleaseTx(ctx context.Context, tx strategies.Tx, tick int64) error {
 	on, err := session(tx)
 	if err != nil {
 		return err
@@ -222,8 +223,15 @@ func (g *Grant) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
 	}
 
 	values := g.store.values(g.request)
+	values["tick"] = tick
 
-	if err = execAll(ctx, on, g.store.sql.beforeRelease, values); err == nil {
+	before := g.store.sql.beforeRelease
+	if tick != 0 {
+		// Only as long as the row has its owner.
+		before = append(slices.Clip(before), g.store.sql.NoteTick)
+	}
+
+	if err = execAll(ctx, on, before, values); err == nil {
 		result, err = on.Exec(ctx, release, values)
 	}
 

@@ -233,15 +233,6 @@ func (s *Store) RenewAllOn(ctx context.Context, on databases.Conn, grants []stra
 	return t.errs, err
 }
 
-// Telling makes of a release one that also tells the first in line.
-func (s *Store) Telling(release databases.Statement) databases.Statement {
-	if s.sql.Telling == nil {
-		return release
-	}
-
-	return s.sql.Telling(release)
-}
-
 // FromLine makes of an acquisition what is sent for one in line.
 func (s *Store) FromLine(acquire databases.Statement) databases.Statement {
 	if s.sql.FromLine == nil || acquire.SQL == "" {

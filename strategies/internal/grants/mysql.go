@@ -9,16 +9,13 @@ import (
 	"github.com/sqllock/sqllock/databases"
 )
 
-// MySQL's clock. UTC_TIMESTAMP(6) is the start of the statement. That is the moment
-// of decision in an acquisition, which never waits for a row lock. A renewal may
-// wait; it adds what passed since, which SYSDATE tells
+// MySQLNow is MySQL's clock: the start of the statement, in UTC. That is the moment of decision in an acquisition, which never
+// waits for a row lock. A renewal may wait, and gives a lease that is shorter by the wait, but no shorter than its holder
+// trusts, who counts from before the statement was sent.
+//
+// SYSDATE would tell the time after the wait, but only as local time, which goes forward by an hour when summer time begins
 // (https://dev.mysql.com/doc/refman/9.7/en/date-and-time-functions.html#function_sysdate).
-// SYSDATE has no UTC form, so the difference of two local times is taken, and
-// not used where it is negative: that is the hour that summer time ends.
-const (
-	MySQLNow  = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
-	MySQLLate = MySQLNow + ` + GREATEST(0, TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))`
-)
+const MySQLNow = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
 
 // MySQLAcquire is the compare-and-set of all strategies: it grants the name if it is free.
 //
@@ -155,7 +152,7 @@ var MySQL = Dialect{
 		// The lease's own row only: a guard has the other.
 		Renew: databases.Statement{
 			Name: "grant.renew",
-			SQL:  `UPDATE sqllock_leases SET expires_at = GREATEST(expires_at, ` + MySQLLate + ` + ?) WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
+			SQL:  `UPDATE sqllock_leases SET expires_at = GREATEST(expires_at, ` + MySQLNow + ` + ?) WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
 			Args: []string{"lease", "name", "owner"},
 		},
 
@@ -262,11 +259,11 @@ STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
 		},
 
 		// From the tables: the view is for people, in the character set of their
-		// connection.
+		// connection. No name has a byte FF, so that this is the range of those that begin with the prefix.
 		Holders: databases.Statement{
 			Name: "grant.holders",
 			SQL: mysqlHolders + `
- WHERE e.expires_at + l.lock_delay_us > ` + MySQLNow + ` AND LEFT(e.name, LENGTH(UNHEX(?))) = UNHEX(?)
+ WHERE e.expires_at + l.lock_delay_us > ` + MySQLNow + ` AND e.name >= UNHEX(?) AND e.name < CONCAT(UNHEX(?), X'FF')
  ORDER BY l.name, s.acquired_at, s.owner LIMIT ?`,
 			Args: []string{"prefix", "prefix", "limit"},
 		},
@@ -311,7 +308,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
 		},
 		NoteTick: databases.Statement{
 			Name: "notes.tick",
-			SQL:  `UPDATE sqllock_leases SET tick = GREATEST(tick, ?) WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
+			SQL:  mariadbLatest + `UPDATE sqllock_leases SET tick = GREATEST(tick, ?) WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
 			Args: []string{"tick", "name", "owner"},
 		},
 		Ask: databases.Statement{
@@ -350,7 +347,7 @@ VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` + ?, ` + MySQLNow + `, UN
 			},
 			Keep: databases.Statement{
 				Name: "share.keep",
-				SQL: `UPDATE sqllock_shares SET expires_at = GREATEST(expires_at, ` + MySQLLate + ` + ?)
+				SQL: `UPDATE sqllock_shares SET expires_at = GREATEST(expires_at, ` + MySQLNow + ` + ?)
  WHERE name = UNHEX(?) AND owner = UNHEX(?) AND phase = UNHEX(?)`,
 				Args: []string{"lease", "name", "owner", "phase"},
 			},
@@ -373,7 +370,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
 			},
 			Prolong: databases.Statement{
 				Name: "share.prolong",
-				SQL: `UPDATE sqllock_leases SET expires_at = GREATEST(expires_at, ` + MySQLLate + ` + ?), joins = joins + 1
+				SQL: `UPDATE sqllock_leases SET expires_at = GREATEST(expires_at, ` + MySQLNow + ` + ?), joins = joins + 1
  WHERE name = UNHEX(?) AND owner = UNHEX(?)`,
 				Args: []string{"lease", "name", "phase"},
 			},
@@ -410,7 +407,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
 			},
 			Shorten: databases.Statement{
 				Name: "share.shorten",
-				SQL: `UPDATE sqllock_leases SET expires_at = LEAST(expires_at, ` + MySQLLate + ` + ?)
+				SQL: `UPDATE sqllock_leases SET expires_at = LEAST(expires_at, ` + MySQLNow + ` + ?)
  WHERE name = UNHEX(?) AND owner = UNHEX(?) AND joins = ?`,
 				Args: []string{"left", "name", "owner", "joins"},
 			},
@@ -435,11 +432,11 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
 		Enqueue: []databases.Statement{
 			{
 				Name: "queue.enqueue",
-				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, together, shared)
-VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` - ?, ` + MySQLNow + ` + ?, UNHEX(?), ?, UNHEX(?), UNHEX(?), UNHEX(?), ?, ?, ?, ?)
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, shared)
+VALUES (UNHEX(?), UNHEX(?), UNHEX(?), ` + MySQLNow + ` - ?, ` + MySQLNow + ` + ?, UNHEX(?), ?, UNHEX(?), UNHEX(?), UNHEX(?), ?, ?, ?)
     ON DUPLICATE KEY UPDATE expires_at = ` + MySQLNow + ` + ?, ticket = IF(behind, ` + MySQLNow + ` - ?, ticket), behind = ?`,
 				Args: []string{
-					"process", "id", "name", "waited", "ttl", "host", "pid", "label", "metadata", "holding", "behind", "slots", "together", "shared", "ttl", "waited", "behind",
+					"process", "id", "name", "waited", "ttl", "host", "pid", "label", "metadata", "holding", "behind", "slots", "shared", "ttl", "waited", "behind",
 				},
 			},
 			{
@@ -467,10 +464,10 @@ STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = slots.name
 		EnqueueAll: []databases.Statement{
 			{
 				Name: "queue.enqueue-all",
-				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, together, shared)
-SELECT UNHEX(?), a.id, a.name, ` + MySQLNow + ` - a.waited, ` + MySQLNow + ` + ?, a.host, a.pid, a.label, a.metadata, a.holding, ?, a.shared FROM ` + mysqlWaiters + `
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, shared)
+SELECT UNHEX(?), a.id, a.name, ` + MySQLNow + ` - a.waited, ` + MySQLNow + ` + ?, a.host, a.pid, a.label, a.metadata, a.holding, a.shared FROM ` + mysqlWaiters + `
     ON DUPLICATE KEY UPDATE expires_at = ` + MySQLNow + ` + ?, ticket = IF(sqllock_queue.behind, ` + MySQLNow + ` - a.waited, sqllock_queue.ticket), behind = false`,
-				Args: []string{"process", "ttl", "together", "waiters", "ttl"},
+				Args: []string{"process", "ttl", "waiters", "ttl"},
 			},
 			{
 				Name: "queue.wait-all",
@@ -508,7 +505,6 @@ STRAIGHT_JOIN sqllock_queue q FORCE INDEX (PRIMARY) ON q.process = UNHEX(?) AND 
        COALESCE(MIN(IF(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id, o.expires_at, NULL)) - ` + MySQLNow + `, 0),
        COALESCE(e.expires_at + l.lock_delay_us - ` + MySQLNow + `, 0), COALESCE(e.waiting, 0),
        COUNT(o.id) + COALESCE(e.waiting > ` + MySQLNow + ` - 2000000, 0), q.slots,
-       COALESCE(SUM(o.together AND (o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id)), 0),
        q.shared, COALESCE(LEFT(e.owner, 7) = ` + mysqlShared + `, 0)
   FROM sqllock_queue q
   LEFT JOIN sqllock_leases e ON e.name = q.name
@@ -521,12 +517,12 @@ STRAIGHT_JOIN sqllock_queue q FORCE INDEX (PRIMARY) ON q.process = UNHEX(?) AND 
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
 			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + MySQLNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
-       CASE WHEN e.expires_at > ` + MySQLNow + ` AND q.slots = 1 THEN e.owner ELSE '' END, q.slots, q.together, q.shared
+       CASE WHEN e.expires_at > ` + MySQLNow + ` AND q.slots = 1 THEN e.owner ELSE '' END, q.slots, q.shared
   FROM sqllock_queue q LEFT JOIN sqllock_leases e ON e.name = q.name
  WHERE q.expires_at > ` + MySQLNow + ` AND q.id <> COALESCE(e.wait, '') AND (LENGTH(UNHEX(?)) = 0 OR q.name = UNHEX(?)) AND LEFT(q.name, LENGTH(UNHEX(?))) = UNHEX(?)
-   AND (NOT ? OR q.holding <> '')
+   AND q.name >= UNHEX(?) AND q.name < CONCAT(UNHEX(?), X'FF') AND (NOT ? OR q.holding <> '')
  ORDER BY q.name, q.behind, q.ticket, q.id LIMIT ?`,
-			Args: []string{"name", "name", "prefix", "prefix", "holds", "limit"},
+			Args: []string{"name", "name", "prefix", "prefix", "from", "from", "holds", "limit"},
 		},
 		// If none is known to wait, it may be one that could not say so in time.
 		First: databases.Statement{

@@ -1,8 +1,6 @@
 package grants
 
 import (
-	"slices"
-
 	"github.com/sqllock/sqllock/databases"
 )
 
@@ -34,10 +32,7 @@ STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = made.name
 			Args: []string{"calls"},
 		},
 	},
-	Acquire: mysqlAcquireAll("grant.acquire-all", mysqlFree, []string{"calls", "first"}, MySQLNow, ""),
-	// How many are free is counted of the rows that were locked.
-	Group: mysqlAcquireAll("grant.acquire-group", `(SELECT f.*, COUNT(*) OVER () AS n FROM `+mysqlFree+` f LIMIT 1000)`, []string{"calls", "first"}, MySQLNow, `
- WHERE free.n = ?`, "count"),
+	Acquire: mysqlAcquireAll("grant.acquire-all", mysqlFree, []string{"calls", "first"}, MySQLNow),
 	State: databases.Statement{
 		Name: "grant.state-all",
 		SQL: `SELECT l.name, e.owner, l.token, e.ended, e.expires_at - ` + MySQLNow + `, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting
@@ -122,8 +117,8 @@ func mysqlLocked(calls, where string) string {
 )`
 }
 
-// mysqlAcquireAll grants names that are free, which binds args, at a moment, and as far as the condition says, which binds count.
-func mysqlAcquireAll(name, free string, args []string, moment, where string, count ...string) databases.Statement {
+// mysqlAcquireAll grants names that are free, which binds args, at a moment.
+func mysqlAcquireAll(name, free string, args []string, moment string) databases.Statement {
 	return databases.Statement{
 		Name: name,
 		SQL: `UPDATE ` + free + ` free
@@ -134,7 +129,7 @@ STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = free.name
        l.pid = COALESCE(free.pid, ?), l.label = COALESCE(free.label, UNHEX(?)), l.metadata = COALESCE(free.metadata, UNHEX(?)), l.strategy = UNHEX(?),
        e.ended = '', e.owner = free.owner, e.wait = COALESCE(free.wait, UNHEX(?)),
        e.waiting = IF(e.waiting = COALESCE(free.line, ?) AND e.waiting < ` + MySQLNow + ` - 5000000, 0, e.waiting),
-       e.expires_at = GREATEST(IF(free.before_owner = free.owner, e.expires_at, 0), ` + MySQLNow + ` + COALESCE(free.lease, ?))` + where,
-		Args: slices.Concat(args, []string{"tokens", "delay", "host", "pid", "label", "metadata", "strategy", "wait", "line", "lease"}, count),
+       e.expires_at = GREATEST(IF(free.before_owner = free.owner, e.expires_at, 0), ` + MySQLNow + ` + COALESCE(free.lease, ?))`,
+		Args: append(args, "tokens", "delay", "host", "pid", "label", "metadata", "strategy", "wait", "line", "lease"),
 	}
 }

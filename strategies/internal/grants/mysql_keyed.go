@@ -23,7 +23,7 @@ var MySQLKeyed = struct {
 	AcquireAll: mysqlAcquireAll("advisory.acquire-all", mysqlLocked(mysqlCalls(mysqlWanted+mysqlKey, mysqlWantedPaths+mysqlKeyPath),
 		`IF(l.token <> 0 AND l.token + COALESCE(a.tokens, ?) <= `+MySQLNow+` AND e.owner <> a.owner AND (e.waiting = 0 OR COALESCE(a.first, ?))
               AND (e.expires_at + l.lock_delay_us <= `+MySQLNow+` OR l.strategy = UNHEX(?)) AND NOT @@global.read_only, GET_LOCK(a.lock_key, 0), 0) = 1`),
-		[]string{"calls", "tokens", "first", "session"}, `LAST_INSERT_ID(`+MySQLNow+`)`, ""),
+		[]string{"calls", "tokens", "first", "session"}, `LAST_INSERT_ID(`+MySQLNow+`)`),
 
 	// Where nothing was granted: not every account is kept from writing by a server that is read-only, and a session may have the
 	// named lock of a row that is free.

@@ -58,9 +58,14 @@ func (q Queue) NoteTick(ctx context.Context, name, owner string, tick int64) (no
 
 // Ask asks whoever has the name to release it.
 func (q Queue) Ask(ctx context.Context, name, reason string) (asked bool, err error) {
-	return q.note(ctx, q.store.sql.Ask, databases.Values{"name": name, "reason": reason}, func(n strategies.Notes) bool {
+	asked, err = q.note(ctx, q.store.sql.Ask, databases.Values{"name": name, "reason": reason}, func(n strategies.Notes) bool {
 		return n.Owner != "" && n.Asked == reason
 	})
+	if asked {
+		_ = q.Announce(ctx, name) // a hint
+	}
+
+	return asked, err
 }
 
 // note sends a statement, which may change nothing because all was so before. MySQL does not count that.
@@ -77,6 +82,10 @@ func (q Queue) note(
 	defer s.Return(conn, &err)
 
 	result, err := s.insist(ctx, conn, statement, values)
+	if s.Busy(err) {
+		err = busyError{"another transaction is in the way of the note", err}
+	}
+
 	if err != nil || result.RowsAffected > 0 {
 		return err == nil, err
 	}
@@ -101,5 +110,5 @@ func (q Queue) Announce(ctx context.Context, name string) (err error) {
 
 	defer q.store.Return(conn, &err)
 
-	return conn.Query(ctx, announce, databases.Values{"name": name}, func(databases.Row) error { return nil })
+	return q.store.hint(ctx, conn, announce, databases.Values{"name": name})
 }

@@ -46,6 +46,42 @@ func (q Queue) Listen(ctx context.Context, process string, ready func(), turn fu
 	return err
 }
 
+// hint sends what makes others look sooner. That it fails is no error, as they look anyway; a connection that it leaves
+// in doubt is.
+func (s *Store) hint(ctx context.Context, on databases.Session, tell databases.Statement, values databases.Values) error {
+	if tell.SQL == "" {
+		return nil
+	}
+
+	err := on.Query(ctx, tell, values, func(databases.Row) error { return nil })
+	if s.Clean(err) {
+		return nil
+	}
+
+	return unheardError{err}
+}
+
+// TellOn tells those who are the first in the lines of names that have been released. Its error is that of a connection in
+// doubt.
+func (s *Store) TellOn(ctx context.Context, on databases.Session, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+
+	return s.hint(ctx, on, s.sql.Tell, databases.Values{"names": names})
+}
+
+// quietly sends a release, and once more without its notification if the server refuses that: who waits looks anyway.
+func (s *Store) quietly(release databases.Statement, send func(databases.Statement) error) error {
+	err := send(release)
+
+	if plain, tells := untold(release); tells && s.refused(err) {
+		err = send(plain)
+	}
+
+	return err
+}
+
 // Call tells the processes that are the first in the lines of names to look how they
 // stand. On SQLite they see commits.
 func (q Queue) Call(ctx context.Context, names []string) (err error) {
@@ -68,7 +104,7 @@ func (q Queue) Call(ctx context.Context, names []string) (err error) {
 	defer s.Return(conn, &err)
 
 	if s.sql.Tell.SQL != "" {
-		return conn.Query(ctx, s.sql.Tell, s.batchValues(s.sql.Tell, requests), func(databases.Row) error { return nil })
+		return s.hint(ctx, conn, s.sql.Tell, s.batchValues(s.sql.Tell, requests))
 	}
 
 	var processes []string

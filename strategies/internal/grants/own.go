@@ -28,9 +28,6 @@ type Batch struct {
 	// Acquire grants the names that are free. It returns the owner and the token of
 	// each grant, and nothing where the dialect has InsertID.
 	Acquire databases.Statement
-	// Group does so if all of them are free, and otherwise nothing. With InsertID it also binds how many
-	// they are, "count".
-	Group databases.Statement
 	// State is that for one name with the name before its columns.
 	State databases.Statement
 	// Renew and Release act on each owner's grant. They return the owners, and whether
@@ -40,7 +37,7 @@ type Batch struct {
 	Renew   databases.Statement
 	Release databases.Statement
 	Leases  databases.Statement
-	// Rows are about what the strategy keeps beside the records, where Acquire, Group and Release
+	// Rows are about what the strategy keeps beside the records, where Acquire and Release
 	// do not see to it; nil if there is nothing.
 	Rows *Rows
 }

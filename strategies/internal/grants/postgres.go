@@ -76,10 +76,6 @@ const (
 	allChannel = "sqllock_released"
 )
 
-// postgresTellAll is true if somebody waits, and notifies all who do. A notification takes
-// a lock of the whole server at the commit, so there is none otherwise.
-const postgresTellAll = `CASE WHEN l.waiting <> 0 THEN pg_catalog.pg_notify('` + allChannel + `', l.name) IS NOT NULL ELSE false END`
-
 // postgresLine is the name in whose line those wait who wait for a slot: SlotName of package strategies.
 const postgresLine = `pg_catalog.split_part(l.name, pg_catalog.chr(31), 1)`
 
@@ -89,7 +85,10 @@ const postgresSlot = `coalesce(nullif(pg_catalog.split_part(l.name, pg_catalog.c
 // PostgresTell is true if somebody waits, and notifies the first in line: that it is its
 // turn, and what Request.Line says; of a slot the first that knows as many. It sees the line as it was when the statement began.
 // Who has come since, while the name's row was locked, is not in it; if nobody is, all are
-// told to look.
+// told to look. A notification takes a lock of the whole server at the commit, so there is none if nobody waits.
+//
+// The server may refuse it: its queue is full, or the user may not notify. So only releases have it, which are
+// sent once more without it then (Store.quietly). Whatever else there is to tell is told by a statement of its own.
 const PostgresTell = `CASE WHEN l.waiting <> 0 THEN coalesce((
     SELECT pg_catalog.pg_notify('` + channelOf + `'::pg_catalog.text || f.process,
                                 f.line::pg_catalog.text || ' '::pg_catalog.text || f.id || ' '::pg_catalog.text || ` + postgresLine + `) IS NOT NULL
@@ -107,6 +106,14 @@ func postgresTelling(release databases.Statement) databases.Statement {
 	release.SQL = strings.Replace(release.SQL, "RETURNING "+postgresContended, "RETURNING "+PostgresTell, 1)
 
 	return release
+}
+
+// untold returns what a release is without its notification, and whether it had one.
+func untold(release databases.Statement) (plain databases.Statement, tells bool) {
+	plain = release
+	plain.SQL = strings.Replace(release.SQL, PostgresTell, postgresContended, 1)
+
+	return plain, plain.SQL != release.SQL
 }
 
 // postgresLeaving is the part of an acquisition that takes who has been granted the name out of
@@ -231,9 +238,7 @@ RETURNING ` + postgresContended,
 
 		ReleaseTx: databases.Statement{
 			Name: "grant.release-tx",
-			SQL: `UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
- WHERE name = $1 AND owner = $2
-RETURNING ` + postgresTellAll,
+			SQL:  `UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0 WHERE name = $1 AND owner = $2`,
 			Args: []string{"name", "owner"},
 		},
 
@@ -241,8 +246,7 @@ RETURNING ` + postgresTellAll,
 			Name: "grant.release-later",
 			SQL: `UPDATE sqllock_locks l
    SET owner = '', expires_at = acquired_at + $3::float * interval '1 microsecond', lock_delay_us = 0
- WHERE name = $1 AND owner = $2
-RETURNING ` + postgresTellAll,
+ WHERE name = $1 AND owner = $2`,
 			Args: []string{"name", "owner", "min_hold"},
 		},
 
@@ -250,8 +254,7 @@ RETURNING ` + postgresTellAll,
 			Name: "grant.force",
 			SQL: `UPDATE sqllock_locks l
    SET owner = '', expires_at = 'epoch', lock_delay_us = 0, ended = CASE WHEN owner = '' THEN ended ELSE $3 END
- WHERE name = $1 AND owner = $2 AND token = $4
-RETURNING ` + postgresTellAll,
+ WHERE name = $1 AND owner = $2 AND token = $4`,
 			Args: []string{"name", "owner", "ended", "token"},
 		}},
 
@@ -337,8 +340,7 @@ UPDATE sqllock_locks l SET owner = '', lock_delay_us = 0, ended = 'expired' FROM
 		Ask: databases.Statement{
 			Name: "notes.ask",
 			SQL: `UPDATE sqllock_locks SET asked = pg_catalog.concat(owner, ' ', $2::pg_catalog.text)
- WHERE name = $1 AND owner <> '' AND expires_at > ` + PostgresNow + `
-RETURNING pg_catalog.pg_notify('` + allChannel + `', name) IS NOT NULL`,
+ WHERE name = $1 AND owner <> '' AND expires_at > ` + PostgresNow,
 			Args: []string{"name", "reason"},
 		},
 		Announce: databases.Statement{
@@ -420,7 +422,7 @@ UPDATE sqllock_locks l
 				Name: "share.end",
 				SQL: `UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
  WHERE name = $1 AND owner = $2 AND joins = $3 AND ` + PostgresAsync("$4") + `
-RETURNING ` + PostgresTell,
+RETURNING ` + postgresContended,
 				Args: []string{"name", "owner", "joins", "durable"},
 			},
 			Shorten: databases.Statement{
@@ -448,9 +450,9 @@ RETURNING ` + PostgresTell,
 		Enqueue: []databases.Statement{{
 			Name: "queue.enqueue",
 			SQL: `WITH entry AS (
-    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, together, shared)
+    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, shared)
     SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.text, ` + PostgresMicros + ` - $10::bigint, ` + PostgresNow + ` + $4::float * interval '1 microsecond',
-           $5::pg_catalog.text, $6::bigint, $7::pg_catalog.text, $8::pg_catalog.text, $9::pg_catalog.text, $11::boolean, $12::bigint, $13::boolean, $14::boolean
+           $5::pg_catalog.text, $6::bigint, $7::pg_catalog.text, $8::pg_catalog.text, $9::pg_catalog.text, $11::boolean, $12::bigint, $13::boolean
      WHERE ` + PostgresAsync("false") + ` AND ` + PostgresBriefly + `
         ON CONFLICT (process, id) DO UPDATE
        SET expires_at = excluded.expires_at, behind = excluded.behind,
@@ -460,7 +462,7 @@ RETURNING ` + PostgresTell,
 UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + PostgresMicros + `)
   FROM entry WHERE l.name = entry.name AND NOT entry.behind
 RETURNING l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow,
-			Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind", "slots", "together", "shared"},
+			Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind", "slots", "shared"},
 		}},
 		// Of the slots beside the first. In order, as others do the same.
 		EnqueueSlots: databases.Statement{
@@ -474,19 +476,18 @@ RETURNING l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` +
 UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + PostgresMicros + `) FROM slots WHERE l.name = slots.name`,
 			Args: []string{"above", "below"},
 		},
-		// All have the same ticket: who wants several names stands in each line as in the others.
 		// Of several names it waits for no row: as long as it did, it would keep the others' from their grants.
 		EnqueueAll: []databases.Statement{{
 			Name: "queue.enqueue-all",
 			SQL: `WITH asked AS MATERIALIZED (
-    SELECT * FROM unnest($3::pg_catalog.text[], $4::pg_catalog.text[], $5::pg_catalog.text[], $6::bigint[], $7::pg_catalog.text[], $8::pg_catalog.text[], $9::pg_catalog.text[], $10::bigint[], $12::boolean[])
+    SELECT * FROM unnest($3::pg_catalog.text[], $4::pg_catalog.text[], $5::pg_catalog.text[], $6::bigint[], $7::pg_catalog.text[], $8::pg_catalog.text[], $9::pg_catalog.text[], $10::bigint[], $11::boolean[])
                AS a (id, name, host, pid, label, metadata, holding, waited, shared)
 ), clock AS MATERIALIZED (
     SELECT ` + PostgresMicros + ` AS micros
 ), entry AS (
-    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, together, shared)
+    INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, shared)
     SELECT $1::pg_catalog.text, a.id, a.name, clock.micros - a.waited, ` + PostgresNow + ` + $2::float * interval '1 microsecond',
-           a.host, a.pid, a.label, a.metadata, a.holding, $11::boolean, a.shared
+           a.host, a.pid, a.label, a.metadata, a.holding, a.shared
       FROM asked a, clock WHERE ` + PostgresAsync("false") + ` AND ` + PostgresBriefly + `
         ON CONFLICT (process, id) DO UPDATE
        SET expires_at = excluded.expires_at, behind = false,
@@ -500,7 +501,7 @@ UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + Postgre
 UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, ` + PostgresMicros + `)
   FROM free WHERE l.name = free.name
 RETURNING l.name, l.expires_at + l.lock_delay_us::float * interval '1 microsecond' > ` + PostgresNow,
-			Args: []string{"process", "ttl", "ids", "names", "hosts", "pids", "labels", "metadatas", "holdings", "waiteds", "together", "shareds"},
+			Args: []string{"process", "ttl", "ids", "names", "hosts", "pids", "labels", "metadatas", "holdings", "waiteds", "shareds"},
 		}},
 		Keep: databases.Statement{
 			Name: "queue.keep",
@@ -525,6 +526,11 @@ RETURNING l.name, l.expires_at + l.lock_delay_us::float * interval '1 microsecon
             WHERE q.name = l.name AND NOT q.behind AND q.expires_at > ` + PostgresNow + ` ORDER BY q.ticket, q.id LIMIT 1))`,
 			Args: []string{"names"},
 		},
+		TellAll: databases.Statement{
+			Name: "queue.tell-all",
+			SQL:  `SELECT pg_catalog.pg_notify('` + allChannel + `', l.name) FROM sqllock_locks l WHERE l.name = $1 AND l.waiting <> 0`,
+			Args: []string{"name"},
+		},
 		Stand: databases.Statement{
 			Name: "queue.stand",
 			SQL: `SELECT q.name, q.id, pg_catalog.count(o.id) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id),
@@ -532,7 +538,6 @@ RETURNING l.name, l.expires_at + l.lock_delay_us::float * interval '1 microsecon
                                                - ` + PostgresNow + `) * 1000000::float)::bigint, 0),
        coalesce((pg_catalog.date_part('epoch', l.expires_at - ` + PostgresNow + `) * 1000000::float)::bigint + l.lock_delay_us, 0),
        coalesce(l.waiting, 0), pg_catalog.count(o.id), q.slots,
-       pg_catalog.count(o.id) FILTER (WHERE o.together AND (o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id)),
        q.shared, coalesce(` + postgresRead + `, false)
   FROM sqllock_queue q
   LEFT JOIN sqllock_locks l ON l.name = q.name
@@ -544,7 +549,7 @@ RETURNING l.name, l.expires_at + l.lock_delay_us::float * interval '1 microsecon
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
 			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + PostgresMicros + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
-       CASE WHEN l.expires_at > ` + PostgresNow + ` AND q.slots = 1::bigint THEN l.owner ELSE '' END, q.slots, q.together, q.shared
+       CASE WHEN l.expires_at > ` + PostgresNow + ` AND q.slots = 1::bigint THEN l.owner ELSE '' END, q.slots, q.shared
   FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
  WHERE q.expires_at > ` + PostgresNow + ` AND ($1::pg_catalog.text = '' OR q.name = $1::pg_catalog.text)
    AND pg_catalog.starts_with(q.name, $2) AND (NOT $3::boolean OR q.holding <> '')

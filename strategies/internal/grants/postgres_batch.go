@@ -23,9 +23,7 @@ UPDATE sqllock_locks l SET token = ` + PostgresFloor + ` FROM made WHERE l.name 
 	}},
 	// Of two requests for one name at most one is granted: the row changes
 	// once, and only what RETURNING says is a grant.
-	Acquire: PostgresAcquireAll("grant.acquire-all", "", "free", ""),
-	Group: PostgresAcquireAll("grant.acquire-group", "", "free", `
-   AND (SELECT pg_catalog.count(*) FROM free) = (SELECT pg_catalog.count(*) FROM asked)`),
+	Acquire: PostgresAcquireAll("grant.acquire-all", "", "free"),
 	State: databases.Statement{
 		Name: "grant.state-all",
 		SQL: `SELECT name, owner, token, ended, (pg_catalog.date_part('epoch', expires_at - ` + PostgresNow + `) * 1000000::float)::bigint,
@@ -69,9 +67,8 @@ RETURNING ours.owner, ` + PostgresTell,
 	}
 }
 
-// PostgresAcquireAll grants the names that are free, and as far as the condition says: those that are in from, which is
-// free itself or one of the parts that read from it.
-func PostgresAcquireAll(name, parts, from, and string) databases.Statement {
+// PostgresAcquireAll grants the names that are in from, which is free itself or one of the parts that read from it.
+func PostgresAcquireAll(name, parts, from string) databases.Statement {
 	return databases.Statement{
 		Name: name,
 		SQL: `WITH asked AS MATERIALIZED (
@@ -85,7 +82,7 @@ func PostgresAcquireAll(name, parts, from, and string) databases.Statement {
      ORDER BY l.name
        FOR UPDATE OF l SKIP LOCKED
 )` + parts + `, queue AS (
-    DELETE FROM sqllock_queue q USING ` + from + ` free WHERE $13::pg_catalog.text <> '' AND q.process = $13 AND q.id = free.id` + and + `
+    DELETE FROM sqllock_queue q USING ` + from + ` free WHERE $13::pg_catalog.text <> '' AND q.process = $13 AND q.id = free.id
 )
 UPDATE sqllock_locks l
    SET token = CASE WHEN l.owner = a.owner THEN l.token ELSE greatest(l.token + a.tokens, ` + PostgresMicros + `) END,
@@ -94,7 +91,7 @@ UPDATE sqllock_locks l
        lock_delay_us = a.delay, acquired_at = ` + PostgresNow + `, host = a.host, pid = a.pid, label = a.label, metadata = a.metadata,
        strategy = $10, ended = '', waiting = CASE WHEN l.waiting = a.line THEN 0 ELSE l.waiting END
   FROM ` + from + ` free JOIN asked a ON a.owner = free.owner
- WHERE l.name = free.name` + and + `
+ WHERE l.name = free.name
 RETURNING l.owner, l.token`,
 		Args: []string{"names", "owners", "leases", "delays", "hosts", "pids", "labels", "metadatas", "tokens", "strategy", "firsts", "lines", "process", "waits"},
 	}

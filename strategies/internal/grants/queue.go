@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -78,7 +79,7 @@ func waiterValues(w strategies.Waiter, ttl time.Duration) databases.Values {
 	return databases.Values{
 		"process": w.Process, "id": w.ID, "name": w.Name, "ttl": ceil(ttl), "waited": ceil(w.Waited), "holding": strings.Join(w.Holding, " "),
 		"host": w.Holder.Host, "pid": int64(w.Holder.PID), "label": w.Holder.Label, "metadata": w.Holder.Metadata, "behind": w.Behind,
-		"slots": int64(max(1, w.Slots)), "together": w.Together, "shared": w.Shared,
+		"slots": int64(max(1, w.Slots)), "shared": w.Shared,
 	}
 }
 
@@ -170,36 +171,36 @@ func (q Queue) Stand(ctx context.Context, process string) (all []strategies.Stan
 
 	defer q.store.Return(conn, &err)
 
-	// Of each in all: how many slots it knows, and how many are ahead of it who want other names, too.
+	// Of each in all: how many slots it knows, and whether it waits as a reader.
 	var (
-		slots, groups []int
-		reads         []bool // it waits as a reader
+		slots []int
+		reads []bool
 	)
 
 	err = conn.Query(ctx, q.store.sql.Stand, databases.Values{"process": process}, func(row databases.Row) error {
 		var (
-			one                                  strategies.Standing
-			ahead, life, taken, others, n, group int64
-			shared, read                         bool
+			one                           strategies.Standing
+			ahead, life, taken, others, n int64
+			shared, read                  bool
 		)
 
-		err := row(&one.Name, &one.ID, &ahead, &life, &taken, &one.Line, &others, &n, &group, &shared, &read)
+		err := row(&one.Name, &one.ID, &ahead, &life, &taken, &one.Line, &others, &n, &shared, &read)
 		one.Ahead, one.Life, one.Taken, one.Alone = int(ahead), micros(max(0, life)), micros(max(0, taken)), others == 0
 		if shared && read {
 			one.Taken = 0
 		}
 
-		all, slots, groups, reads = append(all, one), append(slots, int(n)), append(groups, int(group)), append(reads, shared)
+		all, slots, reads = append(all, one), append(slots, int(n)), append(reads, shared)
 
 		return err
 	})
 
 	for i := range all {
-		if err != nil || slots[i] == 1 && groups[i] == 0 && (!reads[i] || all[i].Ahead == 0) {
+		if err != nil || slots[i] == 1 && (!reads[i] || all[i].Ahead == 0) {
 			continue
 		}
 
-		err = q.look(ctx, conn, process, &all[i], slots[i], groups[i] > 0, reads[i])
+		err = q.look(ctx, conn, process, &all[i], slots[i], reads[i])
 	}
 
 	return all, err
@@ -207,7 +208,7 @@ func (q Queue) Stand(ctx context.Context, process string) (all []strategies.Stan
 
 // look looks more closely how one stands, in statements for its name alone.
 func (q Queue) look(
-	ctx context.Context, conn databases.Conn, process string, one *strategies.Standing, slots int, groups, reads bool,
+	ctx context.Context, conn databases.Conn, process string, one *strategies.Standing, slots int, reads bool,
 ) error {
 	var (
 		free []bool
@@ -224,7 +225,7 @@ func (q Queue) look(
 		one.Free = left
 	}
 
-	if !groups && !reads && (left == 0 || one.Ahead == 0) {
+	if !reads && (left == 0 || one.Ahead == 0) {
 		return nil
 	}
 
@@ -280,7 +281,9 @@ func (q Queue) Waiters(ctx context.Context, f strategies.WaiterFilter) (waiters 
 }
 
 func (q Queue) waiters(ctx context.Context, conn databases.Conn, f strategies.WaiterFilter) (waiters []strategies.Waiter, err error) {
-	values := databases.Values{"name": f.Name, "prefix": f.Prefix, "holds": f.Holding, "limit": limit(f.Limit)}
+	values := databases.Values{
+		"name": f.Name, "prefix": f.Prefix, "from": cmp.Or(f.Name, f.Prefix), "holds": f.Holding, "limit": limit(f.Limit),
+	}
 
 	err = conn.Query(ctx, q.store.sql.Waiters, values, func(row databases.Row) error {
 		var (
@@ -291,7 +294,7 @@ func (q Queue) waiters(ctx context.Context, conn databases.Conn, f strategies.Wa
 		)
 
 		err := row(
-			&w.Name, &w.Process, &w.ID, &w.Ticket, &waited, &w.Holder.Host, &pid, &w.Holder.Label, &w.Holder.Metadata, &holding, &w.Behind, &w.Owner, &slots, &w.Together, &w.Shared,
+			&w.Name, &w.Process, &w.ID, &w.Ticket, &waited, &w.Holder.Host, &pid, &w.Holder.Label, &w.Holder.Metadata, &holding, &w.Behind, &w.Owner, &slots, &w.Shared,
 		)
 		w.Waited, w.Holder.PID, w.Holding, w.Slots = micros(max(0, waited)), int(pid), strings.Fields(holding), int(slots)
 		waiters = append(waiters, w)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -57,7 +58,7 @@ func (q Queue) enqueueAll(ctx context.Context, all []strategies.Waiter, ttl time
 	}
 
 	values := waitersValues(steps[0], all)
-	values["process"], values["ttl"], values["together"] = all[0].Process, ceil(ttl), all[0].Together
+	values["process"], values["ttl"] = all[0].Process, ceil(ttl)
 
 	for _, step := range steps[:len(steps)-1] {
 		if _, err := conn.Exec(ctx, step, values); err != nil {
@@ -66,6 +67,34 @@ func (q Queue) enqueueAll(ctx context.Context, all []strategies.Waiter, ttl time
 	}
 
 	return byOwner[bool](ctx, conn, steps[len(steps)-1], values, len(all))
+}
+
+// enqueueEach is enqueueAll in a transaction, whose clock is the same for all.
+func (s *Store) enqueueEach(
+	ctx context.Context, conn databases.Conn, all []strategies.Waiter, ttl time.Duration,
+) (taken map[string]bool, err error) {
+	taken = make(map[string]bool, len(all))
+	steps := s.sql.EnqueueAll
+
+	_, err = inTransaction(ctx, conn, func() (bool, error) {
+		for _, w := range all {
+			values := waiterValues(w, ttl)
+			if err := execAll(ctx, conn, steps[:len(steps)-1], values); err != nil {
+				return false, err
+			}
+
+			known, err := byOwner[bool](ctx, conn, steps[len(steps)-1], values, 1)
+			if err != nil {
+				return false, err
+			}
+
+			maps.Copy(taken, known)
+		}
+
+		return true, nil
+	})
+
+	return taken, err
 }
 
 // arriving are what there are arrays of, about several waiters.

@@ -266,7 +266,12 @@ func (g *Share) entered(ctx context.Context, on databases.Session, err error) (*
 		return nil, err
 	}
 
-	if _, failed := g.leave(ctx, on); failed != nil {
+	_, failed := g.leave(ctx, on)
+	if failed == nil {
+		failed = g.TellOn(ctx, on)
+	}
+
+	if failed != nil {
 		return nil, Doubt(errors.Join(err, failed))
 	}
 
@@ -313,7 +318,9 @@ func (g *Share) Guard(ctx context.Context, tx strategies.Tx) error { return g.re
 func (g *Share) Contended() bool { return g.record.Contended() }
 
 // TellOn tells the first in line, if others wait and the release did not.
-func (g *Share) TellOn(ctx context.Context, on databases.Session) { g.record.TellOn(ctx, on) }
+func (g *Share) TellOn(ctx context.Context, on databases.Session) error {
+	return g.record.TellOn(ctx, on)
+}
 
 // SessionGone is that of a Grant.
 func (g *Share) SessionGone(ctx context.Context, cause error) error {
@@ -442,13 +449,15 @@ func (g *Share) Free(ctx context.Context) error { return g.Release(ctx) }
 func (g *Share) ReleaseOn(ctx context.Context, on databases.Session) error {
 	again := g.record.released.Swap(true)
 
-	phase, err := g.leave(ctx, on)
+	phase, err := ending(ctx, g.store(), on, again, func() (string, error) { return g.leave(ctx, on) })
 
 	switch {
 	case g.store().Busy(err):
 		return busyError{"another transaction is in the way of the release", err}
-	case err != nil || phase == g.Phase():
+	case err != nil:
 		return err
+	case phase == g.Phase():
+		return g.TellOn(ctx, on)
 	}
 
 	st, found, err := g.store().State(ctx, on, g.reader.Name)
@@ -459,7 +468,7 @@ func (g *Share) ReleaseOn(ctx context.Context, on databases.Session) error {
 	case found && st.Owner == "" && st.Token == g.record.last && st.Ended == "":
 		g.record.contended.Store(true) // released before, with the last of its readers
 
-		return nil
+		return g.TellOn(ctx, on)
 	case again && !found:
 		return nil // so, too, and the row of the idle name has been removed since
 	default:
@@ -550,10 +559,10 @@ func (g *Share) endOn(ctx context.Context, on databases.Session, p phase) (ended
 	return g.record.free(ctx, on, s.sql.Shares.End, values)
 }
 
-// Readers returns the owners of those who are in a phase, if the owner of the name's row is one.
-func (s *Store) Readers(ctx context.Context, name, phase string) (owners []string, err error) {
-	if !strings.HasPrefix(phase, sharedPrefix) {
-		return nil, nil
+// Owners are those who have what a row says is owner's: the readers, if that is a phase.
+func (s *Store) Owners(ctx context.Context, name, owner string) (owners []string, err error) {
+	if !strings.HasPrefix(owner, sharedPrefix) {
+		return []string{owner}, nil
 	}
 
 	conn, err := s.Conn(ctx)
@@ -563,7 +572,7 @@ func (s *Store) Readers(ctx context.Context, name, phase string) (owners []strin
 
 	defer s.Return(conn, &err)
 
-	err = conn.Query(ctx, s.sql.Shares.Readers, databases.Values{"name": name, "phase": phase}, func(row databases.Row) error {
+	err = conn.Query(ctx, s.sql.Shares.Readers, databases.Values{"name": name, "phase": owner}, func(row databases.Row) error {
 		var owner string
 
 		err := row(&owner)
@@ -577,7 +586,12 @@ func (s *Store) Readers(ctx context.Context, name, phase string) (owners []strin
 
 // settleShare ends what attempts of a reader left.
 func (s *Store) settleShare(ctx context.Context, on databases.Session, r strategies.Request) error {
-	_, err := s.reader(r, "").leave(ctx, on)
+	g := s.reader(r, "")
+
+	_, err := g.leave(ctx, on)
+	if err == nil {
+		err = g.TellOn(ctx, on)
+	}
 
 	return err
 }

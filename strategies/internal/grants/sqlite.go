@@ -241,13 +241,13 @@ RETURNING waiting <> 0`,
 		Enqueue: []databases.Statement{
 			{
 				Name: "queue.enqueue",
-				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, together, shared)
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, shared)
 VALUES (?1, ?2, ?3, max(` + SQLiteNow + ` - ?10, coalesce((SELECT max(ticket) + 1 FROM sqllock_queue WHERE name = ?3), 0)), ` + SQLiteNow + ` + ?4,
-        ?5, ?6, ?7, ?8, ?9, ?11, ?12, ?13, ?14)
+        ?5, ?6, ?7, ?8, ?9, ?11, ?12, ?13)
     ON CONFLICT (process, id) DO UPDATE
    SET expires_at = excluded.expires_at, behind = excluded.behind,
        ticket = CASE WHEN sqllock_queue.behind THEN excluded.ticket ELSE sqllock_queue.ticket END`,
-				Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind", "slots", "together", "shared"},
+				Args: []string{"process", "id", "name", "ttl", "host", "pid", "label", "metadata", "holding", "waited", "behind", "slots", "shared"},
 			},
 			{
 				Name: "queue.wait",
@@ -264,16 +264,16 @@ RETURNING expires_at + lock_delay_us > ` + SQLiteNow,
 		EnqueueAll: []databases.Statement{
 			{
 				Name: "queue.enqueue-all",
-				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, together, shared)
+				SQL: `INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, shared)
 SELECT ?1, a.value ->> 'id', a.value ->> 'name',
        max(` + SQLiteNow + ` - (a.value ->> 'waited'),
-           coalesce((SELECT max(q.ticket) + 1 FROM sqllock_queue q WHERE q.name IN (SELECT b.value ->> 'name' FROM json_each(?3) b)), 0)), ` + SQLiteNow + ` + ?2,
-       a.value ->> 'host', a.value ->> 'pid', a.value ->> 'label', a.value ->> 'metadata', a.value ->> 'holding', ?4, a.value ->> 'shared'
+           coalesce((SELECT max(q.ticket) + 1 FROM sqllock_queue q WHERE q.name = a.value ->> 'name'), 0)), ` + SQLiteNow + ` + ?2,
+       a.value ->> 'host', a.value ->> 'pid', a.value ->> 'label', a.value ->> 'metadata', a.value ->> 'holding', a.value ->> 'shared'
   FROM json_each(?3) a WHERE true
     ON CONFLICT (process, id) DO UPDATE
    SET expires_at = excluded.expires_at, behind = false,
        ticket = CASE WHEN sqllock_queue.behind THEN excluded.ticket ELSE sqllock_queue.ticket END`,
-				Args: []string{"process", "ttl", "waiters", "together"},
+				Args: []string{"process", "ttl", "waiters"},
 			},
 			{
 				Name: "queue.wait-all",
@@ -304,7 +304,6 @@ SELECT ?1, a.value ->> 'id', a.value ->> 'name',
        coalesce(min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) - ` + SQLiteNow + `, 0),
        coalesce(l.expires_at + l.lock_delay_us - ` + SQLiteNow + `, 0), coalesce(l.waiting, 0),
        count(o.id) + coalesce(l.waiting > ` + SQLiteNow + ` - 2000000, 0), q.slots,
-       count(o.id) FILTER (WHERE o.together AND (o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id)),
        q.shared, coalesce(` + sqliteRead + `, 0)
   FROM sqllock_queue q
   LEFT JOIN sqllock_locks l ON l.name = q.name
@@ -313,12 +312,13 @@ SELECT ?1, a.value ->> 'id', a.value ->> 'name',
  GROUP BY q.name, q.id, q.ticket, q.slots, q.shared, l.expires_at, l.lock_delay_us, l.waiting, l.owner`,
 			Args: []string{"process"},
 		},
+		// Any text is less than an empty blob.
 		Waiters: databases.Statement{
 			Name: "queue.waiters",
 			SQL: `SELECT q.name, q.process, q.id, q.ticket, ` + SQLiteNow + ` - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,
-       CASE WHEN l.expires_at > ` + SQLiteNow + ` AND q.slots = 1 THEN l.owner ELSE '' END, q.slots, q.together, q.shared
+       CASE WHEN l.expires_at > ` + SQLiteNow + ` AND q.slots = 1 THEN l.owner ELSE '' END, q.slots, q.shared
   FROM sqllock_queue q LEFT JOIN sqllock_locks l ON l.name = q.name
- WHERE q.expires_at > ` + SQLiteNow + ` AND q.id <> coalesce(l.wait, '') AND (?1 = '' OR q.name = ?1) AND substr(q.name, 1, length(?2)) = ?2 AND (NOT ?3 OR q.holding <> '')
+ WHERE q.expires_at > ` + SQLiteNow + ` AND q.id <> coalesce(l.wait, '') AND q.name >= ?1 AND q.name <= iif(?1 = '', x'', ?1) AND substr(q.name, 1, length(?2)) = ?2 AND (NOT ?3 OR q.holding <> '')
  ORDER BY q.name, q.behind, q.ticket, q.id LIMIT ?4`,
 			Args: []string{"name", "prefix", "holds", "limit"},
 		},

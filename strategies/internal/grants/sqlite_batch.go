@@ -10,11 +10,7 @@ var SQLiteBatch = Batch{
     ON CONFLICT DO NOTHING`,
 		Args: []string{"calls"},
 	}},
-	Acquire: sqliteAcquireAll("grant.acquire-all", "true"),
-	Group: sqliteAcquireAll("grant.acquire-group", `NOT EXISTS (
-    SELECT 1 FROM asked b JOIN sqllock_locks t ON t.name = b.name
-     WHERE (t.expires_at + t.lock_delay_us > `+SQLiteNow+` OR t.waiting <> 0 AND NOT coalesce(b.first, ?3)) AND t.owner <> b.owner
-)`),
+	Acquire: sqliteAcquireAll,
 	State: databases.Statement{
 		Name: "grant.state-all",
 		SQL: `SELECT name, owner, token, ended, expires_at - ` + SQLiteNow + `, lock_delay_us, host, pid, label, metadata, waiting
@@ -49,17 +45,16 @@ const SQLiteAsked = `asked AS MATERIALIZED (
       FROM json_each(?1)
 )`
 
-// sqliteAcquireAll grants the names that are free, or none.
-func sqliteAcquireAll(name, where string) databases.Statement {
-	return databases.Statement{
-		Name: name,
-		SQL: `WITH ` + SQLiteAsked + `
+// sqliteAcquireAll grants the names that are free.
+var sqliteAcquireAll = databases.Statement{
+	Name: "grant.acquire-all",
+	SQL: `WITH ` + SQLiteAsked + `
 INSERT INTO sqllock_locks AS l
        (name, token, owner, expires_at, lock_delay_us, acquired_at, host, pid, label, metadata, strategy)
 SELECT a.name, max(` + SQLiteNow + `, max(coalesce((SELECT b.token FROM sqllock_locks b WHERE b.name = a.name), 0), ` + SQLiteFloor + `) + coalesce(a.tokens, ?4)),
        a.owner, ` + SQLiteNow + ` + coalesce(a.lease, ?5), coalesce(a.delay, ?6), ` + SQLiteNow + `, coalesce(a.host, ?7), coalesce(a.pid, ?8),
        coalesce(a.label, ?9), coalesce(a.metadata, ?10), ?2
-  FROM asked a WHERE ` + where + `
+  FROM asked a WHERE true
     ON CONFLICT (name) DO UPDATE
    SET token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE excluded.token END,
        owner = excluded.owner, expires_at = max(l.expires_at, excluded.expires_at),
@@ -72,6 +67,5 @@ SELECT a.name, max(` + SQLiteNow + `, max(coalesce((SELECT b.token FROM sqllock_
        AND (l.waiting = 0 OR (SELECT coalesce(a.first, ?3) FROM asked a WHERE a.owner = excluded.owner))
     OR l.owner = excluded.owner
 RETURNING owner, token`,
-		Args: []string{"calls", "strategy", "first", "tokens", "lease", "delay", "host", "pid", "label", "metadata", "wait", "line"},
-	}
+	Args: []string{"calls", "strategy", "first", "tokens", "lease", "delay", "host", "pid", "label", "metadata", "wait", "line"},
 }

@@ -36,6 +36,7 @@ type Store struct {
 	strategy    string
 	sql         *plan
 	verified    atomic.Bool
+	reached     atomic.Bool            // the server has been asked what it is, and answered
 	primaries   atomic.Pointer[string] // the setting that says that there are several, or nothing; nil before it is asked
 	swept       atomic.Bool            // what dead waiters left, and sharesSwept what dead readers did
 	sharesSwept atomic.Bool
@@ -108,7 +109,7 @@ func (s *Store) LookConn(ctx context.Context) (databases.Conn, error) {
 
 // Return returns a connection to the pool. It is deferred with the address of the
 // error that its caller returns: after one that leaves the connection in doubt, and in
-// a panic, that is discarded. The error becomes sqllock's where it means one.
+// a panic, that is discarded. The error becomes sqllock's where it means one, and nil where only a hint failed.
 func (s *Store) Return(conn databases.Conn, err *error) {
 	if cause := recover(); cause != nil {
 		conn.Discard()
@@ -119,6 +120,12 @@ func (s *Store) Return(conn databases.Conn, err *error) {
 		conn.Release()
 	} else {
 		conn.Discard()
+	}
+
+	if _, unheard := (*err).(unheardError); unheard { //nolint:errorlint // wrapped, it is the reason of another error
+		*err = nil
+
+		return
 	}
 
 	*err = s.Explain(*err)
@@ -179,6 +186,7 @@ func (s *Store) conn(ctx context.Context, looking bool) (databases.Conn, error) 
 	switch {
 	case err == nil:
 		s.verified.Store(true)
+		s.reached.Store(true)
 	case looking && errors.Is(err, databases.ErrReadOnly):
 		// A later acquisition asks again.
 	default:

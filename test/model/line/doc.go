@@ -49,8 +49,7 @@
 // three seconds after its wait was given up. The waits behind another of the same
 // process: one that takes over the place of another is the same wait here, with the
 // same entry, and only whether a turn is lost is seen, see [Handed]. Deadlocks, and
-// tickets that are drawn in another order than the entries become visible; who waits for several names, for which see
-// package several. A call that
+// tickets that are drawn in another order than the entries become visible. A call that
 // looks up the first in line is one step, though it is two statements. Minimum hold and
 // lock delay. Names with permits, whose slots share the line.
 package line

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/sqllock"
 )
 
 // Level says how bad a finding is.
@@ -52,6 +53,8 @@ type Finding struct {
 	// Effect says what would happen, and Fix what to do; empty if nothing.
 	Effect string `json:"effect,omitempty"`
 	Fix    string `json:"fix,omitempty"`
+	// Statements are SQL that does it, whatever the search_path of who runs them.
+	Statements []string `json:"statements,omitempty"`
 	// Hindered: somebody else's transaction kept the check from looking.
 	Hindered bool `json:"-"`
 }
@@ -63,6 +66,8 @@ type Plan struct {
 	Lease    time.Duration
 	// Holders is how many processes will hold or wait for locks at a time.
 	Holders int
+	// Locker makes one of that strategy and lease in the database, for a trial; nil for none.
+	Locker func() (*sqllock.Locker, error)
 }
 
 // connectionHeld says whether each lock has a connection.
@@ -85,6 +90,10 @@ type exam struct {
 	conn *sql.Conn
 	// schema: the tables are there, so that checks can look at them.
 	schema bool
+	// usable: nothing was found that keeps this user from locks.
+	usable bool
+	// shares: sessions of the server are those of others, too.
+	shares bool
 }
 
 // checkTime bounds one check.
@@ -103,7 +112,7 @@ func Examine(ctx context.Context, db *dsn.Database, plan Plan) ([]Finding, error
 
 	var findings []Finding
 
-	for _, c := range append(checks(db.Target.Dialect), check{"schema", schema}, check{"rights", rights}, check{"tables", tables}, check{"bloat", bloat}) {
+	for _, c := range append(checks(db.Target.Dialect), check{"schema", schema}, check{"rights", rights}, check{"tables", tables}, check{"trial", trial}, check{"bloat", bloat}) {
 		found, err := e.run(ctx, c)
 		if err != nil {
 			return nil, err

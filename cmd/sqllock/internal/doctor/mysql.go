@@ -25,7 +25,6 @@ func mysqlChecks() []check {
 		{"cluster", mysqlCluster},
 		{"durability", mysqlDurability},
 		{"isolation", mysqlIsolation},
-		{"sysdate", mysqlSysdate},
 		{"timeouts", mysqlTimeouts},
 		{"driver", mysqlDriver},
 		{"connections", mysqlConnections},
@@ -240,28 +239,14 @@ func mysqlIsolation(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 }
 
-// mysqlSysdate looks whether SYSDATE() goes on during a statement.
-func mysqlSysdate(ctx context.Context, e *exam) ([]Finding, error) {
-	var stands bool
-
-	err := e.one(ctx, `SELECT TIMESTAMPDIFF(MICROSECOND, NOW(6), s) < 10000 FROM (SELECT SLEEP(0.05) AS x, SYSDATE(6) AS s) later`, &stands)
-
-	switch {
-	case err != nil:
-		return nil, err
-	case stands:
-		return found(Warning, "the server runs with --sysdate-is-now",
-			"a renewal that had to wait for another transaction gives a lease that is shorter by that wait",
-			"take sysdate-is-now out of the server's options"), nil
-	default:
-		return fine("SYSDATE() tells the time of its call"), nil
-	}
-}
+// longGuard is how long a stopped process may keep a name by a guard without a word of the doctor's.
+const longGuard = time.Hour
 
 func mysqlTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
 	var (
 		findings []Finding
 		idle     = map[string]time.Duration{}
+		waits    time.Duration
 	)
 
 	// Those of the session: a parameter of the URL sets them.
@@ -290,6 +275,10 @@ func mysqlTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
 
 		value := time.Duration(count * float64(limit.unit))
 
+		if limit.name == "wait_timeout" {
+			waits = value
+		}
+
 		if strings.HasPrefix(limit.name, "idle_") || limit.name == tidbIdleTimeout {
 			idle[limit.name] = value
 		} else {
@@ -298,6 +287,11 @@ func mysqlTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 
 	findings = append(findings, e.idle(idle)...)
+
+	if len(idle) == 0 && waits > longGuard {
+		findings = append(findings, unending(fmt.Sprintf("wait_timeout is %s, and no other limit ends a transaction that says nothing", waits),
+			"wait_timeout=600 in the DSN of those who guard transactions, or MariaDB's "+idleTimeout+"=300")...)
+	}
 
 	if len(findings) > 0 {
 		return findings, nil

@@ -23,11 +23,11 @@ func postgresPooler(ctx context.Context, e *exam) ([]Finding, error) {
 
 	switch {
 	case statementsOnly(err):
-		findings = e.statementPooler()
+		e.shares, findings = true, e.statementPooler()
 	case err != nil:
 		return nil, err
 	case pooled:
-		findings = e.transactionPooler()
+		e.shares, findings = true, e.transactionPooler()
 	default:
 		return e.balanced(ctx)
 	}

@@ -35,6 +35,7 @@ func postgresChecks() []check {
 		{"isolation", postgresIsolation},
 		{"timeouts", postgresTimeouts},
 		{"connections", postgresConnections},
+		{"notifications", postgresNotifications},
 		clock(`SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::float)::bigint`),
 	}
 }
@@ -58,10 +59,17 @@ func postgresServer(ctx context.Context, e *exam) ([]Finding, error) {
 // this user look for theirs. Whoever owns the database, the schema or the tables
 // can do as he likes anyway.
 func postgresPath(ctx context.Context, e *exam) ([]Finding, error) {
-	if err := migrate.CheckSchema(ctx, e.db); errors.Is(err, migrate.ErrNoSchema) {
+	schemas, err := migrate.SchemasOf(ctx, e.db)
+
+	switch {
+	case errors.Is(err, migrate.ErrNoSchema):
 		return found(Error, err.Error(), "the tables seem to be missing, and every acquisition fails",
 			"ALTER ROLE ... SET search_path, or search_path in the URL; or create the schema"), nil
+	case err != nil:
+		return nil, err
 	}
+
+	findings := sets(schemas)
 
 	rows, err := e.conn.QueryContext(ctx, e.asked(`SELECT pg_catalog.quote_ident(n.nspname::text), coalesce(pg_catalog.quote_ident(r.rolname::text), 'PUBLIC'), g.grantee = n.nspowner
   FROM pg_catalog.pg_namespace n
@@ -79,8 +87,6 @@ func postgresPath(ctx context.Context, e *exam) ([]Finding, error) {
 		return nil, err
 	}
 	defer rows.Close()
-
-	var findings []Finding
 
 	for rows.Next() {
 		var (
@@ -106,6 +112,22 @@ func postgresPath(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 
 	return fine("nobody else may create objects in its schemas"), nil
+}
+
+// sets tells of tables by which others are not excluded.
+func sets(schemas migrate.Schemas) (findings []Finding) {
+	if err := schemas.Mixed(); err != nil {
+		said, fix, _ := strings.Cut(err.Error(), "; drop ")
+
+		return found(Error, said, "whoever has another search_path uses other tables, and does not exclude you", "drop "+fix)
+	}
+
+	for _, other := range schemas.Others {
+		findings = append(findings, found(Warning, "schema "+other+" has sqllock's tables too", "whoever uses those does not exclude you",
+			"name the schema of the tables in the URL of everybody, search_path=...; drop the tables that nobody uses")...)
+	}
+
+	return findings
 }
 
 func postgresWritable(ctx context.Context, e *exam) ([]Finding, error) {
@@ -151,19 +173,28 @@ func postgresDurability(ctx context.Context, e *exam) ([]Finding, error) {
 	var fsync, commit string
 
 	err := e.one(ctx, `SELECT pg_catalog.current_setting('fsync'), pg_catalog.current_setting('synchronous_commit')`, &fsync, &commit)
-
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case fsync == "off":
-		return found(Warning, "fsync is off", "a crash of the machine can damage the tables and forget grants", "set fsync = on"), nil
-	case commit == "off":
-		return found(Warning, "synchronous_commit is off",
-			"a crash of the server forgets grants that were just made, so that two can hold a lock for a lease",
-			"ALTER ROLE ... SET synchronous_commit = on, or in the URL options=-csynchronous_commit%3Don"), nil
-	default:
-		return fine("commits wait for the disk (synchronous_commit = %s)", commit), nil
 	}
+
+	var findings []Finding
+
+	if fsync == "off" {
+		findings = append(findings, found(Warning, "fsync is off",
+			"a crash of the machine can damage the tables and forget grants", "set fsync = on")...)
+	}
+
+	if commit == "off" {
+		findings = append(findings, found(Warning, "synchronous_commit is off",
+			"a crash of the server forgets grants that were just made, so that two can hold a lock for a lease",
+			"ALTER ROLE ... SET synchronous_commit = on, or in the URL options=-csynchronous_commit%3Don")...)
+	}
+
+	if findings != nil {
+		return findings, nil
+	}
+
+	return fine("commits wait for the disk (synchronous_commit = %s)", commit), nil
 }
 
 func postgresIsolation(ctx context.Context, e *exam) ([]Finding, error) {
@@ -185,7 +216,7 @@ func postgresIsolation(ctx context.Context, e *exam) ([]Finding, error) {
 func postgresTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
 	rows, err := e.conn.QueryContext(ctx, e.asked(`SELECT name, setting::bigint FROM pg_catalog.pg_settings
  WHERE name IN ('idle_session_timeout', 'idle_in_transaction_session_timeout', 'statement_timeout', 'lock_timeout', 'transaction_timeout')
-   AND setting::bigint > 0
+   AND (setting::bigint > 0 OR name = 'idle_in_transaction_session_timeout')
  ORDER BY name`), e.mode()...)
 	if err != nil {
 		return nil, err
@@ -202,6 +233,12 @@ func postgresTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
 
 		if err := rows.Scan(&name, &milli); err != nil {
 			return findings, err
+		}
+
+		if milli == 0 {
+			findings = append(findings, unending(name+" is 0", "ALTER ROLE ... SET "+name+" = '5min' for those who guard transactions")...)
+
+			continue
 		}
 
 		findings = append(findings, e.timeout(name, time.Duration(milli)*time.Millisecond)...)
@@ -226,6 +263,12 @@ func (e *exam) guarded(name string, limit time.Duration) []Finding {
 
 	return found(level, fmt.Sprintf("%s is %s", name, limit),
 		"it ends guarded transactions that say nothing for so long", "nothing, if none does")
+}
+
+// unending is that no limit ends a transaction whose process has stopped.
+func unending(what, fix string) []Finding {
+	return found(Warning, what, "a process that stops within a guarded transaction keeps the name from everybody, "+
+		"however short its lease was, until its connection ends", fix)
 }
 
 // timeout judges a limit of the server's.
@@ -267,6 +310,23 @@ func postgresConnections(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 
 	return connections(e, most, used), nil
+}
+
+// postgresNotifications looks whether this user's releases can tell those who wait.
+func postgresNotifications(ctx context.Context, e *exam) ([]Finding, error) {
+	var may bool
+
+	err := e.one(ctx, `SELECT pg_catalog.has_function_privilege('pg_catalog.pg_notify(pg_catalog.text, pg_catalog.text)'::pg_catalog.regprocedure, 'EXECUTE')`, &may)
+
+	switch {
+	case err != nil:
+		return nil, err
+	case may:
+		return fine("the user may notify others of releases"), nil
+	default:
+		return found(Warning, "the user may not call pg_notify", "nobody is told of a release: those who wait look every few seconds",
+			"GRANT EXECUTE ON FUNCTION pg_catalog.pg_notify(text, text) TO ..."), nil
+	}
 }
 
 // Bloat: so many bytes for each name, in tables that are not small.

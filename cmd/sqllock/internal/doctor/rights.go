@@ -5,13 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
 	"github.com/sqllock/sqllock/databases"
 )
 
@@ -24,29 +24,22 @@ var verbs = []struct{ name, statement string }{ //nolint:gochecknoglobals // a t
 	{"DELETE", "DELETE FROM %s WHERE 1 = 0"},
 }
 
-// views are what a user need only read.
-var views = []string{"sqllock_holders", "sqllock_waiters"} //nolint:gochecknoglobals // a table
-
 // rights tries what the user may do with each table.
 func rights(ctx context.Context, e *exam) ([]Finding, error) {
 	if hidden, err := e.hiddenSchema(ctx); err != nil || hidden != nil {
 		return hidden, err
 	}
 
-	tables, err := expected(e.db.Target.Dialect)
+	expected, err := migrate.Expected(e.db.Target.Dialect)
 	if err != nil {
 		return nil, err
-	}
-
-	for _, view := range views {
-		tables[view] = nil
 	}
 
 	missing := map[string][]string{} // by verbs
 	there := false
 
-	for table := range tables {
-		lacks, err := e.lacks(ctx, table)
+	for _, object := range expected {
+		lacks, err := e.lacks(ctx, object)
 
 		switch {
 		case e.db.Locks.Classify(err) == databases.NoSchema:
@@ -61,7 +54,7 @@ func rights(ctx context.Context, e *exam) ([]Finding, error) {
 
 		if len(lacks) > 0 {
 			joined := strings.Join(lacks, ", ")
-			missing[joined] = append(missing[joined], table)
+			missing[joined] = append(missing[joined], object.Name)
 		}
 	}
 
@@ -70,27 +63,29 @@ func rights(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 
 	if len(missing) == 0 {
+		e.usable = true
+
 		return fine("the user may do all that locks need with the tables"), nil
 	}
 
 	return e.grants(ctx, missing)
 }
 
-// lacks returns the rights that the user does not have on a table.
-func (e *exam) lacks(ctx context.Context, table string) ([]string, error) {
+// lacks returns the rights that the user does not have on a table, or a view, which he need only read.
+func (e *exam) lacks(ctx context.Context, object migrate.Object) ([]string, error) {
 	var lacks []string
 
 	for _, verb := range verbs {
-		if slices.Contains(views, table) && verb.name != "SELECT" {
+		if object.View && verb.name != "SELECT" {
 			break
 		}
 
-		statement := fmt.Sprintf(verb.statement, table)
+		statement := fmt.Sprintf(verb.statement, object.Name)
 		if d := e.db.Target.Dialect; (d == databases.MySQL || d == databases.TiDB) && (verb.name == "UPDATE" || verb.name == "DELETE") {
 			statement += " LIMIT 1" // or sql_safe_updates would refuse it
 		}
 
-		switch table { // with a column without a default, or with no name
+		switch object.Name { // with a column without a default, or with no name
 		case "sqllock_inserts":
 			statement = strings.Replace(statement, "(name) SELECT 'sqllock doctor'", "(name, owner) SELECT 'sqllock doctor', ''", 1)
 		case "sqllock_floor":
@@ -151,15 +146,23 @@ func shutOut(ctx context.Context, db *dsn.Database, plan Plan, refused error) ([
 	}
 	defer conn.Close()
 
-	tables, err := expected(databases.MySQL)
+	expected, err := migrate.Expected(db.Target.Dialect)
 	if err != nil {
 		return nil, err
 	}
 
-	findings, err := (&exam{Plan: plan, db: db, conn: conn}).grants(ctx, map[string][]string{
-		"SELECT, INSERT, UPDATE, DELETE": slices.Collect(maps.Keys(tables)),
-		"SELECT":                         views,
-	})
+	missing := map[string][]string{}
+
+	for _, object := range expected {
+		verbs := "SELECT, INSERT, UPDATE, DELETE"
+		if object.View {
+			verbs = "SELECT"
+		}
+
+		missing[verbs] = append(missing[verbs], object.Name)
+	}
+
+	findings, err := (&exam{Plan: plan, db: db, conn: conn}).grants(ctx, missing)
 	for i := range findings {
 		findings[i].Check = "rights"
 	}
@@ -170,19 +173,40 @@ func shutOut(ctx context.Context, db *dsn.Database, plan Plan, refused error) ([
 // errDatabaseDenied is MySQL's: "Access denied for user ... to database ...".
 const errDatabaseDenied = 1044
 
-// grantee is the user as a GRANT names him, and what precedes the tables there.
+// grantee is the user as a GRANT names him, and how it names a table.
 // The server quotes names; MySQL's CURRENT_USER() is user@host without quotes.
-func (e *exam) grantee(ctx context.Context) (user, prefix string, err error) {
-	config, ok := e.db.Driver.(*mysql.Config)
-	if !ok {
-		err = e.one(ctx, `SELECT pg_catalog.quote_ident(current_user::text)`, &user)
+func (e *exam) grantee(ctx context.Context) (user string, qualified func(table string) string, err error) {
+	if config, ok := e.db.Driver.(*mysql.Config); ok {
+		err = e.one(ctx, `SELECT CONCAT(QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', 1)), '@', QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', -1)))`, &user)
 
-		return user, "", err
+		return user, func(table string) string { return "`" + strings.ReplaceAll(config.DBName, "`", "``") + "`." + table }, err
 	}
 
-	err = e.one(ctx, `SELECT CONCAT(QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', 1)), '@', QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', -1)))`, &user)
+	schemas := map[string]string{}
 
-	return user, "`" + strings.ReplaceAll(config.DBName, "`", "``") + "`.", err
+	err = e.one(ctx, `SELECT pg_catalog.quote_ident(current_user::text)`, &user)
+	if err != nil {
+		return "", nil, err
+	}
+
+	rows, err := e.conn.QueryContext(ctx, e.asked(`SELECT c.relname::text, pg_catalog.quote_ident(n.nspname::text)
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relname::text LIKE 'sqllock%' AND pg_catalog.pg_table_is_visible(c.oid)`), e.mode()...)
+	if err != nil {
+		return "", nil, err
+	}
+	defer rows.Close()
+
+	for rows.Next() {
+		var table, schema string
+		if err := rows.Scan(&table, &schema); err != nil {
+			return "", nil, err
+		}
+
+		schemas[table] = schema
+	}
+
+	return user, func(table string) string { return schemas[table] + "." + table }, rows.Err()
 }
 
 // sleepingRole is the statement that gives a MySQL user the rights of a role that he
@@ -232,7 +256,7 @@ func (e *exam) sleepingRole(ctx context.Context, user string) (string, error) {
 
 // grants tells what is missing, and the statements that give it.
 func (e *exam) grants(ctx context.Context, missing map[string][]string) ([]Finding, error) {
-	user, prefix, err := e.grantee(ctx)
+	user, qualified, err := e.grantee(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -248,27 +272,23 @@ func (e *exam) grants(ctx context.Context, missing map[string][]string) ([]Findi
 		slices.Sort(tables)
 		said = append(said, verbs+" on "+strings.Join(tables, ", "))
 
-		// MySQL takes one table at a time.
-		if e.db.Target.Dialect == databases.Postgres {
-			statements = append(statements, "GRANT "+verbs+" ON "+strings.Join(tables, ", ")+" TO "+user+";")
-
-			continue
-		}
-
 		for _, table := range tables {
-			statements = append(statements, "GRANT "+verbs+" ON "+prefix+table+" TO "+user+";")
+			statements = append(statements, "GRANT "+verbs+" ON "+qualified(table)+" TO "+user+";")
 		}
 	}
 
 	slices.Sort(said)
 	slices.Sort(statements)
 
-	fix := "as the tables' owner: " + strings.Join(statements, " ")
+	fix := "as the tables' owner:"
 	if role != "" {
-		fix += " Or, if a role that the user has gives these rights: " + role
+		fix = "if a role that the user has gives these rights, " + role + " Otherwise, as the tables' owner:"
 	}
 
-	return found(Error, "the user lacks "+strings.Join(said, "; "), "locks cannot be acquired, renewed, released or listed", fix), nil
+	findings := found(Error, "the user lacks "+strings.Join(said, "; "), "locks cannot be acquired, renewed, released or listed", fix)
+	findings[0].Statements = statements
+
+	return findings, nil
 }
 
 // hiddenSchema finds tables in a schema that the user may not use, and to whom they
@@ -290,6 +310,9 @@ func (e *exam) hiddenSchema(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 
-	return found(Error, "the tables are in schema "+name+", which the user may not use", "they seem to be missing, and every acquisition fails",
-		"as the schema's owner: GRANT USAGE ON SCHEMA "+name+" TO "+user+";"), nil
+	findings := found(Error, "the tables are in schema "+name+", which the user may not use", "they seem to be missing, and every acquisition fails",
+		"as the schema's owner:")
+	findings[0].Statements = []string{"GRANT USAGE ON SCHEMA " + name + " TO " + user + ";"}
+
+	return findings, nil
 }

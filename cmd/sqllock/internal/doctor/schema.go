@@ -2,10 +2,8 @@ package doctor
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
-	"io/fs"
-	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -21,7 +19,7 @@ func schema(ctx context.Context, e *exam) ([]Finding, error) {
 	switch {
 	case e.forbidden(err):
 		// Nobody but those who migrate needs the versions.
-		if actual, err := e.columns(ctx); err == nil && len(actual["sqllock_locks"]) > 0 {
+		if there, err := e.objects(ctx); err == nil && there["sqllock_locks"].Name != "" {
 			e.schema = true
 
 			return fine("the tables are there; this user may not read their version"), nil
@@ -50,64 +48,94 @@ func schema(ctx context.Context, e *exam) ([]Finding, error) {
 
 		return fine("all %d migrations are applied", len(statuses)), nil
 	case len(pending) == len(statuses):
-		// Another tool may have made the tables.
-		if actual, err := e.columns(ctx); err == nil && len(actual["sqllock_locks"]) > 0 {
-			e.schema = true
-
-			return found(Note, "the tables are there, and "+migrations.TableName+" does not say of which version",
-				"nothing, if another tool keeps them", "keep applying what \"sqllock migrate print\" prints"), nil
-		}
-
-		return found(Error, "sqllock's tables are missing", "every acquisition fails", "run: "+e.db.Target.MigrateCommand()), nil
+		return e.unnoted(ctx)
 	default:
 		return found(Error, "the tables are outdated: "+strings.Join(pending, ", ")+" is pending",
 			"acquisitions of this version fail", "run: "+e.db.Target.MigrateCommand()), nil
 	}
 }
 
-// tables compares the tables with what the migrations make.
+// unnoted is about tables of which no version is noted, if they are there.
+func (e *exam) unnoted(ctx context.Context) ([]Finding, error) {
+	expected, err := migrate.Expected(e.db.Target.Dialect)
+	if err != nil {
+		return nil, err
+	}
+
+	actual, err := e.objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	there := 0
+
+	for _, object := range expected {
+		if _, ok := actual[object.Name]; ok {
+			there++
+		}
+	}
+
+	switch there {
+	case 0:
+		return found(Error, "sqllock's tables are missing", "every acquisition fails", "run: "+e.db.Target.MigrateCommand()), nil
+	case len(expected):
+		e.schema = true
+
+		// Another tool may have made them.
+		return found(Note, "the tables are there, and "+migrations.TableName+" does not say of which version",
+			"nothing, if another tool keeps them", "keep applying what \"sqllock migrate print\" prints"), nil
+	default:
+		return found(Error, "only a part of sqllock's tables is there", "every acquisition fails",
+			"run: "+e.db.Target.MigrateCommand()+"; it makes the rest of what was broken off, or says what is in its way"), nil
+	}
+}
+
+// objects are the tables and views that there are.
+func (e *exam) objects(ctx context.Context) (map[string]migrate.Object, error) {
+	return migrate.Actual(ctx, func(ctx context.Context, query string, _ ...any) (*sql.Rows, error) {
+		return e.conn.QueryContext(ctx, e.asked(query), e.mode()...)
+	}, e.db.Target.Dialect)
+}
+
+// tables compares the tables and views with what the migrations make.
 func tables(ctx context.Context, e *exam) ([]Finding, error) {
 	if !e.schema {
 		return nil, nil
 	}
 
-	want, err := expected(e.db.Target.Dialect)
+	expected, err := migrate.Expected(e.db.Target.Dialect)
 	if err != nil {
 		return nil, err
 	}
 
-	actual, err := e.columns(ctx)
+	actual, err := e.objects(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	var findings []Finding
-
-	gone, err := e.gone(ctx, slices.Sorted(maps.Keys(want)))
+	findings, err := e.gone(ctx, expected)
 	if err != nil {
-		return nil, err
+		return findings, err
 	}
 
-	for _, table := range gone {
-		findings = append(findings, missing(table)...)
-		delete(want, table)
-	}
-
-	for _, table := range slices.Sorted(maps.Keys(want)) {
-		for _, column := range want[table] {
-			if _, there := actual[table][column]; !there {
-				findings = append(findings, found(Error, "the tables were altered: "+table+"."+column+" is missing",
-					"statements about locks fail", "put it back: \"sqllock migrate print\" shows how it was")...)
-			}
+	for _, object := range expected {
+		there, ok := actual[object.Name]
+		if !ok {
+			continue // it has gone, or this user may not see it
 		}
 
-		for _, column := range slices.Sorted(maps.Keys(actual[table])) {
-			if required := actual[table][column]; required && !slices.Contains(want[table], column) {
-				findings = append(findings, found(Error, "the tables were altered: "+table+"."+column+" is not sqllock's, and is NOT NULL without a default",
-					"no row can be inserted: locks cannot be acquired",
-					"ALTER TABLE "+table+" DROP COLUMN "+column+"; or give it a default")...)
+		for _, difference := range object.Differences(there) {
+			level := Error
+			if difference.Slow {
+				level = Warning
 			}
+
+			findings = append(findings, found(level, "the tables were altered: "+difference.Found, difference.Effect, difference.Fix)...)
 		}
+	}
+
+	if slices.ContainsFunc(findings, func(f Finding) bool { return f.Level == Error }) {
+		e.usable = false // it is clear what a trial would find
 	}
 
 	more, err := e.altered(ctx)
@@ -120,124 +148,41 @@ func tables(ctx context.Context, e *exam) ([]Finding, error) {
 	return fine("as the migrations make them"), nil
 }
 
-// missing is about a table or a view that is not there.
-func missing(table string) []Finding {
-	said, effect := "the table "+table+" is missing", "statements about locks fail"
-	if slices.Contains(views, table) {
-		said, effect = "the view "+table+" is missing", "nobody can ask in SQL who holds what or waits, and \"sqllock migrate down\" fails"
-	}
-
-	return found(Error, said, effect, "make it again as \"sqllock migrate print\" shows; \"migrate up\" has done so once, and does not again")
-}
-
-// gone are those of the tables that are not there; else the views that are not. Of
+// gone tells of the tables that are not there; else of the views that are not. Of
 // those that the user may not read nothing is known here.
-func (e *exam) gone(ctx context.Context, tables []string) (gone []string, err error) {
-	for _, table := range append(tables, views...) {
-		if table == views[0] && len(gone) > 0 {
-			break // they may lack only what they read
+func (e *exam) gone(ctx context.Context, expected []migrate.Object) (findings []Finding, err error) {
+	for _, object := range expected {
+		if object.View && len(findings) > 0 {
+			break // they may lack only what they read; the migrations make them last
 		}
 
-		_, err := e.conn.ExecContext(ctx, e.asked("SELECT 1 FROM "+table+" WHERE 1 = 0"), e.mode()...)
+		_, err := e.conn.ExecContext(ctx, e.asked("SELECT 1 FROM "+object.Name+" WHERE 1 = 0"), e.mode()...)
 
 		switch {
 		case err == nil, e.forbidden(err):
 		case e.db.Locks.Classify(err) == databases.NoSchema:
-			gone = append(gone, table)
+			findings = append(findings, e.missing(object)...)
 		default:
-			return gone, err
+			return findings, err
 		}
 	}
 
-	return gone, nil
+	return findings, nil
 }
 
-var (
-	createTable = regexp.MustCompile(`(?s)CREATE TABLE (\w+) \((.*?)\n\)`)
-	columnLine  = regexp.MustCompile(`(?m)^    ([a-z_]+) +[A-Za-z]`)
-)
-
-// expected are the columns of each table, as the migrations make them.
-func expected(dialect databases.Dialect) (map[string][]string, error) {
-	files, err := migrations.For(string(dialect))
-	if err != nil {
-		return nil, err
+// missing is about a table or a view that is not there.
+func (e *exam) missing(object migrate.Object) []Finding {
+	said, effect := "the table "+object.Name+" is missing", "statements about locks fail"
+	if object.View {
+		said, effect = "the view "+object.Name+" is missing", "nobody can ask in SQL who holds what or waits"
 	}
 
-	names, err := fs.Glob(files, "*.sql")
-	if err != nil {
-		return nil, err
+	fix := "make it again as \"sqllock migrate print\" shows; \"migrate up\" has done so once, and does not again"
+	if d := e.db.Target.Dialect; d == databases.MySQL || d == databases.TiDB {
+		fix = "run: " + e.db.Target.MigrateCommand()
 	}
 
-	want := map[string][]string{}
-
-	for _, name := range names {
-		text, err := fs.ReadFile(files, name)
-		if err != nil {
-			return nil, err
-		}
-
-		up, _, _ := strings.Cut(string(text), "-- +goose Down")
-
-		for _, table := range createTable.FindAllStringSubmatch(up, -1) {
-			for _, column := range columnLine.FindAllStringSubmatch(table[2], -1) {
-				want[table[1]] = append(want[table[1]], column[1])
-			}
-		}
-	}
-
-	return want, nil
-}
-
-// columns are those of the tables that there are, and whether an INSERT must give
-// them a value.
-//
-// Here and in all that the doctor asks of PostgreSQL, functions have their schema
-// and operators exact types: another would be taken from any schema of the
-// search_path, and a superuser who asks the doctor would run somebody else's code.
-func (e *exam) columns(ctx context.Context) (map[string]map[string]bool, error) {
-	query := `SELECT c.relname, a.attname, a.attnotnull AND NOT a.atthasdef AND a.attidentity = ''::"char"
-  FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
- WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND pg_catalog.pg_table_is_visible(c.oid)`
-
-	switch e.db.Target.Dialect {
-	case databases.MySQL, databases.TiDB:
-		query = `SELECT table_name, column_name,
-       is_nullable = 'NO' AND column_default IS NULL AND extra NOT LIKE '%auto_increment%' AND COALESCE(generation_expression, '') = ''
-  FROM information_schema.columns
- WHERE table_schema = DATABASE() AND table_name LIKE 'sqllock%'`
-	case databases.SQLite:
-		query = `SELECT m.name, c.name, c."notnull" AND c.dflt_value IS NULL FROM sqlite_master m JOIN pragma_table_info(m.name) c
- WHERE m.type = 'table' AND m.name LIKE 'sqllock%'`
-	case databases.Postgres:
-	}
-
-	rows, err := e.conn.QueryContext(ctx, e.asked(query), e.mode()...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	actual := map[string]map[string]bool{}
-
-	for rows.Next() {
-		var (
-			table, column string
-			required      bool
-		)
-
-		if err := rows.Scan(&table, &column, &required); err != nil {
-			return nil, err
-		}
-
-		if actual[table] == nil {
-			actual[table] = map[string]bool{}
-		}
-
-		actual[table][column] = required
-	}
-
-	return actual, rows.Err()
+	return found(Error, said, effect, fix)
 }
 
 // alteration is a question whose answer is a number that should be zero.
@@ -265,27 +210,22 @@ func (e *exam) altered(ctx context.Context) ([]Finding, error) {
 	return findings, nil
 }
 
-const (
-	noExclusion = "names that differ are taken for the same, or a name is held twice"
-	primaryKey  = "make name the primary key again, as \"sqllock migrate print\" shows"
-)
-
 // triggers is of all databases: only who wrote one knows what it does.
 var triggers = Finding{ //nolint:gochecknoglobals // a constant
 	Level: Warning, Found: "the tables have %d triggers",
 	Effect: "each grant and renewal waits for them, and one that changes or suppresses a row breaks the locks", Fix: "drop them",
 }
 
+// constraints are those that only who made them knows, too.
+var constraints = Finding{ //nolint:gochecknoglobals // a constant
+	Level: Warning, Found: "the tables have %d constraints that are not sqllock's",
+	Effect: "rows that they refuse, or that others refer to, break the locks", Fix: "drop them",
+}
+
 func alterations(dialect databases.Dialect) []alteration {
 	switch dialect {
 	case databases.Postgres:
 		return []alteration{
-			{
-				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
- WHERE c.relname IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes', 'sqllock_shares', 'sqllock_queue', 'sqllock_floor') AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)
-   AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid)`,
-				Finding{Level: Error, Found: "the tables were altered: %d primary keys are missing", Effect: noExclusion, Fix: primaryKey},
-			},
 			{
 				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_class c ON c.oid = r.ev_class
  WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)`,
@@ -336,6 +276,12 @@ func alterations(dialect databases.Dialect) []alteration {
  WHERE c.relname::text LIKE 'sqllock%' AND pg_catalog.pg_table_is_visible(c.oid) AND NOT t.tgisinternal`,
 				triggers,
 			},
+			{
+				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class c ON c.oid IN (k.conrelid, k.confrelid)
+ WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid) AND k.contype IN ('c', 'f', 'x')
+   AND NOT (k.contype = 'c' AND pg_catalog.pg_get_constraintdef(k.oid) IN ('CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 255)))', 'CHECK ((id = 1))'))`,
+				constraints,
+			},
 		}
 	case databases.MySQL, databases.TiDB:
 		return []alteration{
@@ -345,17 +291,13 @@ func alterations(dialect databases.Dialect) []alteration {
 				Finding{Level: Error, Found: "%d tables are not of InnoDB", Effect: "there are no row locks: two can hold a lock", Fix: "ALTER TABLE ... ENGINE = InnoDB"},
 			},
 			{
-				`SELECT COUNT(*) FROM information_schema.columns
- WHERE table_schema = DATABASE() AND table_name IN ('sqllock_locks', 'sqllock_leases', 'sqllock_inserts', 'sqllock_mutexes', 'sqllock_shares')
-   AND column_name = 'name' AND (data_type <> 'varbinary' OR column_key <> 'PRI')`,
-				Finding{
-					Level: Error, Found: "the tables were altered: %d columns with names are not VARBINARY, or not the primary key",
-					Effect: noExclusion, Fix: "ALTER TABLE ... MODIFY name VARBINARY(255) NOT NULL; " + primaryKey,
-				},
-			},
-			{
 				`SELECT COUNT(*) FROM information_schema.triggers WHERE event_object_schema = DATABASE() AND event_object_table LIKE 'sqllock%'`,
 				triggers,
+			},
+			{
+				`SELECT COUNT(*) FROM information_schema.table_constraints
+ WHERE table_schema = DATABASE() AND table_name LIKE 'sqllock%' AND constraint_type IN ('CHECK', 'FOREIGN KEY')`,
+				constraints,
 			},
 			{
 				`SELECT COUNT(*) FROM information_schema.tables

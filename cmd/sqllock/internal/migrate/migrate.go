@@ -3,7 +3,6 @@ package migrate
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"path"
@@ -30,24 +29,52 @@ type Step struct {
 
 // Up applies what is pending. Any number of processes may call it at once: on
 // MySQL they take turns behind a session lock, elsewhere a migration is one
-// transaction, which succeeds in one of them.
+// transaction, which succeeds in one of them. It may be killed at any point, and called again.
 func Up(ctx context.Context, db *dsn.Database) ([]Step, error) {
-	if err := madeOtherwise(ctx, db); err != nil {
+	if commitsEach(db.Target.Dialect) {
+		made, err := assemble(ctx, db)
+		if err != nil {
+			return nil, err
+		}
+
+		steps, err := run(ctx, db, (*goose.Provider).Up)
+
+		return append(made, steps...), err
+	}
+
+	schemas, err := SchemasOf(ctx, db)
+	if err != nil {
 		return nil, err
 	}
 
+	if err := schemas.second(); err != nil {
+		return nil, err
+	}
+
+	steps, err := inOneTransaction(ctx, db)
+	if err != nil || len(steps) == 0 || len(schemas.found) > 0 || schemas.fixed {
+		return steps, err
+	}
+
+	// Another user may have made a set at the same moment.
+	if schemas, err = SchemasOf(ctx, db); err == nil && len(schemas.Others) > 0 {
+		err = schemas.another(schemas.Others[0])
+	}
+
+	return steps, err
+}
+
+// inOneTransaction applies what is pending where a migration is a transaction.
+func inOneTransaction(ctx context.Context, db *dsn.Database) ([]Step, error) {
 	for attempt := 1; ; attempt++ {
-		steps, err := run(ctx, db, (*goose.Provider).Up)
-		if err == nil || !overtaken(db, err) {
-			return steps, err
+		var steps []Step
+
+		err := madeOtherwise(ctx, db)
+		if err == nil {
+			steps, err = run(ctx, db, (*goose.Provider).Up)
 		}
 
-		if attempt == attempts {
-			// By now another process has noted what it made.
-			if tableThere(ctx, db.SQL, "sqllock_locks") && strings.Contains(err.Error(), "already exists") {
-				err = fmt.Errorf("%w: %w", errMadeOtherwise, err)
-			}
-
+		if err == nil || attempt == attempts || !overtaken(db, err) {
 			return steps, err
 		}
 
@@ -68,16 +95,16 @@ var errMadeOtherwise = errors.New(`the tables are there, and were not made by "s
 
 // madeOtherwise reports tables that goose would try to make again.
 func madeOtherwise(ctx context.Context, db *dsn.Database) error {
-	// In this order: another process that runs Up makes the version table first.
-	if !tableThere(ctx, db.SQL, "sqllock_locks") {
-		return nil
-	}
+	s, err := stateOf(ctx, db, db.SQL)
 
-	if known, err := versioned(ctx, db); err != nil || known {
+	switch {
+	case err != nil || s.noted || len(s.there) == 0:
 		return err
+	case len(s.foreign) > 0:
+		return s.inTheWay("nothing was made")
+	default:
+		return errMadeOtherwise
 	}
-
-	return errMadeOtherwise
 }
 
 // overtaken says whether another process did the same meanwhile. goose looks
@@ -113,7 +140,7 @@ func thereAlready() []string { return []string{"42P07", "42710", "42701", "23505
 
 // Down rolls the last applied migration back; none left is no error.
 func Down(ctx context.Context, db *dsn.Database) ([]Step, error) {
-	return run(ctx, db, func(p *goose.Provider, ctx context.Context) ([]*goose.MigrationResult, error) {
+	return down(ctx, db, func(p *goose.Provider, ctx context.Context) ([]*goose.MigrationResult, error) {
 		result, err := p.Down(ctx)
 		if err != nil {
 			if errors.Is(err, goose.ErrNoNextVersion) {
@@ -129,19 +156,40 @@ func Down(ctx context.Context, db *dsn.Database) ([]Step, error) {
 
 // DownAll rolls every migration back.
 func DownAll(ctx context.Context, db *dsn.Database) ([]Step, error) {
-	return run(ctx, db, func(p *goose.Provider, ctx context.Context) ([]*goose.MigrationResult, error) {
+	return down(ctx, db, func(p *goose.Provider, ctx context.Context) ([]*goose.MigrationResult, error) {
 		return p.DownTo(ctx, 0)
 	})
+}
+
+// down is run for tables of which perhaps a part is there, and no version noted.
+func down(
+	ctx context.Context, db *dsn.Database,
+	do func(*goose.Provider, context.Context) ([]*goose.MigrationResult, error),
+) ([]Step, error) {
+	schemas, err := SchemasOf(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := schemas.elsewhere(); err != nil {
+		return nil, err
+	}
+
+	if commitsEach(db.Target.Dialect) {
+		if something, err := adopt(ctx, db); err != nil || !something {
+			return nil, err
+		}
+	} else if noted, err := noted(ctx, db, db.SQL); err != nil || !noted {
+		return nil, err // goose would make its version table
+	}
+
+	return run(ctx, db, do)
 }
 
 func run(
 	ctx context.Context, db *dsn.Database,
 	do func(*goose.Provider, context.Context) ([]*goose.MigrationResult, error),
 ) ([]Step, error) {
-	if err := CheckSchema(ctx, db); err != nil {
-		return nil, err
-	}
-
 	p, err := provider(db)
 	if err != nil {
 		return nil, err
@@ -171,10 +219,10 @@ type Status struct {
 	At      time.Time
 }
 
-// Statuses lists all migrations, oldest first. It writes nothing: goose alone
+// Statuses lists all migrations, oldest first. It writes nothing: goose's provider
 // would make its version table.
 func Statuses(ctx context.Context, db *dsn.Database) ([]Status, error) {
-	if err := CheckSchema(ctx, db); err != nil {
+	if _, err := SchemasOf(ctx, db); err != nil {
 		return nil, err
 	}
 
@@ -183,7 +231,7 @@ func Statuses(ctx context.Context, db *dsn.Database) ([]Status, error) {
 		return nil, err
 	}
 
-	exists, err := versioned(ctx, db)
+	exists, err := versioned(ctx, db, db.SQL)
 	if err != nil {
 		return nil, err
 	}
@@ -198,77 +246,49 @@ func Statuses(ctx context.Context, db *dsn.Database) ([]Status, error) {
 		return statuses, nil
 	}
 
-	found, err := p.Status(ctx)
+	store, err := versions(db)
 	if err != nil {
 		return nil, err
 	}
 
-	for _, s := range found {
-		statuses = append(statuses, Status{
-			Name: path.Base(s.Source.Path), Applied: s.State == goose.StateApplied, At: s.AppliedAt,
-		})
+	for _, source := range p.ListSources() {
+		status := Status{Name: path.Base(source.Path)}
+
+		switch found, err := store.GetMigration(ctx, db.SQL, source.Version); {
+		case err == nil:
+			status.Applied, status.At = found.IsApplied, found.Timestamp
+		case !errors.Is(err, database.ErrVersionNotFound):
+			return nil, err
+		}
+
+		statuses = append(statuses, status)
 	}
 
 	return statuses, nil
 }
 
-// ErrNoSchema says that a PostgreSQL session can neither find nor make a table.
-var ErrNoSchema = errors.New("the search_path names no schema that exists and that this user may use")
-
-// CheckSchema returns ErrNoSchema if that is so. goose looks for its table in the
-// catalog, finds that of any schema, and cannot read it.
-func CheckSchema(ctx context.Context, db *dsn.Database) error {
-	if db.Target.Dialect != databases.Postgres {
-		return nil
-	}
-
-	var there bool
-
-	err := db.SQL.QueryRowContext(ctx, "SELECT pg_catalog.current_schema() IS NOT NULL").Scan(&there)
-	if err == nil && !there {
-		return ErrNoSchema
-	}
-
-	return err
+// versions is the version table.
+func versions(db *dsn.Database) (database.Store, error) {
+	return database.NewStore(gooseDialect(db.Target.Dialect), migrations.TableName)
 }
 
-func versioned(ctx context.Context, db *dsn.Database) (bool, error) {
-	store, err := database.NewStore(gooseDialect(db.Target.Dialect), migrations.TableName)
-	if err != nil {
-		return false, err
-	}
+// versioned says whether the version table is there, wherever the database finds it.
+func versioned(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (bool, error) {
+	err := look(ctx, conn, migrations.TableName)
 
-	asker, ok := store.(interface {
-		TableExists(ctx context.Context, db database.DBTxConn) (bool, error)
-	})
-	if !ok {
-		// Then goose asks in its own way, and makes the table.
-		return true, nil
-	}
-
-	exists, err := asker.TableExists(ctx, db.SQL)
-
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		return tableThere(ctx, db.SQL, migrations.TableName), nil
-	case err != nil || exists:
-		return exists, err
-	}
-
-	// MySQL's catalog does not show a table to those who have no right on it.
-	if err := look(ctx, db.SQL, migrations.TableName); db.Locks.Classify(err) == databases.NotAllowed {
+	switch db.Locks.Classify(err) {
+	case databases.NoSchema:
+		return false, nil
+	case databases.NotAllowed:
 		return false, fmt.Errorf("this user may not look which migrations were applied: %w", err)
+	default:
+		return err == nil, err
 	}
-
-	return false, nil
 }
 
-// tableThere asks in the one way that every server understands.
-func tableThere(ctx context.Context, db *sql.DB, name string) bool { return look(ctx, db, name) == nil }
-
-// look reads nothing of a table.
-func look(ctx context.Context, db *sql.DB, name string) error {
-	rows, err := db.QueryContext(ctx, "SELECT 1 FROM "+name+" WHERE 1 = 0")
+// look reads nothing of a table, in the one way that every server understands.
+func look(ctx context.Context, conn database.DBTxConn, name string) error {
+	rows, err := conn.QueryContext(ctx, "SELECT 1 FROM "+name+" WHERE 1 = 0")
 	if err != nil {
 		return err
 	}
@@ -289,8 +309,9 @@ func provider(db *dsn.Database) (*goose.Provider, error) {
 		goose.WithDisableGlobalRegistry(true),
 	}
 
-	if locker := sessionLocker(db.Target.Dialect); locker != nil {
-		options = append(options, goose.WithSessionLocker(locker))
+	// On PostgreSQL behind a proxy that pools transactions such a lock would stay with a session that others have by then.
+	if commitsEach(db.Target.Dialect) {
+		options = append(options, goose.WithSessionLocker(mysqlSessionLocker{}))
 	}
 
 	p, err := goose.NewProvider(gooseDialect(db.Target.Dialect), db.SQL, files, options...)

@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,12 +25,14 @@ import (
 type Source interface {
 	// Look is a look at all locks and at all who wait.
 	Look(ctx context.Context) (Locks, error)
+	// Answer asks for what takes the database no time however many locks there are, and says why there is no answer.
+	Answer(ctx context.Context) error
 	// Inspect is a closer look at one slot of a name; slot 0 if it has no permits.
 	Inspect(ctx context.Context, name string, slot int) (sqllock.Status, error)
 	// Examine asks the doctor.
 	Examine(ctx context.Context) ([]doctor.Finding, error)
-	// Free takes a lock away, and says which. A negative slot is none: the name has no permits.
-	Free(ctx context.Context, name string, slot int, reason string) (string, error)
+	// Free takes a lock away from whoever has the token, and says which. A negative slot is none: the name has no permits.
+	Free(ctx context.Context, name string, slot int, token int64, reason string) (string, error)
 }
 
 // Config says what is shown, and to whom.
@@ -50,12 +53,13 @@ type Config struct {
 	MetricNames bool
 }
 
-// How often the doctor is asked at most, how long that and a look for a probe may last, and how long it is
+// How often the doctor, and for a probe the database, is asked at most, how long that may last, and how long it is
 // remembered what was seen of a name.
 const (
 	doctorAge   = time.Minute
 	doctorTime  = 30 * time.Second
 	freeTime    = 30 * time.Second
+	healthAge   = time.Second
 	healthTime  = 2 * time.Second
 	rememberFor = time.Minute
 )
@@ -70,6 +74,7 @@ type server struct {
 	templates *template.Template
 	locks     latest[Locks]
 	findings  latest[[]doctor.Finding]
+	answer    latest[struct{}]
 
 	mu    sync.Mutex
 	names map[slot]*inspection
@@ -128,6 +133,8 @@ type shown struct {
 
 	Name         string
 	Slot         string // as it was asked for; empty if it was not
+	Token        int64  // of the holder whom it is taken from
+	Gone         bool   // that one does not have it
 	Status       sqllock.Status
 	StatusKnown  bool
 	Findings     []doctor.Finding
@@ -273,11 +280,15 @@ func (s *server) doctor(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), healthTime)
-	defer cancel()
+	answer := s.answer.get(r.Context(), healthAge, func(ctx context.Context) (struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, healthTime)
+		defer cancel()
 
-	if _, err := s.Source.Look(ctx); err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return struct{}{}, s.Source.Answer(ctx)
+	})
+
+	if answer.err != nil {
+		http.Error(w, answer.err.Error(), http.StatusServiceUnavailable)
 
 		return
 	}
@@ -286,12 +297,26 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) confirm(w http.ResponseWriter, r *http.Request) {
-	page, _, ok := s.asked(w, r)
+	if page, _, ok := s.askedToken(w, r); ok {
+		s.writeFree(w, r, http.StatusOK, page)
+	}
+}
+
+// askedToken is asked, for a request that says whom the lock is to be taken from.
+func (s *server) askedToken(w http.ResponseWriter, r *http.Request) (page shown, number int, ok bool) {
+	page, number, ok = s.asked(w, r)
 	if !ok {
-		return
+		return page, number, false
 	}
 
-	s.writeFree(w, r, http.StatusOK, page)
+	var err error
+	if page.Token, err = strconv.ParseInt(r.URL.Query().Get("token"), 10, 64); err != nil || page.Token < 1 {
+		http.Error(w, "the token does not say whom the lock is to be taken from", http.StatusBadRequest)
+
+		return page, number, false
+	}
+
+	return page, number, true
 }
 
 // writeFree asks whether a lock is to be taken away, or says why it was not.
@@ -299,6 +324,9 @@ func (s *server) writeFree(w http.ResponseWriter, r *http.Request, status int, p
 	seen := s.look(r.Context())
 	page.view = viewOf(seen.value, func(name string) bool { return name == page.Name })
 	page.looked(seen.at, seen.err)
+	page.Gone = seen.err == nil && !slices.ContainsFunc(seen.value.Locks, func(lock sqllock.Status) bool {
+		return lock.Name == page.Name && lock.Token == page.Token && (page.Slot == "" || strconv.Itoa(lock.Slot) == page.Slot)
+	})
 
 	s.write(w, "free", status, page)
 }
@@ -307,7 +335,7 @@ func (s *server) writeFree(w http.ResponseWriter, r *http.Request, status int, p
 const mostForm = 16 << 10
 
 func (s *server) free(w http.ResponseWriter, r *http.Request) {
-	page, number, ok := s.asked(w, r)
+	page, number, ok := s.askedToken(w, r)
 	if !ok {
 		return
 	}
@@ -326,7 +354,7 @@ func (s *server) free(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), freeTime)
 	defer cancel()
 
-	said, err := s.Source.Free(ctx, page.Name, number, page.Reason)
+	said, err := s.Source.Free(ctx, page.Name, number, page.Token, page.Reason)
 	s.locks.forget()
 	s.inspected(page.Name, max(0, number)).forget()
 
@@ -342,18 +370,23 @@ func (s *server) free(w http.ResponseWriter, r *http.Request) {
 }
 
 // NameURL is the page of a name, in which any character may be.
-func (s shown) NameURL() string { return "/name?" + s.query() }
+func (s shown) NameURL() string { return "/name?" + s.query().Encode() }
 
 // FreeURL is where a form goes: in one of its fields a line break would become another.
-func (s shown) FreeURL() string { return "/free?" + s.query() }
+func (s shown) FreeURL() string {
+	query := s.query()
+	query.Set("token", strconv.FormatInt(s.Token, 10))
 
-func (s shown) query() string {
+	return "/free?" + query.Encode()
+}
+
+func (s shown) query() url.Values {
 	query := url.Values{"name": {s.Name}}
 	if s.Slot != "" {
 		query.Set("slot", s.Slot)
 	}
 
-	return query.Encode()
+	return query
 }
 
 func (s *server) write(w http.ResponseWriter, name string, status int, page shown) {

@@ -3,11 +3,13 @@ package page_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,8 +31,8 @@ type fake struct {
 	err      error
 	hangs    bool
 
-	looks, examined int
-	freed           []string
+	looks, answers, examined int
+	freed                    []string
 }
 
 func (f *fake) Look(ctx context.Context) (page.Locks, error) {
@@ -46,6 +48,22 @@ func (f *fake) Look(ctx context.Context) (page.Locks, error) {
 	}
 
 	return f.locks, f.err
+}
+
+// Answer looks at nothing else.
+func (f *fake) Answer(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.answers++
+
+	if f.hangs {
+		<-ctx.Done()
+
+		return ctx.Err()
+	}
+
+	return f.err
 }
 
 func (f *fake) Inspect(_ context.Context, name string, slot int) (sqllock.Status, error) {
@@ -65,8 +83,8 @@ func (f *fake) Examine(context.Context) ([]doctor.Finding, error) {
 	return f.findings, f.err
 }
 
-func (f *fake) Free(_ context.Context, name string, _ int, reason string) (string, error) {
-	f.freed = append(f.freed, name+"|"+reason)
+func (f *fake) Free(_ context.Context, name string, _ int, token int64, reason string) (string, error) {
+	f.freed = append(f.freed, fmt.Sprintf("%s|%d|%s", name, token, reason))
 
 	return "freed " + name, f.err
 }
@@ -137,7 +155,10 @@ var hostile = []string{
 	"customer/7?x=1&y=2#z", "../..", "%2e%3Cb%3E", `javascript:alert(1)`, "{{.}}", "a+b c", "\x1b[2J",
 }
 
-var link = regexp.MustCompile(`href="(/(?:name|free)\?[^"]*)"`)
+var (
+	link = regexp.MustCompile(`href="(/(?:name|free)\?[^"]*)"`)
+	form = regexp.MustCompile(`action="(/free\?[^"]*)"`)
+)
 
 // TestHostileNames looks at names that would be more than text, and follows what links to them.
 func TestHostileNames(t *testing.T) {
@@ -182,15 +203,17 @@ func TestHostileNames(t *testing.T) {
 
 			harmless(t, w.Body.String(), name)
 
-			form := regexp.MustCompile(`action="(/free\?[^"]*)"`).FindStringSubmatch(get(t, h, html.UnescapeString(strings.ReplaceAll(links[1][1], "/name", "/free"))).Body.String())
+			free := slices.IndexFunc(links, func(found []string) bool { return strings.HasPrefix(found[1], "/free") })
+
+			form := form.FindStringSubmatch(get(t, h, html.UnescapeString(links[free][1])).Body.String())
 			if form == nil {
 				t.Fatal("no form to free the lock")
 			}
 
 			want(t, post(t, h, html.UnescapeString(form[1]), nil), http.StatusOK)
 
-			if len(source.freed) != 1 || source.freed[0] != name+"|why" {
-				t.Errorf("freed %q, want %q", source.freed, name+"|why")
+			if want := name + "|17|why"; len(source.freed) != 1 || source.freed[0] != want {
+				t.Errorf("freed %q, want %q", source.freed, want)
 			}
 		})
 	}
@@ -234,8 +257,8 @@ func TestFree(t *testing.T) {
 		source := &fake{locks: page.Locks{Locks: []sqllock.Status{held("a", "")}}}
 		h := handler(t, source, nil)
 
-		want(t, post(t, h, "/free?name=a", nil), http.StatusNotFound)
-		want(t, get(t, h, "/free?name=a"), http.StatusNotFound)
+		want(t, post(t, h, "/free?name=a&token=17", nil), http.StatusNotFound)
+		want(t, get(t, h, "/free?name=a&token=17"), http.StatusNotFound)
 
 		if body := get(t, h, "/").Body.String(); strings.Contains(body, "/free") || len(source.freed) > 0 {
 			t.Errorf("freed %q, and the page is\n%s", source.freed, body)
@@ -258,7 +281,7 @@ func TestFree(t *testing.T) {
 			t.Parallel()
 
 			source := &fake{}
-			want(t, post(t, handler(t, source, allowFree), "/free?name=a", c.header), c.status)
+			want(t, post(t, handler(t, source, allowFree), "/free?name=a&token=17", c.header), c.status)
 
 			if (len(source.freed) == 1) != (c.status == http.StatusOK) {
 				t.Errorf("freed %q", source.freed)
@@ -268,7 +291,7 @@ func TestFree(t *testing.T) {
 
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
-		want(t, post(t, handler(t, &fake{err: errors.New(`lock "a" is guarded`)}, allowFree), "/free?name=a", nil),
+		want(t, post(t, handler(t, &fake{err: errors.New(`lock "a" is guarded`)}, allowFree), "/free?name=a&token=17", nil),
 			http.StatusConflict, "lock &#34;a&#34; is guarded", `value="why"`)
 	})
 
@@ -278,16 +301,38 @@ func TestFree(t *testing.T) {
 		source := &fake{}
 		h := handler(t, source, allowFree)
 
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/free?name=a", strings.NewReader("reason=+"))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/free?name=a&token=17", strings.NewReader("reason=+"))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		want(t, do(h, r), http.StatusBadRequest, "Say why.")
 
 		for _, slot := range []string{"1000", "-1", "x", "99999999999999999999"} {
-			want(t, post(t, h, "/free?name=a&slot="+slot, nil), http.StatusBadRequest, "no such slot")
+			want(t, post(t, h, "/free?name=a&token=17&slot="+slot, nil), http.StatusBadRequest, "no such slot")
+		}
+
+		for _, token := range []string{"", "0", "-17", "x", "99999999999999999999"} {
+			want(t, post(t, h, "/free?name=a&token="+token, nil), http.StatusBadRequest, "the token does not say whom")
 		}
 
 		if len(source.freed) > 0 {
 			t.Errorf("freed %q", source.freed)
+		}
+	})
+
+	t.Run("gone", func(t *testing.T) {
+		t.Parallel()
+
+		source := &fake{locks: page.Locks{Locks: []sqllock.Status{held("a", "")}}}
+		h := handler(t, source, allowFree)
+
+		want(t, get(t, h, "/free?name=a&token=17"), http.StatusOK, "Free the lock")
+
+		for _, path := range []string{"/free?name=a&token=16", "/free?name=a&slot=1&token=17", "/free?name=b&token=17"} {
+			w := get(t, h, path)
+			want(t, w, http.StatusOK, "does not have it any more")
+
+			if form.MatchString(w.Body.String()) {
+				t.Errorf("%s has a form:\n%s", path, w.Body)
+			}
 		}
 	})
 }
@@ -319,7 +364,7 @@ func TestHost(t *testing.T) {
 		{"::", "[2001:db8::1]:8080", http.StatusOK},
 		{"0.0.0.0", "evil.example", http.StatusMisdirectedRequest},
 	} {
-		for _, path := range []string{"/", "/name?name=a", "/healthz", "/metrics", "/style.css", "/free?name=a"} {
+		for _, path := range []string{"/", "/name?name=a", "/healthz", "/metrics", "/style.css", "/free?name=a&token=17"} {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil)
 			r.Host = c.host
 
@@ -381,6 +426,7 @@ func TestDatabaseGone(t *testing.T) {
 		want(t, w, http.StatusServiceUnavailable, "connection refused\n")
 
 		source.fail(nil)
+		<-time.After(time.Second)
 		want(t, get(t, h, "/healthz"), http.StatusOK, "ok\n")
 	})
 }
@@ -397,11 +443,35 @@ func TestHealthInTime(t *testing.T) {
 	})
 }
 
+// TestHealthOfMany asks the database once a second, however many ask, and for no lock.
+func TestHealthOfMany(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := &fake{}
+		h := handler(t, source, nil)
+
+		for range 3 {
+			var probes sync.WaitGroup
+
+			for range 60 {
+				probes.Go(func() { want(t, get(t, h, "/healthz"), http.StatusOK) })
+			}
+
+			probes.Wait()
+			<-time.After(time.Second)
+		}
+
+		if source.answers != 3 || source.looks != 0 {
+			t.Errorf("the database was asked %d times, and looked at %d times, want 3 and 0", source.answers, source.looks)
+		}
+	})
+}
+
 // TestOneLookForAll counts the looks at the database.
 func TestOneLookForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		source := &fake{findings: []doctor.Finding{{Level: doctor.Warning, Check: "pool", Found: "a <pool>", Fix: "more"}}}
+		source := &fake{findings: []doctor.Finding{{Level: doctor.Warning, Check: "pool", Found: "a <pool>", Fix: "more:", Statements: []string{"SET a;", "SET b;"}}}}
 		h := handler(t, source, nil)
 
 		<-time.After(time.Hour)
@@ -418,7 +488,7 @@ func TestOneLookForAll(t *testing.T) {
 			}
 
 			browsers.Wait()
-			want(t, get(t, h, "/doctor"), http.StatusOK, "a &lt;pool&gt;", "Fix:")
+			want(t, get(t, h, "/doctor"), http.StatusOK, "a &lt;pool&gt;", "Fix:", "<pre>SET a;\nSET b;\n</pre>")
 			<-time.After(time.Second)
 		}
 
@@ -452,7 +522,7 @@ func TestWhoWaitsForWhom(t *testing.T) {
 
 	w := get(t, h, "/")
 	want(t, w, http.StatusOK, "oldest wait 1h00m", "and 1 more</bdi>", ", 1 before it", ">others<", "released: minimum hold", "expired: lock delay",
-		`/free?name=export&amp;slot=2"`, `/free?name=nightly"`, ">reader</td>", "pid&nbsp;8")
+		`/free?name=export&amp;slot=2&amp;token=17"`, `/free?name=nightly&amp;token=17"`, ">reader</td>", "pid&nbsp;8")
 	// The process that waits for the catalog holds three other names as well.
 	want(t, w, http.StatusOK, `data-label="Holds"><div><a href="/name?name=export"><bdi>export</bdi></a>, <a href="/name?name=nightly">`)
 

@@ -3,13 +3,18 @@
 package process
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 )
 
 // again is this program once more.
 func again(args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
+	if err != nil {
+		path, err = calledAs()
+	}
 
 	// Its file may have been removed, or replaced by another version, while it runs.
 	running := runningProgram()
@@ -27,4 +32,14 @@ func again(args ...string) (*exec.Cmd, error) {
 	}
 
 	return cmd, nil
+}
+
+// calledAs finds the program by the name that it was called by, where there is no /proc.
+func calledAs() (string, error) {
+	path, err := exec.LookPath(os.Args[0])
+	if err != nil {
+		return "", fmt.Errorf("find this program, to start it again: %w", err)
+	}
+
+	return filepath.Abs(path)
 }

@@ -20,6 +20,8 @@ func Notify() (caught <-chan os.Signal, stop func()) {
 	for _, sig := range []os.Signal{
 		unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH,
 		unix.SIGCONT,
+		// That of an alarm which was set before this program began, as "perl -e 'alarm 60; exec …'" does.
+		unix.SIGALRM,
 		// Stopped, this process could not renew; with its stderr gone, it would
 		// die at the first message.
 		unix.SIGTSTP, unix.SIGPIPE,
@@ -34,10 +36,11 @@ func Notify() (caught <-chan os.Signal, stop func()) {
 
 // Ending says whether the signal ends a program that does nothing about it.
 func Ending(sig os.Signal) bool {
-	return sig == unix.SIGINT || sig == unix.SIGTERM || sig == unix.SIGHUP || sig == unix.SIGQUIT
+	return sig == unix.SIGINT || sig == unix.SIGTERM || sig == unix.SIGHUP || sig == unix.SIGQUIT || sig == unix.SIGALRM
 }
 
-// Forward passes a signal on to the group.
+// Forward passes a signal on to the group, but for those that are about this process: that it writes where nobody
+// reads, and that it is to stop, which would keep it from renewing.
 func (g *Group) Forward(sig os.Signal) {
 	switch sig {
 	case unix.SIGTSTP, unix.SIGPIPE:

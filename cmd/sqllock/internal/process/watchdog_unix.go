@@ -288,7 +288,8 @@ func startGuard(args []string, known string) (*guard, error) {
 		return nil, errors.Join(err, write.Close())
 	}
 
-	cmd.Stdin = read
+	// It has nothing to say. There may be no /dev/null, and whoever reads the command's output shall not wait for it.
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = read, read, read
 	cmd.Dir = "/" // nothing may be kept from being unmounted
 	// Out of the way of Ctrl-C, which is for the command.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -30,7 +30,7 @@ type Place struct {
 }
 
 // prefix is what the names of all places begin with.
-const prefix = "sqllock_prove_"
+const prefix = migrate.ProofPrefix
 
 // PrivilegeError says that the account may not make a place.
 type PrivilegeError struct {

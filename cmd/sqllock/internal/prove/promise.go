@@ -42,7 +42,7 @@ func promises() []promise {
 		{"many in one statement", []string{"batch/"}},
 		{"permits", []string{"permits/"}},
 		{"many readers or one writer", []string{"shared/"}},
-		{"several names at once", []string{"together/"}},
+		{"several names at once", []string{"several/"}},
 		{"once per tick", []string{"tick/", "reaper/leaves a tick alone"}},
 		{"leaders", []string{"request/"}},
 		{"a deadlock ends", []string{"waiters/a deadlock ends the youngest wait", "waiters/a wait that will end is no deadlock"}},
@@ -51,7 +51,7 @@ func promises() []promise {
 		}},
 		{"names", []string{"names/"}},
 		{"nothing silent", []string{
-			"features/", "calls/", "shared/refused where there are none", "together/refused where each lock holds a connection",
+			"features/", "calls/", "shared/refused where there are none", "several/refused where each lock holds a connection",
 		}},
 		{"who holds and who waits is shown", []string{"held error/", "holders/", "inspect/", "waiters/"}},
 		{"the reaper takes nothing that is held", []string{

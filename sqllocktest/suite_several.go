@@ -13,27 +13,25 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// togetherCases are about several names at once.
-func togetherCases() []testCase {
+// severalCases are about several names at once.
+func severalCases() []testCase {
 	return []testCase{
-		{"together/refused where each lock holds a connection", nil, togetherRefused},
-		{"together/all or none", severalOnly, togetherAll},
-		{"together/a minimum hold of all or none", both(severalOnly, minHoldOnly), togetherMinHold},
-		{"together/in one statement", both(severalOnly, groupersOnly), togetherStatement},
-		{"together/beside a row that somebody has locked", both(severalOnly, both(groupersOnly, databaseOnly)), togetherLocked},
-		{"together/one that is lost ends all", severalOnly, togetherLost},
-		{"together/all are guarded and released in one transaction", both(severalOnly, releaseTxOnly), togetherGuarded},
-		{"together/holding none while waiting", severalOnly, togetherWaits},
-		{"together/first in all lines", both(severalOnly, both(queuesOnly, queueBatchersOnly)), togetherInLine},
-		{"together/in whatever order they are given", severalOnly, togetherInAnyOrder},
-		{"together/no deadlock with who holds one and wants another", both(severalOnly, queuesOnly), togetherPassed},
-		{"together/no deadlock over who waits behind it", both(severalOnly, both(queuesOnly, queueBatchersOnly)), togetherPassedOver},
-		{"together/names that others have waited for", both(severalOnly, both(queuesOnly, groupersOnly)), togetherWaitedFor},
-		{"together/a wait that ends leaves all lines", both(severalOnly, queuesOnly), togetherLeaves},
-		{"together/an answer that is lost", severalOnly, togetherUnanswered},
-		{"together/every statement twice", both(severalOnly, leaseOnly), togetherTwice},
-		{"together/hammer", severalOnly, togetherHammer},
-		{"together/as many as can be", both(severalOnly, groupersOnly), togetherMany},
+		{"several/refused where each lock holds a connection", nil, severalRefused},
+		{"several/all or none", severalOnly, severalAll},
+		{"several/a minimum hold of all or none", both(severalOnly, minHoldOnly), severalMinHold},
+		{"several/in one statement", both(severalOnly, batchesOnly), severalStatement},
+		{"several/beside a row that somebody has locked", both(severalOnly, databaseOnly), severalLocked},
+		{"several/one that is lost ends the context of all", severalOnly, severalLost},
+		{"several/all are guarded and released in one transaction", both(severalOnly, releaseTxOnly), severalGuarded},
+		{"several/holding those before the one that is waited for", severalOnly, severalWaits},
+		{"several/in whatever order they are given", severalOnly, severalInAnyOrder},
+		{"several/nobody sleeps while all are free", both(severalOnly, queuesOnly), severalAwake},
+		{"several/giving way to who holds one and wants another", both(severalOnly, queuesOnly), severalGiveWay},
+		{"several/a wait that ends leaves the line and gives all back", both(severalOnly, queuesOnly), severalLeave},
+		{"several/an answer that is lost", severalOnly, severalUnanswered},
+		{"several/every statement twice", both(severalOnly, leaseOnly), severalTwice},
+		{"several/hammer", severalOnly, severalHammer},
+		{"several/as many as can be", severalOnly, severalMany},
 	}
 }
 
@@ -46,7 +44,7 @@ func severalOnly(e *env) string {
 }
 
 // A strategy that cannot says so, and leaves nothing.
-func togetherRefused(e *env) {
+func severalRefused(e *env) {
 	if e.features.Several {
 		e.Skip("the strategy takes several names")
 	}
@@ -61,9 +59,9 @@ func togetherRefused(e *env) {
 	e.release(e.acquireName(e.a, names[1]))
 }
 
-func groupersOnly(e *env) string {
-	if _, ok := e.Strategy.(strategies.Grouper); !ok || e.features.Ungrouped {
-		return "the strategy has no Grouper, or not on this database"
+func batchesOnly(e *env) string {
+	if _, ok := e.Strategy.(strategies.Batcher); !ok || e.features.Unbatched || e.harness.Plain {
+		return "the strategy has no batches, or not here"
 	}
 
 	return ""
@@ -150,7 +148,7 @@ func (e *env) allWait(names []string) {
 	})
 }
 
-func togetherAll(e *env) {
+func severalAll(e *env) {
 	names := e.several(3)
 	one := e.acquireName(e.a, names[1])
 
@@ -195,8 +193,8 @@ func togetherAll(e *env) {
 	}
 }
 
-// togetherMinHold looks what is left of an attempt that did not get the last of its names.
-func togetherMinHold(e *env) {
+// severalMinHold looks what is left of an attempt that did not get the last of its names.
+func severalMinHold(e *env) {
 	names := e.several(2)
 	one := e.acquireName(e.a, names[1])
 
@@ -213,123 +211,25 @@ func togetherMinHold(e *env) {
 	e.release(one)
 }
 
-// group are requests for several names, from one who has not been in line.
-func (e *env) group(names []string) []strategies.Request {
-	requests := make([]strategies.Request, len(names))
+// Names that are free take one statement, however many they are, and so does their release.
+func severalStatement(e *env) {
+	names := e.several(20)
+	e.releaseSeveral(e.acquireSeveral(e.a, names))
 
-	for i, name := range names {
-		requests[i] = e.newcomer()
-		requests[i].Name = name
-	}
+	for _, operation := range []string{"acquire", "release"} {
+		before := e.script.Count(operation)
 
-	return requests
-}
+		e.releaseSeveral(e.acquireSeveral(e.a, names))
 
-func (e *env) tryGroup(requests []strategies.Request) ([]strategies.Grant, error) {
-	grouper, _ := e.Strategy.(strategies.Grouper)
-
-	return grouper.TryAcquireGroup(e.ctx(), requests)
-}
-
-func (e *env) tokensOf(grants []strategies.Grant) []int64 {
-	tokens := make([]int64, len(grants))
-	for i, g := range grants {
-		tokens[i] = g.Token()
-	}
-
-	return tokens
-}
-
-// What is granted together is granted once, however often the same owners ask; and if one name is held, no other is
-// touched.
-func togetherStatement(e *env) {
-	names := e.several(4)
-	requests := e.group(names)
-
-	grants, err := e.tryGroup(requests)
-	if err != nil || len(grants) != len(names) {
-		e.Fatalf("TryAcquireGroup() of new names = %v, %v, want a grant for each", grants, err)
-	}
-
-	again, err := e.tryGroup(requests)
-	if err != nil || !slices.Equal(e.tokensOf(again), e.tokensOf(grants)) {
-		e.Fatalf("TryAcquireGroup() of the same owners = tokens %v, %v, want %v", e.tokensOf(again), err, e.tokensOf(grants))
-	}
-
-	for _, free := range []int{0, 3} {
-		e.releaseGrant(grants[free])
-	}
-
-	before := e.statuses(names)
-
-	if _, err := e.tryGroup(e.group(names)); !errors.Is(err, sqllock.ErrNotAcquired) {
-		e.Errorf("TryAcquireGroup() beside two holders = %v, want a *HeldError", err)
-	}
-
-	if after := e.statuses(names); !slices.Equal(after, before) {
-		e.Errorf("a TryAcquireGroup() that was refused changed the owners and tokens %v to %v", before, after)
-	}
-
-	for _, held := range []int{1, 2} {
-		e.releaseGrant(grants[held])
-	}
-
-	e.groupInLine(names)
-}
-
-// statuses are the owners and tokens of names.
-func (e *env) statuses(names []string) []string {
-	all := make([]string, len(names))
-
-	for i, name := range names {
-		status, _, err := e.Strategy.Status(e.ctx(), name)
-		if err != nil {
-			e.Fatalf("Status(%q) = %v", name, err)
+		if sent := e.script.Count(operation) - before; sent != 1 {
+			e.Errorf("AcquireAll() and Release() of %d names = %d times %s, want once", len(names), sent, operation)
 		}
-
-		all[i] = fmt.Sprint(status.Token, status.Owner)
 	}
-
-	return all
 }
 
-// groupInLine fails unless others who wait for one of the names come first, until it is said that they do not.
-func (e *env) groupInLine(names []string) {
-	e.Helper()
-
-	if queuesOnly(e) != "" {
-		return
-	}
-
-	waiter := e.someone()
-	waiter.Name = names[2]
-	e.enqueue(waiter, lease)
-
-	requests := e.group(names)
-	_, err := e.tryGroup(requests)
-
-	held := new(strategies.HeldError)
-	if !errors.As(err, &held) || held.Name != names[2] || held.Line == 0 {
-		e.Errorf("TryAcquireGroup() while another waits for %q = %v, want a HeldError of that with Line", names[2], err)
-	}
-
-	requests[2].First = true
-
-	grants, err := e.tryGroup(requests)
-	if err != nil {
-		e.Fatalf("TryAcquireGroup() of who is the first = %v, want the grants", err)
-	}
-
-	for _, grant := range grants {
-		e.releaseGrant(grant)
-	}
-
-	e.leave(waiter)
-}
-
-// A transaction guards one of the names, released since: none of them is granted, and nobody waits for the
+// A transaction guards one of the names, released since: none of them is had, and nobody waits for the
 // transaction.
-func togetherLocked(e *env) {
+func severalLocked(e *env) {
 	names := e.several(3)
 	e.releaseSeveral(e.acquireSeveral(e.a, names))
 
@@ -344,16 +244,14 @@ func togetherLocked(e *env) {
 		e.release(lock)
 	}
 
-	before := e.statuses(names)
+	if _, err := e.b.TryAcquireAll(e.ctx(), names); err == nil {
+		e.Errorf("TryAcquireAll() beside a guard = nil, want an error")
+	}
 
-	e.within(e.harness.TryWithin, "TryAcquireGroup() beside a guard", func() {
-		if _, err := e.tryGroup(e.group(names)); err == nil {
-			e.Errorf("TryAcquireGroup() beside a guard = nil, want an error")
+	if oneWriter(e) == "" {
+		for _, name := range []string{names[0], names[2]} {
+			e.release(e.acquireName(e.a, name))
 		}
-	})
-
-	if after := e.statuses(names); !slices.Equal(after, before) {
-		e.Errorf("a TryAcquireGroup() beside a guard changed the owners and tokens %v to %v", before, after)
 	}
 
 	e.commit(tx)
@@ -365,16 +263,16 @@ func togetherLocked(e *env) {
 	e.releaseSeveral(e.acquireSeveral(e.b, names))
 }
 
-func togetherLost(e *env) {
+func severalLost(e *env) {
 	names := e.several(3)
 	locks := e.acquireSeveral(e.a, names)
 
-	if err := e.b.ForceRelease(e.ctx(), names[1], "the reason"); err != nil {
+	if err := ForceRelease(e.ctx(), e.b, names[1], "the reason"); err != nil {
 		e.Fatalf("ForceRelease() = %v, want nil", err)
 	}
 
 	e.lost("Check() of one that was taken away", locks.Lock(names[1]).Check(e.ctx()), sqllock.ReasonForced, sqllock.ReasonSessionGone)
-	e.poll("the loss of one is that of all", func() error {
+	e.poll("the context of all ends with one", func() error {
 		if locks.Context().Err() == nil {
 			return errors.New("the context goes on")
 		}
@@ -382,12 +280,17 @@ func togetherLost(e *env) {
 		return nil
 	})
 
-	for _, name := range names {
-		e.lost(fmt.Sprintf("Err() of %q", name), locks.Lock(name).Err(), sqllock.ReasonForced, sqllock.ReasonSessionGone, sqllock.ReasonTogether)
+	for what, err := range map[string]error{
+		"Err() of the one": locks.Lock(names[1]).Err(), "Err() of all": locks.Err(), "Cause() of all": context.Cause(locks.Context()),
+	} {
+		e.lost(what, err, sqllock.ReasonForced, sqllock.ReasonSessionGone)
 	}
 
-	e.lost("Err() of all", locks.Err(), sqllock.ReasonForced, sqllock.ReasonSessionGone, sqllock.ReasonTogether)
-	e.lost("Cause()", context.Cause(locks.Context()), sqllock.ReasonForced, sqllock.ReasonSessionGone, sqllock.ReasonTogether)
+	for _, name := range []string{names[0], names[2]} {
+		if leaseOnly(e) == "" { // or else they may be of the same session
+			e.alive(locks.Lock(name))
+		}
+	}
 
 	if err := locks.Release(e.ctx()); !errors.Is(err, sqllock.ErrLost) {
 		e.Errorf("Release() of locks that were lost = %v, want ErrLost", err)
@@ -396,7 +299,7 @@ func togetherLost(e *env) {
 	e.releaseSeveral(e.acquireSeveral(e.b, names))
 }
 
-func togetherGuarded(e *env) {
+func severalGuarded(e *env) {
 	names := e.several(3)
 	locks := e.acquireSeveral(e.a, names)
 	tx := e.begin("")
@@ -432,26 +335,22 @@ func togetherGuarded(e *env) {
 	e.releaseSeveral(next)
 }
 
-// While one name is held, the others can be had.
-func togetherWaits(e *env) {
-	names := e.several(2)
+// Whoever waits for one name holds those before it, and none behind it.
+func severalWaits(e *env) {
+	names := e.several(3)
 	one := e.acquireName(e.a, names[1])
 	all := e.waitingForSeveral(e.b, names)
 
-	e.elapse(100 * time.Millisecond)
-
-	e.poll("nobody holds a name while another one is waited for", func() error {
+	e.poll("the names before the one that is waited for are held", func() error {
 		status, err := e.a.Inspect(e.ctx(), names[0])
-		if err == nil && status.Held() {
-			err = fmt.Errorf("Inspect(%q) = %+v, want that nobody holds it", names[0], status)
-		}
-
-		if err != nil && groupersOnly(e) == "" {
-			e.Error(err) // not even for a moment
+		if err == nil && !status.Held() {
+			err = fmt.Errorf("Inspect(%q) = %+v, want that somebody holds it", names[0], status)
 		}
 
 		return err
 	})
+
+	e.release(e.acquireName(e.a, names[2]))
 
 	select {
 	case <-all:
@@ -464,61 +363,7 @@ func togetherWaits(e *env) {
 	e.releaseSeveral(e.getSeveral(all))
 }
 
-// Whoever comes later for one of the names waits behind it, also if that one is free.
-func togetherInLine(e *env) {
-	names := e.several(3)
-	one := e.acquireName(e.a, names[2])
-	all := e.waitingForSeveral(e.b, names)
-	e.allWait(names)
-
-	e.elapse(100 * time.Millisecond) // until the names say so, too
-
-	later := e.locker(e.Strategy)
-	e.refusedKept(later, names[0])
-
-	behind := make(chan *sqllock.Lock, 1)
-	ctx := e.ctx()
-
-	go func() {
-		lock, err := later.Acquire(ctx, names[0])
-		if err != nil {
-			e.Errorf("Acquire(%q) = %v, want the lock", names[0], err)
-		}
-
-		behind <- lock
-	}()
-
-	e.elapse(100 * time.Millisecond)
-	e.release(one)
-
-	select {
-	case lock := <-behind:
-		e.Errorf("Acquire(%q) = token %d before those who came first", names[0], lock.Token())
-		e.release(lock)
-		<-all
-	case locks := <-all:
-		if locks == nil {
-			e.FailNow()
-		}
-
-		e.releaseSeveral(locks)
-		e.release(<-behind)
-	}
-
-	e.nobodyWaits("after all had it")
-}
-
-// refusedKept fails unless a name that is free is kept for those in line.
-func (e *env) refusedKept(l *sqllock.Locker, name string) {
-	e.Helper()
-
-	lock, err := l.TryAcquire(e.ctx(), name)
-	if !errors.Is(err, sqllock.ErrNotAcquired) {
-		e.Fatalf("TryAcquire(%q) while others are in line = %v, %v, want ErrNotAcquired", name, lock, err)
-	}
-}
-
-func togetherInAnyOrder(e *env) {
+func severalInAnyOrder(e *env) {
 	names := e.several(2)
 
 	var group sync.WaitGroup
@@ -546,94 +391,100 @@ func togetherInAnyOrder(e *env) {
 	group.Wait()
 }
 
-// Of two names one is held. Who waits for both is first in the line of the other, and does not keep it from the
-// holder, nor from others of its process who are before it there.
-func togetherPassed(e *env) {
-	names := e.several(2)
+// Several goroutines of several processes want some of the same names, and hold them for a moment. While nobody has any of them,
+// nobody waits for the next look at a line.
+func severalAwake(e *env) {
+	const rounds = 12
 
-	for _, what := range []string{"the holder", "the holder behind another one of its process"} {
-		outer := e.acquireName(e.a, names[1])
-		all := e.waitingForSeveral(e.b, names)
-		e.allWait(names)
+	var (
+		names = e.several(3)
+		group sync.WaitGroup
+		free  idleTime
+	)
 
-		var before <-chan *sqllock.Lock
+	for _, locker := range []*sqllock.Locker{e.a, e.b, e.locker(e.Strategy), e.locker(e.Other)} {
+		for range 2 {
+			group.Go(func() {
+				for range rounds {
+					mine := slices.Clone(names)
+					rand.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
 
-		if what != "the holder" {
-			before = e.waiting(e.a)
-			e.elapse(50 * time.Millisecond)
+					free.wants(1)
+
+					locks, err := locker.AcquireAll(e.ctx(), mine[:1+rand.IntN(len(mine))])
+					if err != nil {
+						e.Errorf("AcquireAll() = %v, want the locks", err)
+
+						return
+					}
+
+					free.holds(1)
+					free.wants(-1)
+					e.elapse(rand.N(5 * time.Millisecond))
+					free.holds(-1)
+					e.releaseSeveral(locks)
+				}
+			})
 		}
+	}
 
-		nested := e.nested(e.a, outer, names[0])
+	group.Wait()
 
-		if before != nil {
-			e.release(e.get(before))
-		}
+	e.Logf("all was free and somebody waited for %s at a time", free.longest)
 
-		if err := <-nested; err != nil {
-			e.Errorf("Acquire() of %s, which wants what others wait for = %v, want the lock", what, err)
-		}
-
-		e.release(outer)
-
-		e.releaseSeveral(e.getSeveral(all))
+	// So often it is looked how a line stands. A wake-up that is lost costs as much.
+	if free.longest >= 2*time.Second {
+		e.Errorf("for %s all was free and somebody waited, want less than two seconds", free.longest)
 	}
 }
 
-// Somebody else waits behind who waits for both names, and before the holder of one of them.
-func togetherPassedOver(e *env) {
+// idleTime is for how long nobody had all of what it wanted.
+type idleTime struct {
+	mu         sync.Mutex
+	want, hold int
+	since      time.Time // zero while somebody has, or nobody wants anything
+	longest    time.Duration
+}
+
+func (t *idleTime) wants(n int) { t.count(&t.want, n) }
+
+func (t *idleTime) holds(n int) { t.count(&t.hold, n) }
+
+func (t *idleTime) count(what *int, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	*what += n
+
+	switch idle := t.want > 0 && t.hold == 0; {
+	case idle && t.since.IsZero():
+		t.since = time.Now()
+	case !idle && !t.since.IsZero():
+		t.longest = max(t.longest, time.Since(t.since))
+		t.since = time.Time{}
+	}
+}
+
+// Who waits for one name and holds another one gives that to who waits for it and holds the first.
+func severalGiveWay(e *env) {
 	names := e.several(2)
 	outer := e.acquireName(e.a, names[1])
 	all := e.waitingForSeveral(e.b, names)
-	e.allWait(names)
-
-	e.elapse(100 * time.Millisecond) // until the names say so, too
-
-	behind := e.waiting(e.locker(e.Other))
-	e.waiters("another one waits behind", 3)
+	e.allWait(names[1:])
 
 	if err := <-e.nested(e.a, outer, names[0]); err != nil {
-		e.Errorf("Acquire() of the holder, behind one who is behind who waits for it = %v, want the lock", err)
+		e.Errorf("Acquire() of the holder, which wants what others hold who wait for it = %v, want the lock", err)
 	}
 
 	e.release(outer)
 
 	e.releaseSeveral(e.getSeveral(all))
-	e.release(e.get(behind))
 }
 
-// That somebody waits is written in the row of each name, and may stay there when nobody does any more. It is looked for
-// all of them at once.
-func togetherWaitedFor(e *env) {
-	names := e.several(20)
-	e.releaseSeveral(e.acquireSeveral(e.a, names))
-
-	for _, name := range names {
-		waiter := e.someone()
-		waiter.Name = name
-		e.enqueue(waiter, lease)
-
-		if err := e.queuer(e.Strategy).Leave(e.ctx(), waiter.Process, []string{waiter.ID}); err != nil {
-			e.Fatalf("Leave() = %v, want nil", err)
-		}
-	}
-
-	before := e.script.Count(e.op("acquire-group"))
-
-	locks, err := e.a.TryAcquireAll(e.ctx(), names)
-	if err != nil {
-		e.Fatalf("TryAcquireAll() of names that nobody waits for any more = %v, want the locks", err)
-	}
-
-	if attempts := e.script.Count(e.op("acquire-group")) - before; attempts > 2 {
-		e.Errorf("TryAcquireAll() took %d attempts, want two at most", attempts)
-	}
-
-	e.releaseSeveral(locks)
-}
-
-func togetherLeaves(e *env) {
+func severalLeave(e *env) {
 	names := e.several(3)
 	one := e.acquireName(e.a, names[1])
+	e.release(e.acquireName(e.b, names[2])) // it has a connection then
 
 	_, err := e.b.AcquireAll(e.ctx(), names, sqllock.WithMaxWait(time.Second))
 
@@ -670,11 +521,11 @@ func togetherLeaves(e *env) {
 
 // Nothing that was granted by a statement whose answer was lost is left, wherever that is; and who enters the lines by one
 // whose answer was lost gets on.
-func togetherUnanswered(e *env) {
+func severalUnanswered(e *env) {
 	names := e.several(3)
 
-	operation := "acquire-group"
-	if groupersOnly(e) != "" {
+	operation := "acquire-all"
+	if batchesOnly(e) != "" {
 		operation = "acquire"
 	}
 
@@ -702,7 +553,7 @@ func togetherUnanswered(e *env) {
 }
 
 // As behind a driver or a proxy that repeats what it has sent.
-func togetherTwice(e *env) {
+func severalTwice(e *env) {
 	names := e.several(3)
 	one := e.acquireName(e.a, names[1])
 
@@ -725,7 +576,7 @@ func togetherTwice(e *env) {
 }
 
 // Each of several lockers takes some of the names, in random order, and alone has them.
-func togetherHammer(e *env) {
+func severalHammer(e *env) {
 	const (
 		workers = 6
 		rounds  = 12
@@ -786,7 +637,7 @@ func togetherHammer(e *env) {
 	group.Wait()
 }
 
-func togetherMany(e *env) {
+func severalMany(e *env) {
 	n := sqllock.MaxNames
 	if oneWriter(e) != "" || e.features.Unbatched {
 		n /= 5 // SQLite in Go takes 30 times as long under the race detector; TiDB is asked for each of them

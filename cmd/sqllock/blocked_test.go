@@ -1,0 +1,89 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
+	"github.com/sqllock/sqllock/databases"
+)
+
+// TestBlockedByAGuard has a process stop in a guarded transaction. Its lease ends, and nobody gets the name: who looks for
+// the reason is told the session.
+func TestBlockedByAGuard(t *testing.T) {
+	t.Parallel()
+	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+		t.Helper()
+		run(t, url, "migrate", "up").want(0)
+		run(t, url, "run", "--name", "a", "--", "true").want(0)
+
+		db := testdatabases.Open(t, ctx, url)
+		defer db.Close()
+
+		var guard, self, ends string
+
+		switch db.Target.Dialect {
+		case databases.Postgres:
+			guard, self = "SELECT token FROM sqllock_locks WHERE name = 'a' FOR KEY SHARE", "SELECT pg_backend_pid()"
+			ends = "SELECT pg_terminate_backend(%d)"
+		case databases.MySQL:
+			guard, self = "SELECT token FROM sqllock_locks WHERE name = 'a' LOCK IN SHARE MODE", "SELECT CONNECTION_ID()"
+			ends = "KILL %d"
+		case databases.SQLite, databases.TiDB:
+			t.Skip("SQLite has no row locks")
+		}
+
+		tx, err := db.SQL.BeginTx(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+
+		var id int64
+		if err := tx.QueryRowContext(ctx, self).Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+
+		if _, err := tx.ExecContext(ctx, guard); err != nil {
+			t.Fatal(err)
+		}
+
+		session, end := fmt.Sprintf("session %d of user ", id), fmt.Sprintf(ends, id)
+
+		for _, args := range []string{"free a --token 1 --reason test", "free a --token 1 --reason test --force"} {
+			run(t, url, strings.Fields(args)...).want(exitNotAcquired, `lock "a" is not held by anyone, but nobody gets it either`, session, end)
+		}
+
+		waiter := start(t, url, "run", "--name", "a", "--", "true")
+		t.Cleanup(func() { _ = waiter.cmd.Process.Kill() })
+
+		eventually(t, "the waiter is told the session", func() bool {
+			said := waiter.stderr.String()
+
+			return strings.Contains(said, "held by nobody: its row is locked by "+session) && strings.Contains(said, end)
+		})
+
+		show := run(t, url, "show", "a")
+		show.want(exitNotHeld)
+
+		if said := show.stdout.String(); !strings.Contains(said, "its row is locked by "+session) || !strings.Contains(said, "transaction is open for") {
+			t.Errorf("show said %q, want the session that has the row locked, and since when", said)
+		}
+
+		if show = run(t, url, "show", "a", "--json"); !strings.Contains(show.stdout.String(), `"row_locked":"by `+session) {
+			t.Errorf("show --json said %q, want the session", show.stdout.String())
+		}
+
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+
+		waiter.wait()
+		waiter.want(0)
+		run(t, url, "free", "a", "--token", "1", "--reason", "test").want(exitNotHeld)
+	})
+}

@@ -1,0 +1,57 @@
+package sqllock
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// Of a change of which nobody says what it was, the next in line look at once, and those behind them later.
+func TestCalledInTheirTurns(t *testing.T) {
+	t.Parallel()
+
+	shared, permits := defaults(), defaults()
+	permits.permits = 3
+
+	for _, test := range []struct {
+		name     string
+		ahead    int
+		settings settings
+		shared   bool
+		want     time.Duration
+	}{
+		{"the first", 0, defaults(), false, 0},
+		{"the second", 1, defaults(), false, 0},
+		{"one in the middle", 51, defaults(), false, 100 * time.Millisecond},
+		{"a reader", 51, shared, true, 0},
+		{"one of many permits", 51, permits, false, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				now := time.Now()
+				w := &waiters{wake: make(chan struct{}, 1), asking: map[string]*waiting{"a": {
+					Waiter: strategies.Waiter{ID: "a", Shared: test.shared}, set: &test.settings,
+					stood: now, standing: strategies.Standing{Ahead: test.ahead},
+				}}}
+
+				w.called()
+
+				if got := w.next.Sub(now); got != test.want {
+					t.Errorf("with %d ahead it looks after %s, want %s", test.ahead, got, test.want)
+				}
+
+				// It is not put off by the next change.
+				time.Sleep(60 * time.Millisecond)
+				w.next = time.Time{}
+				w.called()
+
+				if got := w.next.Sub(now); got != max(test.want, 60*time.Millisecond) {
+					t.Errorf("at a second change it looks after %s, want %s", got, max(test.want, 60*time.Millisecond))
+				}
+			})
+		})
+	}
+}
