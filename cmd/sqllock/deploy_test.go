@@ -425,3 +425,71 @@ func TestDockerfile(t *testing.T) {
 
 	works(t, migrated(t), line)
 }
+
+// TestCronLine runs the line for cron that the pages show, with the file that nightly.service shows.
+func TestCronLine(t *testing.T) {
+	t.Parallel()
+
+	var lines []string
+
+	for _, page := range []string{"../../README.md", "../../docs/operations.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		_, line, found := strings.Cut(string(text), "\n    15 2 * * *  ")
+		if !found {
+			t.Fatalf("%s has no line for cron", page)
+		}
+
+		line, _, _ = strings.Cut(line, "\n")
+		lines = append(lines, line)
+	}
+
+	if lines[0] != lines[1] {
+		t.Errorf("the pages show two lines:\n%s\n%s", lines[0], lines[1])
+	}
+
+	service, err := os.ReadFile(filepath.Join(deploy, "systemd", "nightly.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	const setting = "DATABASE_URL='postgres://app:secret@db/app'"
+
+	if !strings.Contains(string(service), "# "+setting+",") {
+		t.Errorf("nightly.service shows another file than %s", setting)
+	}
+
+	file := filepath.Join(t.TempDir(), "env")
+	url := withParameter(t, migrated(t), "_pragma", "foreign_keys(1)") // a shell has to find the quotes around it
+
+	if err := os.WriteFile(file, []byte(strings.Replace(setting, "postgres://app:secret@db/app", url, 1)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	line := strings.NewReplacer("/etc/app/env", file, installed, os.Args[0], "/opt/app/job", "printenv DATABASE_URL").Replace(lines[0])
+
+	i := prepare(t, "", "-c", line)
+	i.cmd.Path = "/bin/sh"
+	i.start()
+	i.wait()
+	i.want(0)
+
+	if got := strings.TrimSpace(i.stdout.String()); got != url {
+		t.Errorf("the job has the database %q, want %q", got, url)
+	}
+
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+
+	i = prepare(t, "", "-c", line)
+	i.cmd.Path = "/bin/sh"
+	i.start()
+
+	if i.wait() == 0 {
+		t.Error("the job runs without the file")
+	}
+}

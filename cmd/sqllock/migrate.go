@@ -13,6 +13,7 @@ import (
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/text"
+	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/migrations"
 	"github.com/sqllock/sqllock/sqllock"
 )
@@ -63,7 +64,8 @@ func newMigrateDown(db *database) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "down", Short: "Roll back one version, or all of them", Args: cobra.NoArgs,
 		Long: `Roll back one version, or all of them. The first version rolled back takes
-the tables with it: whoever holds a lock loses it. While locks are held it is
+the tables with it: whoever holds a lock loses it, and a job whose tick is noted
+there may run again for that tick. While locks are held or ticks are noted it is
 refused, unless --force is given.`,
 		Example: `  sqllock migrate down
   sqllock migrate down --all`,
@@ -73,7 +75,7 @@ refused, unless --force is given.`,
 				defer cancel()
 
 				if !force {
-					if err := noneHeld(ctx, open); err != nil {
+					if err := nothingToLose(ctx, open); err != nil {
 						return hindered(ctx, open, "nothing was rolled back", err)
 					}
 				}
@@ -92,16 +94,16 @@ refused, unless --force is given.`,
 	}
 
 	cmd.Flags().BoolVar(&all, "all", false, "roll back every version")
-	cmd.Flags().BoolVar(&force, "force", false, "do it though locks are held")
+	cmd.Flags().BoolVar(&force, "force", false, "do it though locks are held or ticks are noted")
 
 	return cmd
 }
 
-// namedHeld is how many of the locks that are held a refusal names.
-const namedHeld = 3
+// named is how many of the locks or ticks that would be lost a refusal names.
+const named = 3
 
-// noneHeld is an error while locks are held. Without tables there are none.
-func noneHeld(ctx context.Context, db *dsn.Database) error {
+// nothingToLose is an error while locks are held or ticks are noted. Without tables there are none.
+func nothingToLose(ctx context.Context, db *dsn.Database) error {
 	locker, err := lockerOf("cas", db)
 	if err != nil {
 		return err
@@ -111,7 +113,7 @@ func noneHeld(ctx context.Context, db *dsn.Database) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 
-	locks, err := locker.Holders(ctx, sqllock.Filter{Limit: namedHeld + 1})
+	locks, err := locker.Holders(ctx, sqllock.Filter{Limit: named + 1})
 
 	switch {
 	case errors.Is(err, sqllock.ErrNoSchema):
@@ -119,25 +121,63 @@ func noneHeld(ctx context.Context, db *dsn.Database) error {
 	case err != nil:
 		return err
 	case len(locks) == 0:
-		return nil
+		return noTicks(ctx, db)
 	}
 
-	named := make([]string, 0, namedHeld+1)
-	for _, lock := range locks[:min(len(locks), namedHeld)] {
-		how := fmt.Sprintf("%q by %s", lock.Name, lock.Holder)
+	held := make([]string, len(locks))
+
+	for i, lock := range locks {
+		held[i] = fmt.Sprintf("%q by %s", lock.Name, lock.Holder)
 		if lock.Taken > 0 {
-			how = fmt.Sprintf("%q, taken for another %s", lock.Name, text.Duration(lock.Taken))
+			held[i] = fmt.Sprintf("%q, taken for another %s", lock.Name, text.Duration(lock.Taken))
+		}
+	}
+
+	return exitError{exitNotAcquired, fmt.Errorf("locks are held, and would be lost: %s; let them end, or use --force", theFirst(held))}
+}
+
+// noTicks is an error while ticks are noted.
+func noTicks(ctx context.Context, db *dsn.Database) error {
+	conn, err := db.Locks.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+
+	var ticks []string
+
+	err = conn.Query(ctx, databases.Statement{
+		Name: "migrate.ticks",
+		SQL:  fmt.Sprintf("SELECT name, tick FROM sqllock_locks WHERE tick <> 0 ORDER BY tick DESC, name LIMIT %d", named+1),
+	}, nil, func(row databases.Row) error {
+		var (
+			name string
+			tick int64
+		)
+
+		if err := row(&name, &tick); err != nil {
+			return err
 		}
 
-		named = append(named, how)
+		ticks = append(ticks, fmt.Sprintf("%q for %s", name, time.UnixMicro(tick).UTC().Format(time.RFC3339Nano)))
+
+		return nil
+	})
+	if err != nil || len(ticks) == 0 {
+		return err
 	}
 
-	if len(locks) > namedHeld {
-		named = append(named, "others")
+	return exitError{exitNotAcquired, fmt.Errorf("ticks are noted, and would be lost: %s; their jobs may run again for them; "+
+		"to remove the tables all the same, use --force", theFirst(ticks))}
+}
+
+// theFirst names the first of what would be lost.
+func theFirst(lost []string) string {
+	if len(lost) > named {
+		lost = append(lost[:named], "others")
 	}
 
-	return exitError{exitNotAcquired, fmt.Errorf("locks are held, and would be lost: %s; let them end, or use --force",
-		strings.Join(named, ", "))}
+	return strings.Join(lost, ", ")
 }
 
 func newMigrateStatus(db *database) *cobra.Command {
