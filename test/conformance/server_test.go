@@ -1059,8 +1059,20 @@ func TestReadOnly(t *testing.T) {
 				}
 			}
 
+			rejected := rejectsReadOnly(t, server)
+
 			exec(t, db, "SET GLOBAL read_only = 1")
 			t.Cleanup(func() { exec(t, db, "SET GLOBAL read_only = 0") })
+
+			for name, locker := range rejected {
+				t.Run("rejected/"+name, func(t *testing.T) {
+					if _, err := locker.TryAcquire(t.Context(), "wanted"); !errors.Is(err, sqllock.ErrReadOnly) {
+						t.Errorf("TryAcquire() where the driver rejects a server that has become read-only = %v, want ErrReadOnly", err)
+					}
+
+					look(t, locker)
+				})
+			}
 
 			// Their account may write all the same.
 			if _, err := one.TryAcquire(t.Context(), request("another")); !errors.Is(err, sqllock.ErrReadOnly) {
@@ -1082,11 +1094,43 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
+// rejectsReadOnly returns lockers whose account may not write on a read-only server, and whose driver closes a connection that
+// is told so, and says no more than that it is closed.
+func rejectsReadOnly(t *testing.T, server string) map[string]*sqllock.Locker {
+	t.Helper()
+
+	config := mysqlDatabase(t, mysqlConfig(t, server)).Clone()
+	account(t, mysqlPool(t, config), config, "ALL")
+
+	config.RejectReadOnly = true
+	lockers := make(map[string]*sqllock.Locker)
+
+	for _, strategy := range catalog.All() {
+		locker := lockerOn(t, strategy.Make(mysql.New(mysqlPool(t, config))))
+		lockers[strategy.Name] = locker
+
+		lock, err := locker.TryAcquire(t.Context(), "wanted")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if err := lock.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	return lockers
+}
+
 // wantLook looks at the locks where none can be acquired.
 func wantLook(t *testing.T, strategy strategies.Strategy) {
 	t.Helper()
 
-	locker := lockerOn(t, strategy)
+	look(t, lockerOn(t, strategy))
+}
+
+func look(t *testing.T, locker *sqllock.Locker) {
+	t.Helper()
 
 	if _, err := locker.Holders(t.Context(), sqllock.Filter{}); err != nil {
 		t.Errorf("Holders() of a read-only server = %v, want nil", err)
@@ -1179,10 +1223,8 @@ func takesNothing(t *testing.T, restricted, other strategies.Strategy) {
 func restricted(t *testing.T, server string) (grant func(rights string), db, all databases.DB) {
 	t.Helper()
 
-	user := uniqueName()
-
 	if server == "postgres" {
-		config := postgresDatabase(t, postgresConfig(t))
+		user, config := uniqueName(), postgresDatabase(t, postgresConfig(t))
 		owner := stdPool(t, config)
 		exec(t, owner, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'restricted'", user))
 		t.Cleanup(func() {
@@ -1199,14 +1241,27 @@ func restricted(t *testing.T, server string) (grant func(rights string), db, all
 
 	config := mysqlDatabase(t, mysqlConfig(t, server))
 	owner := mysqlPool(t, config)
-	exec(t, owner, fmt.Sprintf("CREATE USER %s IDENTIFIED BY 'restricted'", user))
-	t.Cleanup(func() { exec(t, owner, "DROP USER "+user) })
-
 	config = config.Clone()
-	config.User, config.Passwd = user, "restricted"
+	grant = account(t, owner, config)
 
-	return func(rights string) { exec(t, owner, "GRANT "+rights+" ON "+config.DBName+".* TO "+user) },
-		mysql.New(mysqlPool(t, config)), mysql.New(owner)
+	return grant, mysql.New(mysqlPool(t, config)), mysql.New(owner)
+}
+
+// account makes a user with the rights given, whom config then has, and returns what gives it more.
+func account(t *testing.T, owner *sql.DB, config *driver.Config, rights ...string) (grant func(rights string)) {
+	t.Helper()
+
+	config.User, config.Passwd = uniqueName(), "restricted"
+
+	exec(t, owner, fmt.Sprintf("CREATE USER %s IDENTIFIED BY 'restricted'", config.User))
+	t.Cleanup(func() { exec(t, owner, "DROP USER "+config.User) })
+
+	grant = func(rights string) { exec(t, owner, "GRANT "+rights+" ON "+config.DBName+".* TO "+config.User) }
+	for _, r := range rights {
+		grant(r)
+	}
+
+	return grant
 }
 
 // TestTooManyConnections: who may have one connection at a time, and has it,

@@ -2,6 +2,8 @@ package grants
 
 import (
 	"context"
+	"database/sql/driver"
+	"errors"
 	"math"
 	"time"
 
@@ -154,12 +156,27 @@ func (s *Store) guarded(
 
 		return row(&name)
 	})
-	if s.db.Classify(err) == databases.ReadOnly {
+	if s.db.Classify(err) == databases.ReadOnly || errors.Is(err, driver.ErrBadConn) && s.readOnly(ctx) {
 		// Guards are at the primary, and a replica knows nothing of them.
 		return false, nil
 	}
 
 	return guarded, err
+}
+
+// readOnly asks the server on another connection whether it takes no writes, after a driver has closed one and has not
+// said why.
+func (s *Store) readOnly(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime) // a pool of one has none until the closed one is back
+	defer cancel()
+
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return false
+	}
+	defer conn.Release()
+
+	return errors.Is(s.db.Verify(ctx, conn), databases.ErrReadOnly)
 }
 
 // ForceRelease ends the grant that was seen, or what keeps the name taken after it.

@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"database/sql/driver"
 	"errors"
 	"fmt"
 
@@ -116,6 +117,11 @@ func verdict(err error) bool {
 
 // Explain adds to an error what it means to sqllock.
 func (s *Store) Explain(err error) error {
+	if errors.Is(err, driver.ErrBadConn) {
+		// All that go-sql-driver with rejectReadOnly says of a server that takes no writes any more. The next connection is asked.
+		s.verified.Store(false)
+	}
+
 	switch {
 	case err == nil, verdict(err):
 		return err
