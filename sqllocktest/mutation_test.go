@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
@@ -166,6 +167,23 @@ func (s twiceGranting) TryAcquireAll(ctx context.Context, requests []strategies.
 	}
 
 	return grants, errs
+}
+
+// lockedForAMoment finds the row of the first of a batch locked, until it is asked again.
+type lockedForAMoment struct {
+	*sqllocktest.Memory
+
+	asked sync.Map // by owner
+}
+
+func (s *lockedForAMoment) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	if _, again := s.asked.LoadOrStore(requests[0].Owner, true); again {
+		return s.Memory.TryAcquireAll(ctx, requests)
+	}
+
+	grants, errs := s.Memory.TryAcquireAll(ctx, requests[1:])
+
+	return append([]strategies.Grant{nil}, grants...), append([]error{&strategies.HeldError{Name: requests[0].Name}}, errs...)
 }
 
 // unreserved hands on tokens that the row knows nothing of.
