@@ -39,7 +39,7 @@ func with(batch grants.Batch, change func(*grants.Batch)) *grants.Batch {
 
 // postgresBatch does all in one statement, as for one name.
 var postgresBatch = with(grants.PostgresBatch, func(b *grants.Batch) {
-	b.Acquire = grants.PostgresAcquireAll("insert.acquire-all", postgresPresent, "present")
+	b.Acquire = grants.PostgresAcquireAll("insert.acquire-all", postgresPresent+postgresReleasable, "present")
 
 	// A record whose row somebody has locked is not freed here.
 	b.Release = grants.PostgresReleaseAll("insert.release-all", `

@@ -48,7 +48,7 @@ var acquire = databases.Statement{
     RETURNING name
 ), present AS MATERIALIZED (
     SELECT name FROM replaced UNION ALL SELECT name FROM added
-)
+)` + postgresReleasable + `
 UPDATE sqllock_locks l
    SET token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token + $10::bigint, ` + grants.PostgresMicros + `) END, owner = $2,
        expires_at = greatest(CASE WHEN l.owner = $2 THEN l.expires_at END,
@@ -60,6 +60,11 @@ UPDATE sqllock_locks l
 RETURNING l.token`,
 	Args: []string{"name", "owner", "lease", "delay", "host", "pid", "label", "metadata", "strategy", "tokens", "first", "line"},
 }
+
+// postgresReleasable deletes nothing. Who may not delete could acquire, and not release: PostgreSQL refuses that at once.
+const postgresReleasable = `, releasable AS (
+    DELETE FROM sqllock_inserts WHERE false
+)`
 
 // steps are how an acquisition goes, and what it sends besides that of the record.
 type steps struct {
