@@ -54,7 +54,7 @@ func (a *acquisition) ended(wait, ctx context.Context) error {
 
 	if held := new(HeldError); errors.As(a.last, &held) && !unheld(held) {
 		placed := *a.holderNow(wait, held)
-		placed.Ahead = a.line.ahead()
+		placed.Place = a.line.place()
 		a.last = &placed
 	}
 

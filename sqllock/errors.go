@@ -81,10 +81,9 @@ type HeldError struct {
 	// Remaining is how long the holder's lease runs without renewal, as the
 	// database saw it; zero if not known. A holder that lives renews it.
 	Remaining time.Duration
-	// Ahead is how many processes were ahead of the caller's in the line when that was last
-	// asked, which was within four seconds, as a rule. Goroutines of the caller's process do not
-	// count. Zero also if that is not known, or the caller did not wait.
-	Ahead int
+	// Place of the caller's process among those who wait, from 1, when that was last asked, which was within four seconds, as a
+	// rule. Goroutines of one process have one place. Zero if it is not known, or the caller did not wait.
+	Place int
 	// Detail says more where there is more to say.
 	Detail string
 
@@ -126,8 +125,8 @@ func (e *HeldError) how() string {
 		fmt.Fprintf(&b, " (%s)", plain.Text(e.Detail))
 	}
 
-	if e.Ahead > 0 {
-		fmt.Fprintf(&b, ", %d ahead in line", e.Ahead)
+	if e.Place > 1 {
+		fmt.Fprintf(&b, ", %d ahead in line", e.Place-1)
 	}
 
 	return b.String()

@@ -252,8 +252,8 @@ func (p *inLine) silent() bool {
 	return p.one.noted && w.failed.After(p.one.stood) && time.Since(p.one.stood) >= silence
 }
 
-// ahead is how many others were before it when that was last looked.
-func (p *inLine) ahead() int {
+// place in the line when that was last looked, from 1; zero if it is not known.
+func (p *inLine) place() int {
 	if p.one == nil {
 		return 0
 	}
@@ -263,7 +263,11 @@ func (p *inLine) ahead() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	return p.one.standing.Ahead
+	if p.one.standing.ID == "" {
+		return 0
+	}
+
+	return p.one.standing.Ahead + 1
 }
 
 // poll is the pause before a question without a line.

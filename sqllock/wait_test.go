@@ -439,11 +439,25 @@ func TestPlaceInLine(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 
-		_, err := locker.Acquire(t.Context(), name, sqllock.WithMaxWait(time.Second))
+		var held *sqllock.HeldError
 
-		held := new(sqllock.HeldError)
-		if !errors.As(err, &held) || held.Ahead != 2 || !strings.Contains(err.Error(), "2 ahead in line") {
-			t.Errorf("Acquire() behind two others = %v, want that it tells of them", err)
+		if _, err := locker.TryAcquire(t.Context(), name); !errors.As(err, &held) || held.Place != 0 {
+			t.Errorf("TryAcquire() = %v, with the place %d, want none: it does not wait", err, held.Place)
+		}
+
+		_, err := locker.Acquire(t.Context(), name, sqllock.WithMaxWait(time.Second))
+		if !errors.As(err, &held) || held.Place != 3 || !strings.Contains(err.Error(), "2 ahead in line") {
+			t.Errorf("Acquire() behind two others = %v, with the place %d, want that it tells of them", err, held.Place)
+		}
+
+		// The others have it from here on, and it is the next.
+		release(t, lock)
+		group.Wait()
+
+		lock = acquire(t, newLocker(t, memory.Peer()))
+
+		if _, err = locker.Acquire(t.Context(), name, sqllock.WithMaxWait(time.Second)); !errors.As(err, &held) || held.Place != 1 {
+			t.Errorf("Acquire() behind nobody else = %v, with the place %d, want the first", err, held.Place)
 		}
 
 		release(t, lock)
