@@ -2,16 +2,21 @@ package conformance_test
 
 import (
 	"database/sql"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/internal/outsider"
+	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/cas"
+	"github.com/sqllock/sqllock/test/catalog"
 )
 
 // Driver modes: what a DSN may say. The first runs all cases. Character sets are of the kind in which names
@@ -165,6 +170,67 @@ func TestBatchKeepsOffTheDisk(t *testing.T) {
 
 			if made := onDisk() - begun; made != 0 {
 				t.Errorf("two acquisitions, renewals and releases in batches made %d tables on disk, want none", made)
+			}
+		})
+	}
+}
+
+// TestLargestBatch: a locker puts up to 128 kB of names, labels and metadata into a statement. All of it escaped, that fits in
+// half a megabyte; any server takes more than one by default.
+func TestLargestBatch(t *testing.T) {
+	t.Parallel()
+
+	const batchBytes = 128 << 10
+
+	// What is the same for all is sent once.
+	holder := func(i int) strategies.Holder {
+		return strategies.Holder{
+			PID: i, Label: strings.Repeat(`\`, sqllock.MaxLabelLength-5) + fmt.Sprintf("%05d", i),
+			Metadata: `{"x":"` + strings.Repeat(`\`, sqllock.MaxMetadataLength-13) + fmt.Sprintf(`%05d"}`, i),
+		}
+	}
+
+	for _, server := range []string{"mysql", "mariadb"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			config := mysqlDatabase(t, mysqlConfig(t, server))
+			config.MaxAllowedPacket = 512 << 10
+
+			for _, made := range catalog.All() {
+				strategy := made.Make(mysql.New(mysqlPool(t, config)))
+
+				batcher, batches := strategy.(strategies.Batcher)
+				if !batches || strategy.Features().Unbatched {
+					continue
+				}
+
+				t.Run(made.Name, func(t *testing.T) {
+					var requests []strategies.Request
+
+					for size := 0; size < batchBytes; {
+						n := len(requests)
+						r := strategies.Request{
+							Name: strings.Repeat(`\`, 250) + fmt.Sprintf("%05d", n), Owner: fmt.Sprint(made.Name, n),
+							Lease: time.Minute, Holder: holder(n),
+						}
+						requests = append(requests, r)
+						size += len(r.Name) + len(r.Holder.Label) + len(r.Holder.Metadata)
+					}
+
+					grants, errs := batcher.TryAcquireAll(t.Context(), requests)
+					for _, err := range errs {
+						if err != nil {
+							t.Fatalf("TryAcquireAll() of %d = %v, want nil", len(requests), err)
+						}
+					}
+
+					for _, err := range batcher.ReleaseAll(t.Context(), grants) {
+						if err != nil {
+							t.Fatalf("ReleaseAll() = %v, want nil", err)
+						}
+					}
+				})
 			}
 		})
 	}
