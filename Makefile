@@ -18,7 +18,8 @@ ADAPTERS := $(dir $(wildcard ./adapters/*/go.mod))
 EVERYWHERE := $(addsuffix ...,$(MODULES))
 
 # The race detector needs a C compiler: RACE= on the command line leaves it out. The suite on SQLite runs without it: that is C
-# translated to Go, and thrice as slow with it, so that on a busy machine cases with many waiters ran into their limits.
+# translated to Go, and thrice as slow with it, so that on a busy machine cases with many waiters ran into their limits. The tests
+# of the command start a few thousand processes, each of which it makes slow: it is for those that need no server.
 RACE := $(shell test "$$(go env CGO_ENABLED)" = 1 && command -v $$(go env CC) >/dev/null 2>&1 && echo -race)
 SLOW := '^TestSQLite$$'
 
@@ -56,7 +57,7 @@ export GOLANGCI_LINT_CACHE := $(BIN)/golangci-lint-cache
 define each
 @status=0; for module in $(1); do \
 	echo "== $$module: $(strip $(2))"; \
-	(race='$(RACE)'; case $$module in ./adapters/*) race=; export GOWORK=off;; esac; cd $$module && $(2)) || status=1; \
+	(race='$(RACE)'; case $$module in ./adapters/*) race=; export GOWORK=off;; ./cmd/*) race=;; esac; cd $$module && $(2)) || status=1; \
 done; exit $$status
 endef
 
@@ -102,6 +103,7 @@ test-with-servers:
 
 .PHONY: test-sqlite
 test-sqlite:
+	$(if $(RACE),cd cmd/sqllock && SQLLOCK_TEST_DATABASES=sqlite go test $(RACE) -run '^TestScripts$$' -timeout $(TIMEOUT) -parallel 4 $(TESTFLAGS) .)
 	cd test && go test -run $(SLOW) -timeout $(TIMEOUT) -parallel $(PARALLEL) $(TESTFLAGS) ./conformance
 
 .PHONY: stress

@@ -21,7 +21,7 @@ import (
 
 const (
 	// blockedTime bounds the search for who has a row locked. Meanwhile this command stands in line for it.
-	blockedTime = 2 * time.Second
+	blockedTime = 5 * time.Second
 	blockedLook = 50 * time.Millisecond
 	// blockedAgain is how long one who waits does without another search.
 	blockedAgain = 5 * time.Second
@@ -101,14 +101,15 @@ func postgresWaits() rowWaits {
 	return rowWaits{
 		self: "SELECT pg_catalog.pg_backend_pid()",
 		lock: "SELECT name FROM sqllock_locks WHERE name = $1 FOR UPDATE",
-		// Others may stand in line before this one.
-		who: `WITH RECURSIVE ahead(pid) AS (
-    SELECT pg_catalog.unnest(pg_catalog.pg_blocking_pids($1::int))
-    UNION SELECT pg_catalog.unnest(pg_catalog.pg_blocking_pids(pid)) FROM ahead
+		// Others may stand in line before this one. Who is ahead of whom is asked of those in line only: the server stops all of its
+		// locks to answer that.
+		who: `WITH RECURSIVE ahead(pid, of) AS (
+    SELECT pid, pg_catalog.pg_blocking_pids(pid) FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids($1::int)) pid
+    UNION SELECT next.pid, pg_catalog.pg_blocking_pids(next.pid) FROM ahead, pg_catalog.unnest(ahead.of) next(pid)
 )
-SELECT pid, coalesce(usename::text, ''), coalesce(application_name, ''),
+SELECT DISTINCT pid, coalesce(usename::text, ''), coalesce(application_name, ''),
        coalesce(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - xact_start), -1)::float
-  FROM ahead JOIN pg_catalog.pg_stat_activity USING (pid) WHERE pg_catalog.cardinality(pg_catalog.pg_blocking_pids(pid)) = 0`,
+  FROM ahead JOIN pg_catalog.pg_stat_activity USING (pid) WHERE pg_catalog.cardinality(ahead.of) = 0`,
 		end: "SELECT pg_terminate_backend(%d)",
 	}
 }

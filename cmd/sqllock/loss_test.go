@@ -155,14 +155,14 @@ func leaseEndOn(tb testing.TB, url string) time.Time {
 	return time.UnixMicro(micros)
 }
 
-// TestRunOneByOne starts two hundred runs of one name at the same time. Each
+// TestRunOneByOne starts sixty runs of one name at the same time. Each
 // command must be alone: a folder that there is already is somebody else's.
 //
-// Two hundred processes can keep a small machine from answering some of them for three
+// So many processes can keep a small machine from answering some of them for three
 // attempts. Such a run ends with 69, having run nothing, and is started again.
 func TestRunOneByOne(t *testing.T) { //nolint:paralleltest // it has the machine for itself
 	const (
-		runs    = 200
+		runs    = 60
 		patient = 15 * time.Second // for three attempts
 	)
 

@@ -144,11 +144,16 @@ func noTicks(ctx context.Context, db *dsn.Database) error {
 	}
 	defer conn.Release()
 
+	table := "sqllock_locks"
+	if db.Target.Dialect == databases.MySQL || db.Target.Dialect == databases.TiDB {
+		table = "sqllock_leases"
+	}
+
 	var ticks []string
 
 	err = conn.Query(ctx, databases.Statement{
 		Name: "migrate.ticks",
-		SQL:  fmt.Sprintf("SELECT name, tick FROM sqllock_locks WHERE tick <> 0 ORDER BY tick DESC, name LIMIT %d", named+1),
+		SQL:  fmt.Sprintf("SELECT name, tick FROM %s WHERE tick <> 0 ORDER BY tick DESC, name LIMIT %d", table, named+1),
 	}, nil, func(row databases.Row) error {
 		var (
 			name string
@@ -163,6 +168,10 @@ func noTicks(ctx context.Context, db *dsn.Database) error {
 
 		return nil
 	})
+	if db.Locks.Classify(err) == databases.NoSchema { // a part of the tables is gone already
+		return nil
+	}
+
 	if err != nil || len(ticks) == 0 {
 		return err
 	}
