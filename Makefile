@@ -28,8 +28,10 @@ TESTFLAGS ?=
 # A package's, on a machine that is thrice as slow as most.
 TIMEOUT   ?= 40m
 
-# Tests at a time. Most of them wait for a lease or a server and not for a processor.
+# Tests at a time. Most of them wait for a lease or a server and not for a processor. Those of the command keep it busy: more
+# of them at a time are no faster, and run into their limits.
 PARALLEL ?= 12
+BUSY     ?= 4
 
 # Of `make bench`, which measures the library beside others, as in: make bench COMPAREFLAGS='-scenarios pair'
 COMPAREFLAGS ?=
@@ -57,7 +59,8 @@ export GOLANGCI_LINT_CACHE := $(BIN)/golangci-lint-cache
 define each
 @status=0; for module in $(1); do \
 	echo "== $$module: $(strip $(2))"; \
-	(race='$(RACE)'; case $$module in ./adapters/*) race=; export GOWORK=off;; ./cmd/*) race=;; esac; cd $$module && $(2)) || status=1; \
+	(race='$(RACE)'; parallel=$(PARALLEL); \
+	case $$module in ./adapters/*) race=; export GOWORK=off;; ./cmd/*) race=; parallel=$(BUSY);; esac; cd $$module && $(2)) || status=1; \
 done; exit $$status
 endef
 
@@ -99,11 +102,11 @@ slice: ## What of it stress runs
 .PHONY: test-with-servers
 test-with-servers:
 	$(call each,$(MODULES),go vet ./...)
-	$(call each,$(TESTED) $(ADAPTERS),go test $$race -skip $(SLOW) -timeout $(TIMEOUT) -parallel $(PARALLEL) $(TESTFLAGS) ./...)
+	$(call each,$(TESTED) $(ADAPTERS),go test $$race -skip $(SLOW) -timeout $(TIMEOUT) -parallel $$parallel $(TESTFLAGS) ./...)
 
 .PHONY: test-sqlite
 test-sqlite:
-	$(if $(RACE),cd cmd/sqllock && SQLLOCK_TEST_DATABASES=sqlite go test $(RACE) -run '^TestScripts$$' -timeout $(TIMEOUT) -parallel 4 $(TESTFLAGS) .)
+	$(if $(RACE),cd cmd/sqllock && SQLLOCK_TEST_DATABASES=sqlite go test $(RACE) -run '^TestScripts$$' -timeout $(TIMEOUT) -parallel $(BUSY) $(TESTFLAGS) .)
 	cd test && go test -run $(SLOW) -timeout $(TIMEOUT) -parallel $(PARALLEL) $(TESTFLAGS) ./conformance
 
 .PHONY: stress
