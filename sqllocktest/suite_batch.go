@@ -64,7 +64,7 @@ func (e *env) acquireAll(b strategies.Batcher, requests []strategies.Request) []
 	grants, errs := b.TryAcquireAll(e.ctx(), requests)
 	for i, err := range errs {
 		for deadline := time.Now().Add(e.patience); lockedForNow(err) && time.Now().Before(deadline); {
-			<-time.After(10 * time.Millisecond)
+			e.elapse(10 * time.Millisecond)
 
 			again, failed := b.TryAcquireAll(e.ctx(), requests[i:i+1])
 			grants[i], err = again[0], failed[0]
