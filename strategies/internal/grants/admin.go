@@ -170,13 +170,14 @@ func (s *Store) readOnly(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime) // a pool of one has none until the closed one is back
 	defer cancel()
 
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return false
-	}
-	defer conn.Release()
+	s.verified.Store(false)
 
-	return errors.Is(s.db.Verify(ctx, conn), databases.ErrReadOnly)
+	conn, err := s.Conn(ctx)
+	if err == nil {
+		conn.Release()
+	}
+
+	return errors.Is(err, strategies.ErrReadOnly)
 }
 
 // ForceRelease ends the grant that was seen, or what keeps the name taken after it.

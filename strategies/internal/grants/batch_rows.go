@@ -101,8 +101,8 @@ func (s *Store) states(
 }
 
 // taken looks what became of the records that were asked for, after it has made their rows where they change in steps. A record whose
-// row could not be made is given back, or the name would be held by nobody until its lease ends; if all or none are asked for, all
-// are. It returns those that have no records.
+// row could not be made is given back, or the name would be held by nobody until its lease ends. It returns those that have no
+// records.
 func (b *acquisitions) taken(
 	ctx context.Context, conn databases.Conn, asked []strategies.Request, values databases.Values,
 ) (missing []strategies.Request, err error) {
