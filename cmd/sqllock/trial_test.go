@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -20,43 +21,51 @@ func TestDoctorTriesALock(t *testing.T) {
 		said       string
 	}
 
-	mysql := []change{
-		{
+	// emptied replaces a view by one that has no rows.
+	emptied := func(view, rename, said string) change {
+		return change{
+			[]string{fmt.Sprintf(rename, view, "theirs"), "CREATE VIEW " + view + " AS SELECT * FROM theirs WHERE 1 = 0"},
+			[]string{"DROP VIEW " + view, fmt.Sprintf(rename, "theirs", view)},
+			said,
+		}
+	}
+
+	constrained := func(check, said string) change {
+		return change{
+			[]string{"ALTER TABLE sqllock_locks ADD CONSTRAINT mine CHECK (" + check + ")"},
+			[]string{"ALTER TABLE sqllock_locks DROP CONSTRAINT mine"},
+			said,
+		}
+	}
+
+	// onServer adds to what is one server's own what is alike on all but for how a view is renamed.
+	onServer := func(rename string, own ...change) []change {
+		return append(
+			own,
+			emptied("sqllock_holders", rename, "error trial the view sqllock_holders does not have a lock that is held"),
+			emptied("sqllock_waiters", rename, "error trial the view sqllock_waiters does not have who waits"),
+			constrained("token < 100", "error trial a lock that nobody has cannot be acquired"),
+			constrained("token > -100", "warning tables the tables have 1 constraints that are not sqllock's"),
+		)
+	}
+
+	mysql := onServer("RENAME TABLE %s TO %s",
+		change{
 			[]string{"CREATE TRIGGER mine BEFORE UPDATE ON sqllock_leases FOR EACH ROW SET NEW.owner = OLD.owner"},
 			[]string{"DROP TRIGGER mine"},
 			"error trial a lock that nobody has cannot be acquired",
 		},
-		{
-			[]string{"RENAME TABLE sqllock_holders TO theirs", "CREATE VIEW sqllock_holders AS SELECT * FROM theirs WHERE 1 = 0"},
-			[]string{"DROP VIEW sqllock_holders", "RENAME TABLE theirs TO sqllock_holders"},
-			"error trial the view sqllock_holders does not have a lock that is held",
-		},
-		{
-			[]string{"RENAME TABLE sqllock_waiters TO theirs", "CREATE VIEW sqllock_waiters AS SELECT * FROM theirs WHERE 1 = 0"},
-			[]string{"DROP VIEW sqllock_waiters", "RENAME TABLE theirs TO sqllock_waiters"},
-			"error trial the view sqllock_waiters does not have who waits",
-		},
-		{
-			[]string{"ALTER TABLE sqllock_locks ADD CONSTRAINT mine CHECK (token < 100)"},
-			[]string{"ALTER TABLE sqllock_locks DROP CONSTRAINT mine"},
-			"error trial a lock that nobody has cannot be acquired",
-		},
-		{
-			[]string{"ALTER TABLE sqllock_locks ADD CONSTRAINT mine CHECK (token > -100)"},
-			[]string{"ALTER TABLE sqllock_locks DROP CONSTRAINT mine"},
-			"warning tables the tables have 1 constraints that are not sqllock's",
-		},
-		{
+		change{
 			[]string{"CREATE TABLE audit (token BIGINT)", "CREATE TRIGGER mine AFTER INSERT ON sqllock_locks FOR EACH ROW INSERT INTO audit VALUES (NEW.token)"},
 			[]string{"DROP TRIGGER mine", "DROP TABLE audit"},
 			"warning tables the tables have 1 triggers",
 		},
-	}
+	)
 
 	changes := map[string][]change{
 		"mysql": mysql, "mariadb": mysql,
-		"postgres": {
-			{
+		"postgres": onServer("ALTER VIEW %s RENAME TO %s",
+			change{
 				[]string{
 					"CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
 					"CREATE TRIGGER mine BEFORE INSERT OR UPDATE ON sqllock_locks FOR EACH ROW EXECUTE FUNCTION suppress()",
@@ -64,27 +73,7 @@ func TestDoctorTriesALock(t *testing.T) {
 				[]string{"DROP FUNCTION suppress() CASCADE"},
 				"error trial a lock that nobody has cannot be acquired",
 			},
-			{
-				[]string{"ALTER VIEW sqllock_holders RENAME TO theirs", "CREATE VIEW sqllock_holders AS SELECT * FROM theirs WHERE 1 = 0"},
-				[]string{"DROP VIEW sqllock_holders", "ALTER VIEW theirs RENAME TO sqllock_holders"},
-				"error trial the view sqllock_holders does not have a lock that is held",
-			},
-			{
-				[]string{"ALTER VIEW sqllock_waiters RENAME TO theirs", "CREATE VIEW sqllock_waiters AS SELECT * FROM theirs WHERE 1 = 0"},
-				[]string{"DROP VIEW sqllock_waiters", "ALTER VIEW theirs RENAME TO sqllock_waiters"},
-				"error trial the view sqllock_waiters does not have who waits",
-			},
-			{
-				[]string{"ALTER TABLE sqllock_locks ADD CONSTRAINT mine CHECK (token < 100)"},
-				[]string{"ALTER TABLE sqllock_locks DROP CONSTRAINT mine"},
-				"error trial a lock that nobody has cannot be acquired",
-			},
-			{
-				[]string{"ALTER TABLE sqllock_locks ADD CONSTRAINT mine CHECK (token > -100)"},
-				[]string{"ALTER TABLE sqllock_locks DROP CONSTRAINT mine"},
-				"warning tables the tables have 1 constraints that are not sqllock's",
-			},
-			{
+			change{
 				[]string{
 					"CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
 					"CREATE TRIGGER mine BEFORE INSERT OR UPDATE ON sqllock_locks FOR EACH ROW EXECUTE FUNCTION pass()",
@@ -92,7 +81,7 @@ func TestDoctorTriesALock(t *testing.T) {
 				[]string{"DROP FUNCTION pass() CASCADE"},
 				"warning tables the tables have 1 triggers",
 			},
-		},
+		),
 		"sqlite": {
 			{
 				[]string{"CREATE TRIGGER mine BEFORE INSERT ON sqllock_locks BEGIN SELECT RAISE(IGNORE); END"},
