@@ -25,7 +25,7 @@ const (
 	blockedTime = 5 * time.Second
 	// blockedLook, and at random up to twice that, passes between two looks. MySQL and MariaDB answer from a copy, which they
 	// make anew only once nobody has read it for 0.1 s: whoever looks more often keeps seeing what was there at the first look.
-	// (InnoDB's trx0i_s, CACHE_MIN_IDLE_TIME; seen on MySQL 9.7 and MariaDB 11.8)
+	// (InnoDB's trx0i_s, CACHE_MIN_IDLE_TIME; seen on MySQL 9.7 and MariaDB 11.8.)
 	blockedLook = 150 * time.Millisecond
 	// blockedAgain is how long one who waits does without another search.
 	blockedAgain = 5 * time.Second

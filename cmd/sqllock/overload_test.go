@@ -18,7 +18,12 @@ import (
 func TestOverloads(t *testing.T) {
 	t.Parallel()
 
-	for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {
+	modes := []string{"cache_statement", "exec", "simple_protocol"}
+	if testing.Short() {
+		modes = modes[:1]
+	}
+
+	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 

@@ -32,13 +32,15 @@ func suited(plain bool) []catalog.Strategy {
 	return catalog.All()
 }
 
-// parts is how many ways the cases are divided among the strategies where a mode of the driver is not the first of its
-// database: that one runs all of them, and what differs with the mode, how values are bound and errors told, each of the
-// statements shows.
-const parts = 3
-
-// part are the cases that a mode of a driver runs with a strategy, by their numbers: all with SQLLOCK_TEST_ALL=1.
+// part are the cases that a mode of a driver runs with a strategy, by their numbers. The first mode of a database runs all
+// of them: what differs with the mode, how values are bound and errors told, each of the statements shows. So the others
+// divide the cases among the strategies, and with -short run a few. With SQLLOCK_TEST_ALL=1 each runs all.
 func part(mode, strategy int) func(name string) bool {
+	parts := 3
+	if testing.Short() {
+		parts = 12
+	}
+
 	return func(name string) bool {
 		if mode == 0 || os.Getenv("SQLLOCK_TEST_ALL") == "1" {
 			return true

@@ -5,6 +5,7 @@ package testdatabases
 import (
 	"context"
 	"crypto/rand"
+	"hash/fnv"
 	"net"
 	"net/url"
 	"os"
@@ -41,11 +42,26 @@ func Servers() []string {
 	return slices.DeleteFunc(Names(), func(name string) bool { return name == "sqlite" })
 }
 
-// Each runs a test on every database, with the URL of an empty one.
+// Some are the Names, and with -short SQLite and one of the servers, another one for another test.
+func Some(t *testing.T) []string {
+	t.Helper()
+
+	names := Names()
+	if servers := Servers(); testing.Short() && len(servers) > 1 {
+		sum := fnv.New32a()
+		_, _ = sum.Write([]byte(t.Name()))
+		other := servers[int(sum.Sum32())%len(servers)]
+		names = slices.DeleteFunc(names, func(name string) bool { return name != "sqlite" && name != other })
+	}
+
+	return names
+}
+
+// Each runs a test on Some databases, with the URL of an empty one.
 func Each(t *testing.T, test func(t *testing.T, ctx context.Context, url string)) {
 	t.Helper()
 
-	for _, name := range Names() {
+	for _, name := range Some(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
