@@ -62,6 +62,11 @@ func TestOptionErrors(t *testing.T) {
 			"invalid option: WithLabel: a label is UTF-8 without NUL, at most 255 bytes",
 		},
 		{
+			[]sqllock.Option{sqllock.WithMetadata(map[string]string{"a": "\xff"})},
+			"WithMetadata", "",
+			`invalid option: WithMetadata: "a": "\xff" is not UTF-8`,
+		},
+		{
 			[]sqllock.Option{sqllock.WithPoll(0, time.Second)},
 			"WithPoll", "0s, 1s",
 			"invalid option: WithPoll(0s, 1s): the lowest is at least a millisecond and at most the highest, which is at most 366 days",

@@ -358,9 +358,16 @@ func WithLabel(label string) Option {
 }
 
 // WithMetadata keeps more about the holder in the lock's row, as JSON of at
-// most [MaxMetadataLength] bytes.
+// most [MaxMetadataLength] bytes. Keys and values are UTF-8.
 func WithMetadata(metadata map[string]string) Option {
 	return func(s *settings) error {
+		// JSON has another character in the place of what is none, so that two keys may become one.
+		for key, value := range metadata {
+			if !utf8.ValidString(key) || !utf8.ValidString(value) {
+				return againstRule("WithMetadata", "", "%q: %q is not UTF-8", key, value)
+			}
+		}
+
 		text, err := json.Marshal(metadata)
 
 		switch {

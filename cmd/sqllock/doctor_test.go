@@ -287,3 +287,20 @@ func TestSearchPathWithoutSchemas(t *testing.T) {
 	run(t, nowhere, "migrate", "status").want(exitUnavailable, said)
 	run(t, nowhere, "migrate", "down").want(exitUnavailable, said)
 }
+
+// TestDoctorSeesASecondLink: whoever opens the file by its other name is not excluded.
+func TestDoctorSeesASecondLink(t *testing.T) {
+	t.Parallel()
+
+	url := testdatabases.Fresh(t, "sqlite")
+	file := strings.TrimPrefix(url, "sqlite:")
+	run(t, url, "migrate", "up").want(0)
+	diagnosed(t, run(t, url, "doctor"), 0, "ok server SQLite")
+
+	if err := os.Link(file, file+".linked"); err != nil {
+		t.Fatal(err)
+	}
+
+	diagnosed(t, run(t, url, "doctor"), 1, "error server the file "+file+" has 2 names (hard links)")
+	run(t, url, "run", "--name", "a", "--", "true").want(exitUsage, "remove the other names")
+}

@@ -26,3 +26,21 @@ func TestRefuse(t *testing.T) {
 		}
 	}
 }
+
+// TestMountsFile has lines as Linux writes them.
+func TestMountsFile(t *testing.T) {
+	t.Parallel()
+
+	const mounted = `25 1 254:0 / / rw,relatime - ext4 /dev/root rw
+61 25 254:0 /srv/data /data rw,relatime - ext4 /dev/root rw
+62 25 254:0 /srv/app.db /alone/the\040app.db rw,relatime - ext4 /dev/root rw
+`
+
+	for path, want := range map[string]bool{
+		"/data/app.db": false, "/alone/the app.db": true, "/alone/the": false, "/": true,
+	} {
+		if got := mountsFile(mounted, path); got != want {
+			t.Errorf("mountsFile(%q) = %t, want %t", path, got, want)
+		}
+	}
+}

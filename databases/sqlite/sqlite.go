@@ -2,7 +2,9 @@
 // and for trying sqllock without a server. It works with any driver of
 // database/sql and imports none.
 //
-// The file must lie on a local file system, and every process must open it
+// The file must lie on a local file system, and have one path: a file with a
+// second hard link, and one that is mounted into a container without its folder,
+// are refused, because SQLite keeps the WAL beside the path. Every process must open it
 // with a busy timeout, so that a writer waits for the other's commit:
 // _pragma=busy_timeout(2000) in the DSN of modernc.org/sqlite, _busy_timeout
 // in that of github.com/mattn/go-sqlite3. SQLite 3.42 or later is needed.
@@ -44,7 +46,7 @@ var verify = databases.Statement{
 }
 
 // Verify reports a server that is no SQLite, or one before 3.42, which has no
-// clock finer than a second; and SQLite that several machines share.
+// clock finer than a second; SQLite that several machines share; and a file that others may open under another path.
 func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 	if d.DB != nil {
 		if err := refuse(d.DB.Driver()); err != nil {
@@ -71,7 +73,7 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 		return &databases.ServerError{Found: "SQLite " + version + " is before 3.42, which unixepoch('subsec') needs"}
 	}
 
-	return nil
+	return refuseAlias(ctx, s)
 }
 
 // refuse reports a driver, by its package, behind which SQLite runs on several machines. A connector may have none.

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,36 @@ func TestFileNotReplaced(t *testing.T) {
 				if err := lock.Release(t.Context()); err != nil {
 					t.Fatal(err)
 				}
+			}
+		})
+	}
+}
+
+// TestFileOfTwoNames: SQLite keeps the WAL beside the path that a file was opened by, so that those who open it by
+// another one do not see each other's locks.
+func TestFileOfTwoNames(t *testing.T) {
+	t.Parallel()
+	dsn(t, "sqlite")
+
+	for _, strategy := range catalog.Leased() {
+		t.Run(strategy.Name, func(t *testing.T) {
+			t.Parallel()
+
+			file := sqliteFile(t)
+			other := filepath.Join(filepath.Dir(file), "other.db")
+
+			if err := os.Link(file, other); err != nil {
+				t.Fatal(err)
+			}
+
+			wantTry(t, strategy.Make(sqlite.New(sqlitePool(t, file))), sqllock.ErrUnsupported, "has 2 names (hard links)")
+
+			if err := os.Remove(other); err != nil {
+				t.Fatal(err)
+			}
+
+			if _, err := sqliteLocker(t, strategy, sqlitePool(t, file)).TryAcquire(t.Context(), "name"); err != nil {
+				t.Errorf("TryAcquire() with one name = %v", err)
 			}
 		})
 	}

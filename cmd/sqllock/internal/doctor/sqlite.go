@@ -19,6 +19,10 @@ func sqliteChecks() []check {
 }
 
 func sqliteVersion(ctx context.Context, e *exam) ([]Finding, error) {
+	if refused, err := e.refused(ctx); err != nil || refused != nil {
+		return refused, err
+	}
+
 	var version string
 	if err := e.one(ctx, `SELECT sqlite_version()`, &version); err != nil {
 		return nil, err

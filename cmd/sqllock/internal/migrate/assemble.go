@@ -96,8 +96,18 @@ func (s state) inTheWay(done string) error {
 		return nil
 	}
 
-	return fmt.Errorf("%s: %s; rename or remove what is not sqllock's, or give sqllock a database of its own, and try again",
-		done, strings.Join(s.foreign, "; "))
+	return foreignError{done, s.foreign}
+}
+
+// foreignError says what is there and is not sqllock's.
+type foreignError struct {
+	done    string
+	foreign []string
+}
+
+func (e foreignError) Error() string {
+	return fmt.Sprintf("%s: %s; rename or remove what is not sqllock's, or give sqllock a database of its own, and try again",
+		e.done, strings.Join(e.foreign, "; "))
 }
 
 // assemble makes those tables and views that are missing, and notes the version. Whoever was broken off at it,

@@ -66,15 +66,25 @@ func Up(ctx context.Context, db *dsn.Database) ([]Step, error) {
 
 // inOneTransaction applies what is pending where a migration is a transaction.
 func inOneTransaction(ctx context.Context, db *dsn.Database) ([]Step, error) {
-	for attempt := 1; ; attempt++ {
-		var steps []Step
+	return retried(ctx, func(attempt int, err error) bool {
+		var foreign foreignError
 
-		err := madeOtherwise(ctx, db)
-		if err == nil {
-			steps, err = run(ctx, db, (*goose.Provider).Up)
+		// What others are about to remove has lost a part, or its version, at one look and not at the next ones.
+		return overtaken(db, err) || (errors.As(err, &foreign) || errors.Is(err, errMadeOtherwise)) && attempt < looks
+	}, func() ([]Step, error) {
+		if err := madeOtherwise(ctx, db); err != nil {
+			return nil, err
 		}
 
-		if err == nil || attempt == attempts || !overtaken(db, err) {
+		return run(ctx, db, (*goose.Provider).Up)
+	})
+}
+
+// retried repeats what others came between.
+func retried(ctx context.Context, again func(attempt int, err error) bool, do func() ([]Step, error)) ([]Step, error) {
+	for attempt := 1; ; attempt++ {
+		steps, err := do()
+		if err == nil || attempt == attempts || !again(attempt, err) {
 			return steps, err
 		}
 
@@ -86,7 +96,10 @@ func inOneTransaction(ctx context.Context, db *dsn.Database) ([]Step, error) {
 	}
 }
 
-const attempts = 10
+const (
+	attempts = 10
+	looks    = 4
+)
 
 // errMadeOtherwise says what to do about tables of which goose does not know.
 var errMadeOtherwise = errors.New(`the tables are there, and were not made by "sqllock migrate up": ` +
@@ -116,7 +129,7 @@ func madeOtherwise(ctx context.Context, db *dsn.Database) error {
 func overtaken(db *dsn.Database, err error) bool {
 	var refused *pgconn.PgError
 	// A server may say it in any language.
-	if errors.As(err, &refused) && slices.Contains(thereAlready(), refused.Code) {
+	if errors.As(err, &refused) && (slices.Contains(thereAlready(), refused.Code) || goneAlready(refused)) {
 		return true
 	}
 
@@ -137,6 +150,12 @@ func overtaken(db *dsn.Database, err error) bool {
 // object, a column, and a row of the catalog that another is about to write
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 func thereAlready() []string { return []string{"42P07", "42710", "42701", "23505"} }
+
+// goneAlready is what PostgreSQL says of the catalog's functions about a table that another removes meanwhile: "could not
+// open relation with OID ..." (17.12), and of a table on which another has just put a view.
+func goneAlready(refused *pgconn.PgError) bool {
+	return refused.Code == "XX000" || refused.Code == "2BP01"
+}
 
 // Down rolls the last applied migration back; none left is no error.
 func Down(ctx context.Context, db *dsn.Database) ([]Step, error) {
@@ -183,7 +202,11 @@ func down(
 		return nil, err // goose would make its version table
 	}
 
-	return run(ctx, db, do)
+	return retried(ctx, func(_ int, err error) bool {
+		var refused *pgconn.PgError
+
+		return errors.As(err, &refused) && goneAlready(refused)
+	}, func() ([]Step, error) { return run(ctx, db, do) })
 }
 
 func run(

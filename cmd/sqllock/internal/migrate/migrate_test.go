@@ -360,3 +360,51 @@ func TestDownBesideALock(t *testing.T) {
 		})
 	}
 }
+
+// TestUpBesideDown: what one process sees of tables that another removes is no fault of theirs.
+func TestUpBesideDown(t *testing.T) {
+	t.Parallel()
+	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+		t.Helper()
+
+		var all sync.WaitGroup
+		defer all.Wait()
+
+		over := make(chan struct{})
+
+		all.Go(func() {
+			db := testdatabases.Open(t, ctx, url)
+			defer db.Close()
+			defer close(over)
+
+			for range 10 {
+				if _, err := migrate.Up(ctx, db); err != nil {
+					t.Errorf("Up() = %v", err)
+				}
+
+				if _, err := migrate.DownAll(ctx, db); err != nil {
+					t.Errorf("DownAll() = %v", err)
+				}
+			}
+		})
+
+		for range 2 {
+			all.Go(func() {
+				db := testdatabases.Open(t, ctx, url)
+				defer db.Close()
+
+				for {
+					select {
+					case <-over:
+						return
+					default:
+					}
+
+					if _, err := migrate.Up(ctx, db); err != nil {
+						t.Errorf("Up() beside another's DownAll() = %v", err)
+					}
+				}
+			})
+		}
+	})
+}

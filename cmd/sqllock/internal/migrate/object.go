@@ -374,7 +374,8 @@ SELECT m.name, i.name, i.origin = 'pk', i."unique", COALESCE(c.name, '?') || CAS
   FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
  WHERE c.relname::text LIKE 'sqllock%' AND c.relkind IN ('r', 'v', 'p', 'f', 'm') AND a.attnum > 0 AND NOT a.attisdropped AND pg_catalog.pg_table_is_visible(c.oid)
  ORDER BY c.relname, a.attnum`,
-			`SELECT c.relname::text, k.relname::text, i.indisprimary AND i.indisvalid, i.indisunique, pg_catalog.pg_get_indexdef(i.indexrelid, n::int, true), n
+			`SELECT c.relname::text, k.relname::text, i.indisprimary AND i.indisvalid, i.indisunique,
+       coalesce(pg_catalog.pg_get_indexdef(i.indexrelid, n::int, true), ''), n
   FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indrelid JOIN pg_catalog.pg_class k ON k.oid = i.indexrelid
  CROSS JOIN pg_catalog.generate_series(1, i.indnkeyatts::int) n
  WHERE c.relname::text LIKE 'sqllock%' AND pg_catalog.pg_table_is_visible(c.oid)
