@@ -37,13 +37,13 @@ type Statement struct {
 	// Name says which statement this is, as "strategy.verb". It is not sent to
 	// the server; errors show it and tests stop or fail a statement by it.
 	Name string
-	// SQL is the text with the dialect's placeholders. For TiDB it may be several
-	// statements, each but the last with a semicolon at the end of its line, which package
-	// databases/tidb sends one after the other in one transaction.
+	// SQL is the text with the dialect's placeholders.
 	SQL string
 	// Args names the values to bind, in the order of the placeholders: the
 	// first is $1 or the first question mark. A name may stand more than once.
 	Args []string
+	// Then is what package databases/tidb sends next in the same transaction, if this is no query or has found a row.
+	Then *Statement
 }
 
 // Values holds what a statement's Args refer to, by name.

@@ -41,7 +41,7 @@ func variants() []variant {
 	return []variant{
 		{"takes what is held", "sqlite", "exclusion/", "one at a time", "l.expires_at + l.lock_delay_us <= ", "0 <= "},
 		{"takes what is held", "sqlite", "history/trust windows", "one at a time", "l.expires_at + l.lock_delay_us <= ", "0 <= "},
-		{"grants smaller tokens", "sqlite", "history/token order", "tokens grow", "max(l.token + ?10, excluded.token)", "l.token - ?10"},
+		{"grants smaller tokens", "sqlite", "history/token order", "tokens grow", "max(l.token + ?2, excluded.token)", "l.token - ?2"},
 		{"keeps what is released", "sqlite", "history/left after Close", "Close leaves nothing", "SET owner = '', expires_at = 0, lock_delay_us = 0", "SET owner = owner"},
 		{
 			"keeps the name of what is released", "sqlite", "history/free in time", "no orphans",

@@ -21,8 +21,7 @@ var (
 	rollback = databases.Statement{Name: "tidb.rollback", SQL: `ROLLBACK`}
 )
 
-// connection sends each statement in a transaction, and what it was given as one statement
-// and is several, in one.
+// connection sends each statement in a transaction, with the steps that follow it.
 type connection struct {
 	databases.Conn
 
@@ -128,9 +127,9 @@ func (c *connection) undo(ctx context.Context, cause error) error {
 func run(
 	ctx context.Context, on databases.Session, s databases.Statement, v databases.Values, each func(databases.Row) error,
 ) (result databases.Result, err error) {
-	for _, step := range steps(s) {
-		if !reads(step) {
-			if result, err = on.Exec(ctx, step, v); err != nil {
+	for step := &s; step != nil; step = step.Then {
+		if !reads(*step) {
+			if result, err = on.Exec(ctx, *step, v); err != nil {
 				return databases.Result{}, err
 			}
 
@@ -139,7 +138,7 @@ func run(
 
 		found := false
 
-		err = on.Query(ctx, step, v, func(row databases.Row) error {
+		err = on.Query(ctx, *step, v, func(row databases.Row) error {
 			found = true
 
 			return each(row)
@@ -154,22 +153,6 @@ func run(
 	}
 
 	return result, nil
-}
-
-// steps are the statements that a text has. Each placeholder is a question mark, and no text has
-// another one.
-func steps(s databases.Statement) []databases.Statement {
-	texts := strings.Split(s.SQL, ";\n")
-	steps := make([]databases.Statement, len(texts))
-	args := s.Args
-
-	for i, text := range texts {
-		// Whoever binds complains of those that are missing.
-		n := min(strings.Count(text, "?"), len(args))
-		steps[i], args = databases.Statement{Name: s.Name, SQL: text, Args: args[:n]}, args[n:]
-	}
-
-	return steps
 }
 
 func reads(step databases.Statement) bool {

@@ -52,7 +52,9 @@ const (
 	changes = "UPDATE a SET b = ? WHERE c = ?"
 )
 
-var both = databases.Statement{Name: "both", SQL: locks + ";\n" + changes, Args: []string{"x", "y", "z"}}
+var both = databases.Statement{
+	Name: "both", SQL: locks, Args: []string{"x"}, Then: &databases.Statement{Name: "both", SQL: changes, Args: []string{"y", "z"}},
+}
 
 func numbered(number uint16) error { return &driver.MySQLError{Number: number} }
 

@@ -30,6 +30,8 @@ package advisory
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"slices"
 	"sync"
@@ -38,7 +40,6 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
-	"github.com/sqllock/sqllock/strategies/internal/leftovers"
 )
 
 const name = "advisory"
@@ -48,7 +49,7 @@ type Strategy struct {
 	queue
 
 	store   *grants.Store
-	sql     statements
+	sql     grants.Advisory
 	checked atomic.Bool
 	keeps   atomic.Bool
 
@@ -62,16 +63,18 @@ type queue = grants.Queue
 // New returns the strategy for a database. sqllock.New reports what is wrong with db:
 // ErrUnsupported for TiDB and SQLite.
 func New(db databases.DB) *Strategy {
-	store := grants.New(db, name, own, leftovers.All()...)
+	store := grants.New(db, name, func(*grants.Dialect) {})
 
-	sql, ok := dialects.For(*store.Dialect())
-	if !ok {
-		sql.refused = "on " + string(store.Dialect().Name)
-	}
+	return &Strategy{queue: store.Queue(), store: store, sql: store.Dialect().Advisory}
+}
 
-	sql.acquireFromLine = store.FromLine(sql.acquire)
-
-	return &Strategy{queue: store.Queue(), store: store, sql: sql}
+// refused says on what the strategy does not work, and why.
+var refused = map[databases.Dialect]string{
+	databases.SQLite: "on SQLite, which has no advisory locks",
+	// Named locks are row locks of a transaction of the server's own. With max-txn-ttl set to ten seconds a second session was
+	// given a lock by 8.5, while IS_USED_LOCK told the first one that it had it:
+	// https://docs.pingcap.com/tidb/stable/tidb-configuration-file/#max-txn-ttl
+	databases.TiDB: "on TiDB, whose named locks end without a word after an hour",
 }
 
 // Validate reports a database that cannot carry the strategy.
@@ -80,9 +83,11 @@ func (s *Strategy) Validate() error {
 		return err
 	}
 
+	where := refused[s.store.Dialect().Name]
+
 	switch {
-	case s.sql.refused != "":
-		return &strategies.UnsupportedError{Op: name + ".New", Strategy: name, Where: s.sql.refused, Instead: "cas"}
+	case where != "":
+		return &strategies.UnsupportedError{Op: name + ".New", Strategy: name, Where: where, Instead: "cas"}
 	case s.store.MaxConns() == 1:
 		return &strategies.UnsupportedError{
 			Op: name + ".New", Strategy: name, Where: "with a pool of one connection, which the locks would hold", Fix: "allow two or more",
@@ -95,7 +100,7 @@ func (s *Strategy) Validate() error {
 // Features says what the strategy can do.
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
-	f.ConnectionHeld, f.MaxLease, f.Shared = true, grants.MaxLease, s.sql.tryShared.SQL != ""
+	f.ConnectionHeld, f.MaxLease, f.Shared = true, grants.MaxLease, s.sql.TryShared.SQL != ""
 
 	return f
 }
@@ -106,7 +111,7 @@ func (s *Strategy) Features() strategies.Features {
 // the connection under the other locks; an acquisition that nobody waits for
 // any more is given back by the core.
 func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	if r.Mode == strategies.Shared && s.sql.tryShared.SQL == "" {
+	if r.Mode == strategies.Shared && s.sql.TryShared.SQL == "" {
 		return nil, &strategies.UnsupportedError{
 			Strategy: name, Where: "for readers on MySQL and MariaDB, whose GET_LOCK knows none", Instead: "cas",
 		}
@@ -223,13 +228,13 @@ func (s *Strategy) sessions(ctx context.Context, name string) (values databases.
 		own       int64
 	)
 
-	err = conn.Query(ctx, s.sql.namespace, nil, func(row databases.Row) error { return row(&namespace, &own) })
+	err = conn.Query(ctx, s.sql.Namespace, nil, func(row databases.Row) error { return row(&namespace, &own) })
 	if err != nil {
 		return nil, nil, err
 	}
 
 	values = databases.Values{"key": s.key(namespace, name)}
-	ids, err = grants.Sessions(ctx, conn, s.sql.session, values)
+	ids, err = grants.Sessions(ctx, conn, s.sql.Session, values)
 
 	return values, ids, err
 }
@@ -244,14 +249,14 @@ func (s *Strategy) kill(ctx context.Context, values databases.Values, before []i
 
 	defer s.store.Return(conn, &err)
 
-	after, err := grants.Sessions(ctx, conn, s.sql.session, values)
+	after, err := grants.Sessions(ctx, conn, s.sql.Session, values)
 	if err != nil {
 		return err
 	}
 
 	after = slices.DeleteFunc(after, func(id int64) bool { return !slices.Contains(before, id) })
 
-	return s.store.Kill(ctx, conn, after, s.sql.kill)
+	return s.store.Kill(ctx, conn, after, s.sql.Kill)
 }
 
 // endSession makes sure that a session of ours that broke down does not have the key
@@ -259,7 +264,7 @@ func (s *Strategy) kill(ctx context.Context, values databases.Values, before []i
 func (s *Strategy) endSession(ctx context.Context, id int64, key any) error {
 	ours := func(other int64) bool { return other == id }
 
-	return s.store.EndSessions(ctx, s.sql.session, databases.Values{"key": key}, ours, s.sql.kill)
+	return s.store.EndSessions(ctx, s.sql.Session, databases.Values{"key": key}, ours, s.sql.Kill)
 }
 
 // enter returns the session of all locks, for this caller alone until it
@@ -348,7 +353,7 @@ func (s *Strategy) checkPooler(ctx context.Context, conn databases.Conn) error {
 
 // identify tells the server's session.
 func (s *Strategy) identify(ctx context.Context, on databases.Session) (id string, err error) {
-	err = on.Query(ctx, s.sql.identity, nil, func(row databases.Row) error { return row(&id) })
+	err = on.Query(ctx, s.sql.Identity, nil, func(row databases.Row) error { return row(&id) })
 
 	return id, err
 }
@@ -367,5 +372,21 @@ func (s *Strategy) identifyOther(ctx context.Context) (id string, err error) {
 
 // key is what the name is called in the server's lock table.
 func (s *Strategy) key(namespace, name string) any {
-	return s.sql.key(sha256.Sum256([]byte("sqllock\x00" + namespace + "\x00" + name)))
+	sum := sha256.Sum256([]byte("sqllock\x00" + namespace + "\x00" + name))
+
+	if s.store.Dialect().Name == databases.Postgres {
+		return int64(binary.BigEndian.Uint64(sum[:8])) //nolint:gosec // any 64 bits will do
+	}
+
+	// At most 64 characters, and MySQL does not tell case: hexadecimal.
+	return "sqllock:" + hex.EncodeToString(sum[:20])
+}
+
+// keys are several as they are bound.
+func (s *Strategy) keys(keys []any) any {
+	if s.store.Dialect().Name == databases.Postgres {
+		return grants.Array(keys)
+	}
+
+	return grants.JSON(keys)
 }

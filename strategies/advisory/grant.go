@@ -64,7 +64,7 @@ func (g *grant) Check(ctx context.Context) error {
 	return g.use(ctx, g.record.Request().Lease, func(ctx context.Context) error {
 		none := func(databases.Row) error { return nil }
 
-		if err := g.session.conn.Query(ctx, g.session.strategy.sql.ping, nil, none); err != nil {
+		if err := g.session.conn.Query(ctx, g.session.strategy.sql.Ping, nil, none); err != nil {
 			return err
 		}
 
@@ -191,7 +191,7 @@ func (g *grant) releaseInOne(ctx context.Context) bool {
 		return false
 	}
 
-	call := grants.KeyedCall{On: c.conn, Statement: s.sql.release, Keys: []any{g.place.key}}
+	call := grants.KeyedCall{On: c.conn, Statement: s.sql.Release, Keys: []any{g.place.key}}
 
 	answers, err := s.store.ReleaseKeyed(ctx, call, []*grants.Grant{record})
 	if err != nil {

@@ -74,7 +74,7 @@ func (c *session) giveBack(ctx context.Context) {
 		// Not into the pool: it would end under whatever it is used for next.
 		c.conn.Discard()
 	} else {
-		if err := c.conn.Query(ctx, c.strategy.sql.reset, nil, func(databases.Row) error { return nil }); err != nil {
+		if err := c.conn.Query(ctx, c.strategy.sql.Reset, nil, func(databases.Row) error { return nil }); err != nil {
 			c.breakDown(err)
 
 			return

@@ -83,7 +83,7 @@ func (c *session) open(ctx context.Context, lease time.Duration) error {
 	err = s.check(ctx, conn)
 
 	if err == nil {
-		err = conn.Query(ctx, s.sql.namespace, nil, func(row databases.Row) error { return row(&c.namespace, &c.id) })
+		err = conn.Query(ctx, s.sql.Namespace, nil, func(row databases.Row) error { return row(&c.namespace, &c.id) })
 	}
 
 	if err == nil {
@@ -110,7 +110,7 @@ func (c *session) bear(ctx context.Context, lease time.Duration) error {
 		return nil
 	}
 
-	_, err := c.conn.Exec(ctx, c.strategy.sql.limit, databases.Values{"limit": c.strategy.store.Dialect().IdleLimit(limit)})
+	_, err := c.conn.Exec(ctx, c.strategy.sql.Limit, databases.Values{"limit": c.strategy.store.Dialect().IdleLimit(limit)})
 	if err == nil {
 		c.limit = limit
 	}
@@ -146,7 +146,7 @@ func (c *session) acquireShared(ctx context.Context, r strategies.Request) (stra
 
 	var locked, readOnly bool
 
-	err := c.conn.Query(ctx, s.sql.tryShared, databases.Values{"key": at.key}, func(row databases.Row) error {
+	err := c.conn.Query(ctx, s.sql.TryShared, databases.Values{"key": at.key}, func(row databases.Row) error {
 		return row(&locked, &readOnly)
 	})
 
@@ -264,7 +264,7 @@ func (c *session) inTheWay(at place) *grant {
 func (c *session) state(ctx context.Context, name string, key any) (st grants.State, found, locked bool, err error) {
 	s := c.strategy
 
-	if s.sql.state.SQL == "" {
+	if s.sql.State.SQL == "" {
 		st, found, err = s.store.State(ctx, c.conn, name)
 
 		return st, found, false, err
@@ -272,7 +272,7 @@ func (c *session) state(ctx context.Context, name string, key any) (st grants.St
 
 	var readOnly bool
 
-	st, found, err = grants.ReadStateAndKey(ctx, c.conn, s.sql.state, name, key, &readOnly, &locked)
+	st, found, err = grants.ReadStateAndKey(ctx, c.conn, s.sql.State, name, key, &readOnly, &locked)
 	if err == nil && readOnly {
 		err = grants.ErrReplica
 	}
@@ -317,9 +317,9 @@ var errNotLocked = errors.New("the server says that the session did not have the
 
 // unlock frees a key. That it was not locked puts the whole session in doubt.
 func (c *session) unlock(ctx context.Context, at place) error {
-	unlock := c.strategy.sql.unlock
+	unlock := c.strategy.sql.Unlock
 	if at.reader != "" {
-		unlock = c.strategy.sql.unlockShared
+		unlock = c.strategy.sql.UnlockShared
 	}
 
 	c.drop(at)

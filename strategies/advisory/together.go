@@ -109,11 +109,11 @@ func (a *attempts) draw(ctx context.Context, open []int) error {
 		requests[n], held[n] = a.requests[i], a.places[i].key
 	}
 
-	call := grants.KeyedCall{On: a.conn, Statement: s.sql.acquireAll, Look: s.sql.look, Requests: requests, Keys: held}
+	call := grants.KeyedCall{On: a.conn, Statement: s.sql.AcquireAll, Look: s.sql.Look, Requests: requests, Keys: held}
 
 	if len(open) == 1 {
-		if call.Statement = s.sql.acquire; requests[0].Wait != "" {
-			call.Statement = s.sql.acquireFromLine
+		if call.Statement = s.sql.Acquire; requests[0].Wait != "" {
+			call.Statement = s.sql.AcquireFromLine
 		}
 	}
 
@@ -168,7 +168,7 @@ func (c *session) unlockLeft(ctx context.Context, keys []any) error {
 
 	free := true
 
-	err := c.conn.Query(ctx, sql.unlockLeft, databases.Values{"keys": sql.keys(keys)}, func(row databases.Row) error {
+	err := c.conn.Query(ctx, sql.UnlockLeft, databases.Values{"keys": c.strategy.keys(keys)}, func(row databases.Row) error {
 		var unlocked bool
 
 		err := row(&unlocked)
@@ -233,7 +233,7 @@ func (a *attempts) tryAlone(ctx context.Context, i int, alone, locked bool) {
 	switch {
 	case free && locked:
 		held.Detail = sessionHolds
-	case alone || a.strategy.sql.look.SQL == "":
+	case alone || a.strategy.sql.Look.SQL == "":
 	case free || held.Owner == a.requests[i].Owner:
 		made, errs := a.acquireAll(ctx, a.requests[i:i+1])
 		a.grants[i], a.errs[i] = made[0], errs[0]
@@ -299,7 +299,7 @@ func (c *session) releaseAll(ctx context.Context, releasing map[*grant]int, errs
 
 	var contended []string
 
-	answers, err := s.store.ReleaseKeyed(ctx, grants.KeyedCall{On: c.conn, Statement: s.sql.releaseAll, Look: s.sql.look, Keys: keys}, records)
+	answers, err := s.store.ReleaseKeyed(ctx, grants.KeyedCall{On: c.conn, Statement: s.sql.ReleaseAll, Look: s.sql.Look, Keys: keys}, records)
 
 	for g, i := range releasing {
 		answer, ended := answers[g.record.Request().Owner]

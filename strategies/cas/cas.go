@@ -8,8 +8,8 @@
 // it works behind transaction-pooling proxies, and holds no connection. An
 // uncontended acquisition, renewal and release are one statement each.
 //
-// sql.go has the compare-and-set. What else is sent about the row is the same for all
-// strategies, which keep one too: strategies/internal/grants.
+// What is sent is nearly the same for all strategies, which keep such a row too: see
+// strategies/internal/grants, and cas.acquire in its .sql files for the compare-and-set.
 package cas
 
 import (
@@ -19,7 +19,6 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
-	"github.com/sqllock/sqllock/strategies/internal/leftovers"
 )
 
 const name = "cas"
@@ -38,7 +37,9 @@ var _ strategies.Batcher = (*Strategy)(nil)
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
-	store := grants.New(db, name, statements, leftovers.All()...)
+	store := grants.New(db, name, func(d *grants.Dialect) {
+		d.Acquire, d.AcquireFromLine = d.Cas.Acquire, d.Cas.AcquireFromLine
+	})
 
 	return &Strategy{store.Queue(), store}
 }

@@ -25,14 +25,12 @@ package forupdate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
-	"github.com/sqllock/sqllock/strategies/internal/leftovers"
 )
 
 const name = "forupdate"
@@ -42,7 +40,7 @@ type Strategy struct {
 	queue
 
 	store  *grants.Store
-	sql    statements
+	sql    grants.ForUpdate
 	places places
 }
 
@@ -52,14 +50,19 @@ type queue = grants.Queue
 // New returns the strategy for a database. sqllock.New reports what is wrong with db:
 // ErrUnsupported for TiDB and SQLite.
 func New(db databases.DB) *Strategy {
-	store := grants.New(db, name, own, leftovers.All()...)
+	store := grants.New(db, name, func(d *grants.Dialect) {
+		d.Acquire, d.AcquireFromLine = d.ForUpdate.Acquire, d.ForUpdate.AcquireFromLine
+		d.Batch = grants.Batch{}
+	})
 
-	sql, ok := dialects.For(*store.Dialect())
-	if !ok {
-		sql.refused = "on " + string(store.Dialect().Name)
-	}
+	return &Strategy{queue: store.Queue(), store: store, sql: store.Dialect().ForUpdate, places: places{conns: func() int { return db.MaxConns() }}}
+}
 
-	return &Strategy{queue: store.Queue(), store: store, sql: sql, places: places{conns: func() int { return db.MaxConns() }}}
+// refused says on what the strategy does not work, and why.
+var refused = map[databases.Dialect]string{
+	databases.SQLite: "on SQLite, which locks the whole file and no rows",
+	// max-txn-ttl, an hour by default: https://docs.pingcap.com/tidb/stable/tidb-configuration-file/#max-txn-ttl
+	databases.TiDB: "on TiDB, whose row locks end without a word when their transaction is an hour old",
 }
 
 // Validate reports a database that cannot carry the strategy.
@@ -68,9 +71,11 @@ func (s *Strategy) Validate() error {
 		return err
 	}
 
+	where := refused[s.store.Dialect().Name]
+
 	switch {
-	case s.sql.refused != "":
-		return &strategies.UnsupportedError{Op: name + ".New", Strategy: name, Where: s.sql.refused, Instead: "cas"}
+	case where != "":
+		return &strategies.UnsupportedError{Op: name + ".New", Strategy: name, Where: where, Instead: "cas"}
 	case s.store.MaxConns() == 1:
 		return &strategies.UnsupportedError{
 			Op: name + ".New", Strategy: name, Fix: "allow two or more",
@@ -208,21 +213,21 @@ func (s *Strategy) lock(
 
 // begin opens the transaction and locks the row, if no session has it. It returns what the server knows the lock by.
 func (s *Strategy) begin(ctx context.Context, conn databases.Conn, r strategies.Request) (held string, err error) {
-	lock := s.sql.lock
+	lock := s.sql.Lock
 	if r.Mode == strategies.Shared {
-		lock = s.sql.lockShared
+		lock = s.sql.LockShared
 	}
 
 	values := s.values(r, r.Lease)
 
 	var steps []databases.Step
-	for _, begin := range s.sql.begin {
+	for _, begin := range s.sql.Begin {
 		steps = append(steps, databases.Step{Statement: begin, Values: values})
 	}
 
 	steps = append(steps, databases.Step{Statement: lock, Values: values, Each: func(row databases.Row) error { return row(&held) }})
-	if s.sql.quiet {
-		steps = append(steps, databases.Step{Statement: s.limit(r.Lease), Values: values})
+	for _, locked := range s.sql.Locked {
+		steps = append(steps, databases.Step{Statement: grants.Written(locked, values["limit"]), Values: values})
 	}
 
 	err = databases.Pipeline(ctx, conn, steps...)
@@ -305,16 +310,7 @@ func (s *Strategy) write(ctx context.Context, r strategies.Request, instead gran
 
 // beat tells the server that the holder lives.
 func (s *Strategy) beat(ctx context.Context, conn databases.Conn, r strategies.Request, limit time.Duration) error {
-	return s.exec(ctx, conn, s.limit(limit), r, limit)
-}
-
-func (s *Strategy) limit(limit time.Duration) databases.Statement {
-	statement := s.sql.limit
-	if len(statement.Args) == 0 {
-		statement.SQL += fmt.Sprint(s.store.Dialect().IdleLimit(limit))
-	}
-
-	return statement
+	return s.exec(ctx, conn, grants.Written(s.sql.Limit, s.store.Dialect().IdleLimit(limit)), r, limit)
 }
 
 // missing makes the row if there is none; otherwise another session has it.
@@ -328,7 +324,7 @@ func (s *Strategy) missing(ctx context.Context, r strategies.Request, seen grant
 
 	exists := false
 
-	err = conn.Query(ctx, s.sql.exists, s.values(r, 0), func(databases.Row) error {
+	err = conn.Query(ctx, s.sql.Exists, s.values(r, 0), func(databases.Row) error {
 		exists = true
 
 		return nil
@@ -338,7 +334,7 @@ func (s *Strategy) missing(ctx context.Context, r strategies.Request, seen grant
 	case err != nil:
 		return err
 	case !exists:
-		return s.store.Briefly(ctx, conn, []databases.Statement{s.sql.create}, s.values(r, 0))
+		return s.store.Briefly(ctx, conn, []databases.Statement{s.sql.Create}, s.values(r, 0))
 	}
 
 	if seen.Owner == "" || seen.Left <= 0 {
@@ -372,7 +368,7 @@ func (s *Strategy) end(
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 
-	for _, statement := range s.sql.end {
+	for _, statement := range s.sql.End {
 		if err := s.exec(ctx, conn, statement, r, 0); err != nil {
 			conn.Discard()
 

@@ -12,7 +12,7 @@ import (
 // Reap also ends the sessions of holders whose lease expired. The server does
 // so by itself, unless something keeps such a session busy.
 func (s *Strategy) Reap(ctx context.Context, retention time.Duration) (strategies.Reaped, error) {
-	if err := s.kill(ctx, s.sql.sessions, nil); err != nil {
+	if err := s.kill(ctx, s.sql.Sessions, nil); err != nil {
 		return strategies.Reaped{}, err
 	}
 
@@ -32,7 +32,7 @@ func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, rea
 	}
 
 	for _, owner := range owners {
-		if err := s.kill(ctx, s.sql.session, s.values(strategies.Request{Name: seen.Name, Owner: owner}, 0)); err != nil {
+		if err := s.kill(ctx, s.sql.Session, s.values(strategies.Request{Name: seen.Name, Owner: owner}, 0)); err != nil {
 			return true, err
 		}
 	}
@@ -45,7 +45,7 @@ func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, rea
 func (s *Strategy) endSession(ctx context.Context, r strategies.Request) error {
 	ours := func(int64) bool { return true }
 
-	return s.store.EndSessions(ctx, s.sql.session, s.values(r, 0), ours, s.sql.kill)
+	return s.store.EndSessions(ctx, s.sql.Session, s.values(r, 0), ours, s.sql.Kill)
 }
 
 // kill ends the sessions that a statement lists.
@@ -62,5 +62,5 @@ func (s *Strategy) kill(ctx context.Context, list databases.Statement, values da
 		return err
 	}
 
-	return s.store.Kill(ctx, conn, ids, s.sql.kill)
+	return s.store.Kill(ctx, conn, ids, s.sql.Kill)
 }

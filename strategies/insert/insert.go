@@ -25,7 +25,6 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
-	"github.com/sqllock/sqllock/strategies/internal/leftovers"
 )
 
 const name = "insert"
@@ -35,7 +34,9 @@ type Strategy struct {
 	queue
 
 	store *grants.Store
-	steps steps
+	sql   grants.Insert
+	// take takes the record and makes the row.
+	take func(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error)
 }
 
 // queue is what the strategy keeps of those who wait, as all do.
@@ -43,10 +44,41 @@ type queue = grants.Queue
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
-	store := grants.New(db, name, statements, leftovers.All()...)
-	steps, _ := dialects.For(*store.Dialect())
+	store := grants.New(db, name, withRows)
+	s := &Strategy{queue: store.Queue(), store: store, sql: store.Dialect().Insert}
 
-	return &Strategy{store.Queue(), store, steps}
+	switch {
+	case s.sql.Acquire.SQL != "":
+		s.take = s.inOne
+	case s.sql.Begin.SQL != "":
+		s.take = s.inTransaction
+	default:
+		s.take = s.oneByOne
+	}
+
+	return s
+}
+
+// withRows puts what sees to the row, too, in the place of what is about the record alone, whose lease decides. Where no
+// statement does both, a release deletes the row before the record is freed, so that the row of a name that is free is left
+// over only by a crash.
+func withRows(d *grants.Dialect) {
+	own := d.Insert
+
+	if own.Acquire.SQL != "" {
+		d.Acquire, d.AcquireFromLine = own.Acquire, own.AcquireFromLine
+		d.Release, d.ReleaseTelling, d.ReleaseLater = own.Releases.Release, own.Releases.ReleaseTelling, own.Releases.ReleaseLater
+		d.ReleaseTx, d.Shares.End = own.Releases.ReleaseTx, own.Releases.EndShares
+		d.Batch.Acquire, d.Batch.Release, d.Batch.ReleaseQuietly = own.AcquireAll, own.ReleaseAll, own.ReleaseAllQuietly
+
+		return
+	}
+
+	d.BeforeRelease, d.Rows = own.Gone, own.Rows
+
+	if own.LookAll.SQL != "" {
+		d.Batch.State = own.LookAll
+	}
 }
 
 // Features says what the strategy can do: everything.
@@ -77,7 +109,7 @@ func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (grant str
 	defer cancel()
 
 	acquire := func(ctx context.Context, r strategies.Request, _ grants.State) (int64, error) {
-		return s.steps.acquire(s, ctx, conn, r)
+		return s.take(ctx, conn, r)
 	}
 
 	return s.store.Grants(ctx, conn, r, false, acquire)
@@ -93,7 +125,7 @@ func (s *Strategy) inOne(ctx context.Context, conn databases.Conn, r strategies.
 func (s *Strategy) oneByOne(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error) {
 	var owner string
 
-	st, found, err := grants.ReadState(ctx, conn, s.steps.look, r.Name, &owner)
+	st, found, err := grants.ReadState(ctx, conn, s.sql.Look, r.Name, &owner)
 
 	switch {
 	case err != nil:
@@ -102,7 +134,7 @@ func (s *Strategy) oneByOne(ctx context.Context, conn databases.Conn, r strategi
 		return 0, s.store.Refused(ctx, conn, st, r)
 	case owner != "" && owner != r.Owner:
 		// Before anything is taken: it may be that it cannot be deleted.
-		cleared, err := s.store.Exec(ctx, conn, s.steps.clear, r)
+		cleared, err := s.store.Exec(ctx, conn, s.sql.Clear, r)
 		if err != nil {
 			return 0, err
 		}
@@ -117,11 +149,11 @@ func (s *Strategy) oneByOne(ctx context.Context, conn databases.Conn, r strategi
 		return 0, err
 	}
 
-	made, err := s.store.Exec(ctx, conn, s.steps.make, r)
+	made, err := s.store.Exec(ctx, conn, s.sql.Make, r)
 
 	if err == nil && made.RowsAffected == 0 {
 		// It was there, from an attempt before; or somebody has a row locked.
-		_, _, err = grants.ReadState(ctx, conn, s.steps.look, r.Name, &owner)
+		_, _, err = grants.ReadState(ctx, conn, s.sql.Look, r.Name, &owner)
 	}
 
 	if err == nil && (made.RowsAffected > 0 || owner == r.Owner) || !s.store.Clean(err) {
@@ -159,13 +191,13 @@ func (s *Strategy) giveBack(ctx context.Context, conn databases.Conn, r strategi
 
 // inTransaction does both in one transaction.
 func (s *Strategy) inTransaction(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error) {
-	if _, err := s.store.Exec(ctx, conn, s.steps.begin, r); err != nil {
+	if _, err := s.store.Exec(ctx, conn, s.sql.Begin, r); err != nil {
 		return 0, s.store.AsHeld(ctx, conn, r.Name, err)
 	}
 
 	token, err := s.store.Acquire(ctx, conn, r, grants.Instead{})
 
-	for _, step := range []databases.Statement{s.steps.make, s.steps.commit} {
+	for _, step := range []databases.Statement{s.sql.Make, s.sql.Commit} {
 		if err == nil {
 			_, err = s.store.Exec(ctx, conn, step, r)
 		}
@@ -176,7 +208,7 @@ func (s *Strategy) inTransaction(ctx context.Context, conn databases.Conn, r str
 	}
 
 	// Also though ctx has ended: the connection goes back to the pool.
-	if _, failed := s.store.Exec(context.WithoutCancel(ctx), conn, s.steps.rollback, r); failed != nil {
+	if _, failed := s.store.Exec(context.WithoutCancel(ctx), conn, s.sql.Rollback, r); failed != nil {
 		return 0, grants.Doubt(errors.Join(err, fmt.Errorf("roll back: %w", failed)))
 	}
 

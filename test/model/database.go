@@ -30,9 +30,9 @@ func (p Protocol) run(s *state, st statement) (ok bool, token int8, broken strin
 // keeps its token. The token is no less than the clock, so that it grows even if
 // the row was removed.
 //
-// Mirrors strategies/cas/sql.go cas.acquire,
+// Mirrors strategies/internal/grants/postgres.sql cas.acquire,
 // strategies/internal/grants/acquire.go Store.Acquire,
-// strategies/insert/sql.go insert.acquire.
+// strategies/internal/grants/postgres.sql insert.acquire.
 func (p Protocol) acquire(s *state, st statement) (ok bool, token int8, broken string) {
 	r, again := s.row, s.row.owner == st.owner
 	now := s.now
@@ -90,7 +90,7 @@ func (p Protocol) grant(s *state, st statement, token int8) (broken string) {
 // whether the lease expired: as long as the row is the owner's nobody else had
 // the name.
 //
-// Mirrors strategies/internal/grants/postgres.go grant.renew,
+// Mirrors strategies/internal/grants/postgres.sql grant.renew,
 // strategies/internal/grants/grant.go Grant.RenewOn.
 func (p Protocol) renew(s *state, st statement) bool {
 	if s.row.owner != st.owner && (p.Fault != RenewalWithoutOwner || s.row.owner == 0) {
@@ -107,7 +107,7 @@ func (p Protocol) renew(s *state, st statement) bool {
 // release frees the name if it is its owner's. A guard does not keep it from
 // that: it stops the next acquisition.
 //
-// Mirrors strategies/internal/grants/postgres.go grant.release,
+// Mirrors strategies/internal/grants/postgres.sql grant.release,
 // strategies/internal/grants/grant.go Grant.ReleaseOn,
 // strategies/internal/grants/admin.go Store.Settle.
 func (p Protocol) release(s *state, st statement) bool {
@@ -123,7 +123,7 @@ func (p Protocol) release(s *state, st statement) bool {
 // guard checks in the client's transaction that its grant is the latest, and
 // pins the row until the transaction ends.
 //
-// Mirrors strategies/internal/grants/postgres.go grant.guard,
+// Mirrors strategies/internal/grants/postgres.sql grant.guard,
 // strategies/internal/grants/guard.go Grant.Guard.
 func (p Protocol) guard(s *state, st statement) bool {
 	latest := s.row.owner == st.owner && s.row.token == st.token
@@ -206,10 +206,10 @@ func (p Protocol) tick(s state, emit emit) {
 // idle name. Both leave alone what a guard pins.
 //
 // Mirrors strategies/internal/grants/admin.go Store.Reap,
-// strategies/internal/grants/postgres.go grant.expired,
-// strategies/internal/grants/postgres.go grant.end,
+// strategies/internal/grants/postgres.sql grant.expired,
+// strategies/internal/grants/postgres.sql grant.end,
 // strategies/internal/grants/removal.go Queue.ReapIdle,
-// strategies/internal/grants/postgres.go grant.ready.
+// strategies/internal/grants/postgres.sql grant.ready.
 func (p Protocol) reap(s state, emit emit) {
 	if !p.Scope.Reaps {
 		return

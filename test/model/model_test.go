@@ -136,7 +136,7 @@ func declares(path, symbol string) error {
 	}
 
 	receiver, name, _ := strings.Cut(symbol, ".")
-	pattern := `(?m)^func \(\w+ \*?` + receiver + `\) ` + name + `\b|Name: +"` + regexp.QuoteMeta(symbol) + `"`
+	pattern := `(?m)^func \(\w+ \*?` + receiver + `\) ` + name + `\b|^-- name: ` + regexp.QuoteMeta(symbol) + `$`
 
 	if name == "" {
 		pattern = `(?m)^func ` + symbol + `\b`

@@ -150,7 +150,10 @@ func Variants() []*Variant {
 				),
 				both(
 					instead(`FOR UPDATE SKIP LOCKED`, `FOR UPDATE OF l SKIP LOCKED`),
-					instead(`greatest(l.token + $10::bigint, `+postgresMicros+`)`, `(SELECT token FROM drawn) + 0 * $10::bigint`),
+					both(
+						instead(`ELSE greatest(l.token + `, `ELSE (SELECT token FROM drawn) + greatest(0 * `),
+						instead(`::bigint, `+postgresMicros+`) END`, `::bigint) END`),
+					),
 				),
 			)},
 		},
@@ -165,13 +168,13 @@ func Variants() []*Variant {
 			edit: edits{
 				"grant.release":    instead(`UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0`, `DELETE FROM sqllock_locks`),
 				"grant.release-tx": instead(`UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0`, `DELETE FROM sqllock_locks`),
-				"cas.acquire":      instead(`VALUES (?1, max(`+sqliteNow+`, coalesce((SELECT f.token FROM sqllock_floor f), 0) + ?10)`, `VALUES (?1, 0 * ?10 + 1`),
+				"cas.acquire":      instead(`VALUES (?1, max(`+sqliteNow+`, coalesce((SELECT f.token FROM sqllock_floor f), 0) + ?2)`, `VALUES (?1, 0 * ?2 + 1`),
 			},
 		},
 		{
 			Name: "renewal without its owner", By: []string{checkTold},
 			Pair: Pair{"postgres", "cas"}, Faults: []Fault{FaultForce}, Profile: idle,
-			edit: edits{"grant.renew": instead(`owner = $2`, `$2 <> ''`)},
+			edit: edits{"grant.renew": instead(`owner = $3`, `$3 <> ''`)},
 		},
 		{
 			Name: "unknown renewal counted as renewed", By: []string{checkWindows, checkLinear},
@@ -298,7 +301,7 @@ UPDATE sqllock_locks l SET`),
 		{
 			Name: "newcomer overtakes the line", By: []string{checkOrder},
 			Pair: Pair{"postgres", "cas"}, Profile: queueing, tune: fewNames,
-			edit: edits{"cas.acquire": instead(`waiting = 0 OR $13::boolean OR owner = $2`, `$13::boolean IS NOT NULL`)},
+			edit: edits{"cas.acquire": instead(`waiting = 0 OR $5::boolean OR owner = $2`, `$5::boolean IS NOT NULL`)},
 		},
 		{
 			Name: "turn of the second in line", By: []string{checkOrder},

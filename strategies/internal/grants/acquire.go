@@ -34,7 +34,7 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 
 	acquire := s.sql.Acquire
 	if r.Wait != "" {
-		acquire = s.sql.fromLine
+		acquire = s.sql.AcquireFromLine
 	}
 
 	// The second round follows the making of the row, once in a name's life.

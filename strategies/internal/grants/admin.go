@@ -29,7 +29,7 @@ func (s *Store) Settle(ctx context.Context, r strategies.Request) (err error) {
 
 // Release is Settle on a connection that the caller has.
 func (s *Store) Release(ctx context.Context, on databases.Session, r strategies.Request) error {
-	if err := execAll(ctx, on, s.sql.beforeRelease, s.values(r)); err != nil {
+	if err := execAll(ctx, on, s.sql.BeforeRelease, s.values(r)); err != nil {
 		return err
 	}
 
@@ -38,7 +38,7 @@ func (s *Store) Release(ctx context.Context, on databases.Session, r strategies.
 
 // ReleaseRecord is Release without what goes before it.
 func (s *Store) ReleaseRecord(ctx context.Context, on databases.Session, r strategies.Request) error {
-	return s.quietly(s.sql.telling, func(release databases.Statement) error {
+	return s.quietly(s.sql.ReleaseTelling, s.sql.Release, func(release databases.Statement) error {
 		_, err := on.Exec(ctx, release, s.values(r))
 
 		return err
@@ -277,10 +277,8 @@ func (s *Store) Reap(ctx context.Context, retention time.Duration) (reaped strat
 		return reaped, err
 	}
 
-	for _, left := range s.sql.leftovers {
-		if err := s.clear(ctx, conn, left.Stale, left.Clear, "name", "owner"); err != nil {
-			return reaped, err
-		}
+	if err := s.clear(ctx, conn, s.sql.StaleRows, s.sql.ClearRow, "name", "owner"); err != nil {
+		return reaped, err
 	}
 
 	if err := s.clearShares(ctx, conn); err != nil {

@@ -15,7 +15,7 @@ import (
 func (s *Store) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	b := s.acquisitions(requests)
 
-	if s.sql.batch == nil {
+	if s.sql.Batch.Acquire.SQL == "" {
 		return b.grants, alone(len(requests))
 	}
 
@@ -29,7 +29,7 @@ func (s *Store) TryAcquireAll(ctx context.Context, requests []strategies.Request
 	defer s.Return(conn, &err)
 	defer cancel()
 
-	sql, asked := s.sql.batch, requests
+	sql, asked := &s.sql.Batch, requests
 
 	// The second round follows the making of rows, once in a name's life.
 	for round := 0; round < 2 && err == nil && len(asked) > 0; round++ {
@@ -108,9 +108,9 @@ func (b *acquisitions) draw(
 
 	var tokens map[string]int64
 
-	err := b.besides(ctx, conn, func(rows *Rows) (err error) {
-		if tokens, err = byOwner[int64](ctx, conn, statement, values, len(b.requests)); err == nil && rows != nil && len(tokens) > 0 {
-			_, err = conn.Exec(ctx, rows.Make, values)
+	err := b.besides(ctx, conn, func(rows bool) (err error) {
+		if tokens, err = byOwner[int64](ctx, conn, statement, values, len(b.requests)); err == nil && rows && len(tokens) > 0 {
+			_, err = conn.Exec(ctx, b.sql.Rows.Make, values)
 		}
 
 		return err
@@ -211,7 +211,7 @@ func (b *acquisitions) look(
 
 // RenewAll renews grants in one statement.
 func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	if s.sql.batch == nil {
+	if s.sql.Batch.Acquire.SQL == "" {
 		return alone(len(grants))
 	}
 
@@ -236,7 +236,7 @@ func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease t
 
 // renewOn renews them in one statement.
 func (t *together) renewOn(ctx context.Context, conn databases.Conn, lease time.Duration) error {
-	renew := t.sql.batch.Renew
+	renew := t.sql.Batch.Renew
 	values := t.batchValues(renew, t.requests)
 	values["lease"] = t.lease(lease)
 
@@ -250,7 +250,7 @@ func (t *together) renewOn(ctx context.Context, conn databases.Conn, lease time.
 // ReleaseAll ends grants in one statement. One with a minimum hold is released in
 // another way, alone.
 func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) []error {
-	if s.sql.batch == nil {
+	if s.sql.Batch.Acquire.SQL == "" {
 		return alone(len(grants))
 	}
 
@@ -281,9 +281,9 @@ func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) []err
 	defer s.Return(conn, &err)
 
 	if s.sql.InsertID {
-		err = t.releaseUntold(ctx, conn, s.sql.batch.Release)
+		err = t.releaseUntold(ctx, conn, s.sql.Batch.Release)
 	} else {
-		values := s.batchValues(s.sql.batch.Release, t.requests)
+		values := s.batchValues(s.sql.Batch.Release, t.requests)
 		values["durable"] = durable
 		err = t.release(ctx, conn, values)
 	}

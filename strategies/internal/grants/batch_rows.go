@@ -13,45 +13,45 @@ import (
 
 // inSteps says whether records and rows change in steps.
 func (s *Store) inSteps() bool {
-	return s.sql.batch != nil && s.sql.batch.Rows != nil && s.sql.batch.Rows.Begin.SQL == ""
+	return s.sql.Rows.Make.SQL != "" && s.sql.Rows.Begin.SQL == ""
 }
 
 // besides runs what changes records, in a transaction if it also has to change rows beside them. A commit that SQLite
 // refuses has left the transaction open.
-func (s *Store) besides(ctx context.Context, conn databases.Conn, change func(*Rows) error) error {
-	rows := s.sql.batch.Rows
-	if rows == nil {
-		return change(nil)
+func (s *Store) besides(ctx context.Context, conn databases.Conn, change func(rows bool) error) error {
+	begin := s.sql.Rows.Begin
+	if begin.SQL == "" {
+		return change(false)
 	}
 
-	if _, err := conn.Exec(ctx, rows.Begin, nil); err != nil {
+	if _, err := conn.Exec(ctx, begin, nil); err != nil {
 		return err
 	}
 
-	err := change(rows)
+	err := change(true)
 	if err == nil {
-		_, err = conn.Exec(ctx, groupCommit, nil)
+		_, err = conn.Exec(ctx, s.sql.Commit, nil)
 	}
 
 	if err == nil {
 		return nil
 	}
 
-	return rollBack(ctx, conn, err)
+	return s.rollBack(ctx, conn, err)
 }
 
 // release sends the release of grants, which returns the owners that it was done for.
 func (t *together) release(ctx context.Context, conn databases.Conn, values databases.Values) error {
 	var contended map[string]bool
 
-	err := t.besides(ctx, conn, func(rows *Rows) (err error) {
-		if rows != nil {
-			if _, err = conn.Exec(ctx, rows.Delete, values); err != nil {
+	err := t.besides(ctx, conn, func(rows bool) (err error) {
+		if rows {
+			if _, err = conn.Exec(ctx, t.sql.Rows.Delete, values); err != nil {
 				return err
 			}
 		}
 
-		return t.quietly(t.sql.batch.Release, func(release databases.Statement) (err error) {
+		return t.quietly(t.sql.Batch.Release, t.sql.Batch.ReleaseQuietly, func(release databases.Statement) (err error) {
 			contended, err = byOwner[bool](ctx, conn, release, values, len(t.requests))
 
 			return err
@@ -106,7 +106,7 @@ func (s *Store) states(
 func (b *acquisitions) taken(
 	ctx context.Context, conn databases.Conn, asked []strategies.Request, values databases.Values,
 ) (missing []strategies.Request, err error) {
-	sql := b.sql.batch
+	sql := &b.sql.Batch
 	if !b.inSteps() {
 		return b.look(ctx, conn, sql.State, asked, values)
 	}
@@ -115,7 +115,7 @@ func (b *acquisitions) taken(
 
 	// It makes all rows or none. Either way some of the records may be ours.
 	if b.changed {
-		if made = b.Briefly(ctx, conn, []databases.Statement{sql.Rows.Make}, values); !b.Clean(made) {
+		if made = b.Briefly(ctx, conn, []databases.Statement{b.sql.Rows.Make}, values); !b.Clean(made) {
 			return nil, unsettled(made)
 		}
 	}
@@ -140,11 +140,11 @@ func unsettled(errs ...error) error {
 // giveBack frees the records whose rows are not there. Those that somebody has locked meanwhile are left to Settle. The others are
 // answered with the cause if the server has refused to make their rows, and else have to go alone.
 func (b *acquisitions) giveBack(ctx context.Context, conn databases.Conn, cause error) error {
-	sql, back := b.sql.batch, b.bare
+	sql, back := &b.sql.Batch, b.bare
 	b.bare = nil
 
 	// Whoever may not insert may not delete, either. A row that is left is in nobody's way without the record.
-	_, err := conn.Exec(ctx, sql.Rows.Delete, b.batchValues(sql.Rows.Delete, back))
+	_, err := conn.Exec(ctx, b.sql.Rows.Delete, b.batchValues(b.sql.Rows.Delete, back))
 	if b.Clean(err) {
 		_, err = conn.Exec(ctx, sql.Release, b.batchValues(sql.Release, back))
 	}
@@ -179,11 +179,11 @@ func rowLocked(r strategies.Request, err error) error {
 // deleted deletes the rows of grants, and returns the requests whose records are there and whose rows are not. A row that
 // somebody has locked stays, and its record with it.
 func (t *together) deleted(ctx context.Context, conn databases.Conn) ([]strategies.Request, error) {
-	sql := t.sql.batch
-	values := t.batchValues(sql.Rows.Delete, t.requests)
+	sql := &t.sql.Batch
+	values := t.batchValues(t.sql.Rows.Delete, t.requests)
 
 	// A row is deleted while its lease is there.
-	result, err := conn.Exec(ctx, sql.Rows.Delete, values)
+	result, err := conn.Exec(ctx, t.sql.Rows.Delete, values)
 	if err != nil || result.RowsAffected == int64(len(t.requests)) {
 		return t.requests, err
 	}

@@ -21,7 +21,7 @@ func (t *together) renewUntold(
 		return err // or there was none to renew, and no clock was read
 	}
 
-	ends, err := t.leases(ctx, conn, t.sql.batch.Leases, t.requests)
+	ends, err := t.leases(ctx, conn, t.sql.Batch.Leases, t.requests)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (t *together) releaseUntold(ctx context.Context, conn databases.Conn, state
 	var left map[string]int64
 
 	if result.RowsAffected != int64(len(seen)) {
-		if left, err = t.leases(ctx, conn, t.sql.batch.Leases, seen); err != nil {
+		if left, err = t.leases(ctx, conn, t.sql.Batch.Leases, seen); err != nil {
 			return err
 		}
 	}
@@ -75,7 +75,7 @@ func (t *together) seen(ctx context.Context, conn databases.Conn) ([]strategies.
 		return t.deleted(ctx, conn)
 	}
 
-	before, err := t.leases(ctx, conn, t.sql.batch.Leases, t.requests)
+	before, err := t.leases(ctx, conn, t.sql.Batch.Leases, t.requests)
 	seen := make([]strategies.Request, 0, len(before))
 
 	for _, r := range t.requests {

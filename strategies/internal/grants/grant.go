@@ -137,15 +137,10 @@ func (g *Grant) Release(ctx context.Context) (err error) {
 
 // ReleaseOn is Release on a connection that the caller has.
 func (g *Grant) ReleaseOn(ctx context.Context, on databases.Session) error {
-	release := g.store.sql.Release
-
 	// Who has waited in line was hardly the only one.
 	tells := g.request.Wait != "" && g.request.MinHold == 0
-	if tells {
-		release = g.store.sql.telling
-	}
 
-	freed, err := g.end(ctx, on, release)
+	freed, err := g.end(ctx, on, tells)
 	if err != nil || freed && tells {
 		return err
 	}
@@ -162,7 +157,7 @@ func (g *Grant) Free(ctx context.Context) (err error) {
 
 	defer g.store.Return(conn, &err)
 
-	_, err = g.end(ctx, conn, g.store.sql.Release)
+	_, err = g.end(ctx, conn, false)
 
 	return err
 }
@@ -180,21 +175,27 @@ func (g *Grant) TellOn(ctx context.Context, on databases.Session) error {
 	}
 }
 
-// end frees the name by a statement, or when its minimum hold is over. It says whether it did: an earlier release may have.
-func (g *Grant) end(ctx context.Context, on databases.Session, release databases.Statement) (freed bool, err error) {
+// end frees the name, or when its minimum hold is over, and may tell the first in line. It says whether it freed it: an
+// earlier release may have.
+func (g *Grant) end(ctx context.Context, on databases.Session, tells bool) (freed bool, err error) {
 	again := g.released.Swap(true)
 
 	s, values := g.store, g.store.values(g.request)
 
-	if err := execAll(ctx, on, s.sql.beforeRelease, values); err != nil {
+	if err := execAll(ctx, on, s.sql.BeforeRelease, values); err != nil {
 		return false, err
 	}
 
-	if g.request.MinHold > 0 {
+	release, quiet := s.sql.Release, s.sql.Release
+
+	switch {
+	case g.request.MinHold > 0:
 		release = s.sql.ReleaseLater
+	case tells:
+		release = s.sql.ReleaseTelling
 	}
 
-	freed, err = ending(ctx, s, on, again, func() (bool, error) { return g.free(ctx, on, release, values) })
+	freed, err = ending(ctx, s, on, again, func() (bool, error) { return g.free(ctx, on, release, quiet, values) })
 
 	switch {
 	case s.Busy(err):
@@ -223,7 +224,7 @@ func (g *Grant) end(ctx context.Context, on databases.Session, release databases
 // free runs a statement that frees the name, and says whether there was something to
 // free. That which frees it when its minimum hold is over does not say whether anybody waits.
 func (g *Grant) free(
-	ctx context.Context, on databases.Session, release databases.Statement, values databases.Values,
+	ctx context.Context, on databases.Session, release, quiet databases.Statement, values databases.Values,
 ) (freed bool, err error) {
 	if inID := g.store.sql.InsertID; inID || g.request.MinHold > 0 {
 		result, err := on.Exec(ctx, release, values)
@@ -232,7 +233,7 @@ func (g *Grant) free(
 		return result.RowsAffected > 0, err
 	}
 
-	err = g.store.quietly(release, func(release databases.Statement) error {
+	err = g.store.quietly(release, quiet, func(release databases.Statement) error {
 		freed = false
 
 		return on.Query(ctx, release, values, func(row databases.Row) error {

@@ -225,7 +225,7 @@ func (g *Grant) ReleaseTx(ctx context.Context, tx strategies.Tx, tick int64) err
 	values := g.store.values(g.request)
 	values["tick"] = tick
 
-	before := g.store.sql.beforeRelease
+	before := g.store.sql.BeforeRelease
 	if tick != 0 {
 		// Only as long as the row has its owner.
 		before = append(slices.Clip(before), g.store.sql.NoteTick)

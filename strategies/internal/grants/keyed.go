@@ -233,15 +233,6 @@ func (s *Store) RenewAllOn(ctx context.Context, on databases.Conn, grants []stra
 	return t.errs, err
 }
 
-// FromLine makes of an acquisition what is sent for one in line.
-func (s *Store) FromLine(acquire databases.Statement) databases.Statement {
-	if s.sql.FromLine == nil || acquire.SQL == "" {
-		return acquire
-	}
-
-	return s.sql.FromLine(acquire)
-}
-
 // Create makes the rows of a request's name, if they are not there.
 func (s *Store) Create(ctx context.Context, on databases.Session, r strategies.Request) error {
 	return s.Briefly(ctx, on, s.sql.Create, s.values(r))

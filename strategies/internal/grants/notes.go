@@ -8,10 +8,6 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// tickKept is for how long the row of a name is kept after its tick, in microseconds: 366 days. A job that is later than
-// that would be done again.
-const tickKept = `31622400000000`
-
 // Notes reads what is kept of a name beside its grants. Of a request it says so only as long as its owner has the name.
 func (q Queue) Notes(ctx context.Context, name string) (notes strategies.Notes, err error) {
 	s := q.store

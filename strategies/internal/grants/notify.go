@@ -11,6 +11,12 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
+// Releases are told on channels: to the first in line on that of its process, or to all who wait for anything.
+const (
+	channelOf  = "sqllock_" // and the process
+	allChannel = "sqllock_released"
+)
+
 // Listen tells a process of its turns, where the database can tell. Where it tells of
 // commits only, there is something to look for after each.
 func (q Queue) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func()) error {
@@ -71,12 +77,12 @@ func (s *Store) TellOn(ctx context.Context, on databases.Session, names []string
 	return s.hint(ctx, on, s.sql.Tell, databases.Values{"names": names})
 }
 
-// quietly sends a release, and once more without its notification if the server refuses that: who waits looks anyway.
-func (s *Store) quietly(release databases.Statement, send func(databases.Statement) error) error {
+// quietly sends a release, and instead of it a quiet one if the server refuses its notification: who waits looks anyway.
+func (s *Store) quietly(release, quiet databases.Statement, send func(databases.Statement) error) error {
 	err := send(release)
 
-	if plain, tells := untold(release); tells && s.refused(err) {
-		err = send(plain)
+	if release.SQL != quiet.SQL && s.refused(err) {
+		err = send(quiet)
 	}
 
 	return err
@@ -125,7 +131,7 @@ func (q Queue) Call(ctx context.Context, names []string) (err error) {
 
 	for _, process := range processes {
 		// None is asleep that polls, and one may be another account's.
-		if _, err := conn.Exec(ctx, s.sql.Call(process), nil); err != nil && !s.gone(err) {
+		if _, err := conn.Exec(ctx, Written(s.sql.Call, channelOf+process), nil); err != nil && !s.gone(err) {
 			errs = append(errs, err)
 		}
 	}

@@ -52,11 +52,11 @@ func (q Queue) enqueueAll(ctx context.Context, all []strategies.Waiter, ttl time
 	defer s.Return(conn, &err)
 	defer cancel()
 
-	steps := s.sql.EnqueueAll
 	if s.sql.OneByOne {
 		return s.enqueueEach(ctx, conn, all, ttl)
 	}
 
+	steps := s.sql.EnqueueAll
 	values := waitersValues(steps[0], all)
 	values["process"], values["ttl"] = all[0].Process, ceil(ttl)
 
@@ -74,9 +74,9 @@ func (s *Store) enqueueEach(
 	ctx context.Context, conn databases.Conn, all []strategies.Waiter, ttl time.Duration,
 ) (taken map[string]bool, err error) {
 	taken = make(map[string]bool, len(all))
-	steps := s.sql.EnqueueAll
+	steps := s.sql.EnqueueEach
 
-	_, err = inTransaction(ctx, conn, func() (bool, error) {
+	_, err = s.inTransaction(ctx, conn, func() (bool, error) {
 		for _, w := range all {
 			values := waiterValues(w, ttl)
 			if err := execAll(ctx, conn, steps[:len(steps)-1], values); err != nil {

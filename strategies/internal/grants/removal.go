@@ -11,8 +11,8 @@ import (
 	"github.com/sqllock/sqllock/databases"
 )
 
-// Removal are the statements that remove the rows of idle names, in one transaction. Where one has "IN (?...)" it is
-// given the names.
+// Removal are the statements that remove the rows of idle names, in one transaction. Where one has "IN (:names...)" it is
+// given so many.
 //
 // The tokens of a name go on growing when its row was removed, whatever the clock does, because sqllock_floor has the
 // largest of all that ever were. A row that is made has the token 0, with which nobody is granted it, until a statement that begins later
@@ -20,18 +20,19 @@ import (
 // may not see what that noted. So an acquisition reads the token of the row alone, as it does anyway.
 type Removal struct {
 	// Begin begins the transaction.
-	Begin []databases.Statement
+	Begin []databases.Statement `sql:"grant.remove-isolate,grant.remove-begin,group.begin"`
 	// Lock returns the names and tokens of rows that nobody has locked, and that are still idle. LockForgotten is that for
 	// Forgotten.
-	Lock          databases.Statement
-	LockForgotten databases.Statement
-	// Leftovers are the rows that strategies keep beside, each as a statement that locks what nobody else has locked and
-	// returns the names, and one that removes that.
-	Leftovers [][2]databases.Statement
+	Lock          databases.Statement `sql:"grant.lock-idle"`
+	LockForgotten databases.Statement `sql:"grant.lock-forgotten"`
+	// LockLeftovers lock rows that strategies keep beside, which nobody else has locked, and return the names. As many
+	// RemoveLeftovers remove those.
+	LockLeftovers   []databases.Statement `sql:"grant.lock-leftover inserts,grant.lock-leftover mutexes"`
+	RemoveLeftovers []databases.Statement `sql:"grant.remove-leftover inserts,grant.remove-leftover mutexes"`
 	// Floor notes a token. It comes after all rows were locked, as with whoever reads the floor.
-	Floor databases.Statement
+	Floor databases.Statement `sql:"grant.floor"`
 	// Delete removes the rows.
-	Delete []databases.Statement
+	Delete []databases.Statement `sql:"grant.remove,grant.remove-leases,grant.remove-leftover"`
 }
 
 // ReapIdle removes rows of names that nobody uses, nor has acquired for so long, and of which nothing is noted; with the last of them
@@ -103,7 +104,7 @@ func (s *Store) remove(
 func (s *Store) removeNames(
 	ctx context.Context, conn databases.Conn, lock databases.Statement, values databases.Values, names []string,
 ) (removed int, err error) {
-	_, err = transaction(ctx, conn, s.sql.Remove.Begin, func() (bool, error) {
+	_, err = s.transaction(ctx, conn, s.sql.Remove.Begin, func() (bool, error) {
 		removed, err = s.removeLocked(ctx, conn, lock, values, names)
 
 		return removed > 0, err
@@ -159,10 +160,10 @@ func (s *Store) removeLocked(
 		return 0, err
 	}
 
-	left := make([][]string, len(sql.Leftovers))
+	left := make([][]string, len(sql.LockLeftovers))
 
-	for i, leftover := range sql.Leftovers {
-		lock, bound := named(leftover[0], nil, locked)
+	for i, lock := range sql.LockLeftovers {
+		lock, bound := named(lock, nil, locked)
 
 		if left[i], err = column(ctx, conn, lock, bound); err != nil {
 			return 0, err
@@ -181,12 +182,12 @@ func (s *Store) removeLocked(
 		}
 	}
 
-	for i, leftover := range sql.Leftovers {
+	for i, step := range sql.RemoveLeftovers {
 		if len(left[i]) == 0 {
 			continue
 		}
 
-		step, bound := named(leftover[1], nil, left[i])
+		step, bound := named(step, nil, left[i])
 
 		if _, err := conn.Exec(ctx, step, bound); err != nil {
 			return 0, err
@@ -210,7 +211,7 @@ func column(ctx context.Context, on databases.Session, list databases.Statement,
 	return all, err
 }
 
-// named is a statement with a list of names, which are bound before what else it binds.
+// named is a statement with as many placeholders as there are names, in place of its first one, which is followed by dots.
 func named(statement databases.Statement, values databases.Values, names []string) (databases.Statement, databases.Values) {
 	before, list, _ := strings.Cut(statement.SQL, "IN (")
 	each, after, _ := strings.Cut(list, "...")
@@ -225,7 +226,7 @@ func named(statement databases.Statement, values databases.Values, names []strin
 	}
 
 	statement.SQL = before + "IN (" + strings.Join(slices.Repeat([]string{each}, len(names)), ", ") + after
-	statement.Args = append(args, statement.Args...)
+	statement.Args = append(args, statement.Args[1:]...)
 
 	return statement, bound
 }

@@ -131,12 +131,7 @@ func (s *Store) Kill(ctx context.Context, on databases.Session, ids []int64, kil
 	var errs []error
 
 	for _, id := range ids {
-		statement := kill
-		if s.sql.Kill != nil {
-			statement = s.sql.Kill(kill, id)
-		}
-
-		if _, err := on.Exec(ctx, statement, databases.Values{"id": id}); err != nil && !s.gone(err) {
+		if _, err := on.Exec(ctx, Written(kill, id), databases.Values{"id": id}); err != nil && !s.gone(err) {
 			errs = append(errs, err)
 		}
 	}

@@ -46,27 +46,27 @@ func (s *Store) phaseOf(owner string, token int64) string {
 // Shares are the statements about readers.
 type Shares struct {
 	// Enter makes a reader's row, Keep gives it another lease, and Leave deletes it.
-	Enter databases.Statement
-	Keep  databases.Statement
-	Leave databases.Statement
+	Enter databases.Statement `sql:"share.enter"`
+	Keep  databases.Statement `sql:"share.keep"`
+	Leave databases.Statement `sql:"share.leave"`
 	// Join gives the phase's row a lease, unless it is over or others come first; Prolong unless it is over.
-	Join    databases.Statement
-	Prolong databases.Statement
+	Join    databases.Statement `sql:"share.join"`
+	Prolong databases.Statement `sql:"share.prolong"`
 	// Phase reads the owner of the name's row, the number of joins, and how long its lease runs; Longest how long the
 	// leases of a phase's readers run; and Reader the phase of one, and how long its lease runs.
-	Phase   databases.Statement
-	Longest databases.Statement
-	Reader  databases.Statement
+	Phase   databases.Statement `sql:"share.phase"`
+	Longest databases.Statement `sql:"share.longest"`
+	Reader  databases.Statement `sql:"share.reader"`
 	// Readers lists the owners in a phase, and Holder is the one of them whose lease ends last.
-	Readers databases.Statement
-	Holder  databases.Statement
+	Readers databases.Statement `sql:"share.readers"`
+	Holder  databases.Statement `sql:"share.holder"`
 	// End frees the row, and Shorten shortens its lease, if nobody has joined since. Whoever else left may have made it
 	// shorter still.
-	End     databases.Statement
-	Shorten databases.Statement
+	End     databases.Statement `sql:"share.end"`
+	Shorten databases.Statement `sql:"share.shorten"`
 	// Stale lists readers' rows by name and owner whose lease ended long ago, and Clear deletes one.
-	Stale databases.Statement
-	Clear databases.Statement
+	Stale databases.Statement `sql:"share.stale"`
+	Clear databases.Statement `sql:"share.clear"`
 }
 
 // Begin takes the name's row for the request's owner. Of a phase's it is told what the row was seen to say.
@@ -552,11 +552,11 @@ func (g *Share) endOn(ctx context.Context, on databases.Session, p phase) (ended
 		return shortened.RowsAffected > 0, err
 	}
 
-	if err := execAll(ctx, on, s.sql.beforeRelease, values); err != nil {
+	if err := execAll(ctx, on, s.sql.BeforeRelease, values); err != nil {
 		return false, err
 	}
 
-	return g.record.free(ctx, on, s.sql.Shares.End, values)
+	return g.record.free(ctx, on, s.sql.Shares.End, s.sql.Shares.End, values)
 }
 
 // Owners are those who have what a row says is owner's: the readers, if that is a phase.

@@ -2,11 +2,11 @@
 // the name's row with token, owner, lease and holder, its history, and who waits.
 // No strategy grants a name whose row says that another holds it.
 //
-// What is sent is data. A [Dialect] has the statements that all strategies have in
-// common, and what else is to be known of a family of servers: postgres.go, mysql.go
-// and sqlite.go. A strategy adds its own in an [Own], and names the rows that it keeps
-// besides in a [Leftover]. Each method here names the statement that it sends, as a
-// field of s.sql.
+// What is sent is data, in one file for each dialect: postgres.sql, mysql.sql, tidb.sql
+// and sqlite.sql. A [Dialect] has those statements, and what else is to be known of a
+// family of servers. Each method here names the statement that it sends, as a field of
+// s.sql, whose tag is the name of its section in the files. A strategy puts its own in
+// the place of some.
 //
 // Methods that are sent on a connection which the caller has end with On, or take it
 // as an argument. The others check one out and return it:
@@ -34,7 +34,7 @@ import (
 type Store struct {
 	db          databases.DB
 	strategy    string
-	sql         *plan
+	sql         *Dialect
 	verified    atomic.Bool
 	reached     atomic.Bool            // the server has been asked what it is, and answered
 	primaries   atomic.Pointer[string] // the setting that says that there are several, or nothing; nil before it is asked
@@ -43,12 +43,10 @@ type Store struct {
 	invalid     error
 }
 
-// New returns the store of a strategy with the statements of its own, one Own for each
-// dialect that it is for, and the rows that any strategy may have left. A nil table is
-// that of a strategy whose own statements say nothing of the record. An error is kept
-// for Validate.
-func New(db databases.DB, strategy string, own Table[Own], leftovers ...Table[Leftover]) *Store {
-	s := &Store{db: db, strategy: strategy, sql: &plan{}}
+// New returns the store of a strategy, which may put statements of its own in the place
+// of others. An error is kept for Validate.
+func New(db databases.DB, strategy string, own func(*Dialect)) *Store {
+	s := &Store{db: db, strategy: strategy, sql: &Dialect{}}
 
 	if db == nil {
 		s.invalid = fmt.Errorf("%s.New: %w: the database is nil", strategy, strategies.ErrInvalidOption)
@@ -58,12 +56,12 @@ func New(db databases.DB, strategy string, own Table[Own], leftovers ...Table[Le
 
 	dialect, ok := dialects[db.Dialect()]
 	dialect.Name = db.Dialect()
+	own(&dialect)
+	s.sql = &dialect
 
-	if _, has := own.For(dialect); !ok || own != nil && !has {
+	if !ok {
 		s.invalid = &strategies.UnsupportedError{Op: strategy + ".New", Strategy: strategy, Where: "on " + string(dialect.Name)}
 	}
-
-	s.sql = dialect.plan(own, leftovers)
 
 	if v, ok := db.(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
@@ -78,18 +76,18 @@ func New(db databases.DB, strategy string, own Table[Own], leftovers ...Table[Le
 func (s *Store) Validate() error { return s.invalid }
 
 // Dialect is the database's; zero but for its name if there is none.
-func (s *Store) Dialect() *Dialect { return &s.sql.Dialect }
+func (s *Store) Dialect() *Dialect { return s.sql }
 
 // Features are those of a strategy of this name, without what it can do.
 func (s *Store) Features() strategies.Features {
-	return strategies.Features{Strategy: s.strategy, Database: string(s.sql.Name), LeavesLine: s.sql.FromLine != nil, Calls: s.wakes(), Slots: true, Several: true, Unbatched: s.sql.batch == nil}
+	return strategies.Features{Strategy: s.strategy, Database: string(s.sql.Name), LeavesLine: s.sql.LeavesLine, Calls: s.wakes(), Slots: true, Several: true, Unbatched: s.sql.Batch.Acquire.SQL == ""}
 }
 
 // wakes says whether a release has to wake others.
 func (s *Store) wakes() bool {
 	waker, ok := s.db.(databases.Waker)
 
-	return ok && s.sql.Call != nil && waker.Wakes()
+	return ok && s.sql.Call.SQL != "" && waker.Wakes()
 }
 
 // MaxConns is the most connections that the pool opens; zero is no limit.

@@ -2,7 +2,7 @@ package line
 
 // first is the first in line of those whose entries count, and whether there is no other.
 //
-// Mirrors strategies/internal/grants/mysql.go queue.first.
+// Mirrors strategies/internal/grants/mysql.sql queue.first.
 func (p Protocol) first(s *state) (w wait, alone bool) {
 	n := 0
 
@@ -29,8 +29,8 @@ func (p Protocol) counts(s *state, e entry) bool {
 // acquire grants the name to a process if it is free, and either nobody is in line or it is the
 // process' turn. It returns the promise that was broken.
 //
-// Mirrors strategies/internal/grants/postgres.go grant.acquire,
-// strategies/internal/grants/mysql.go mysqlAcquire.
+// Mirrors strategies/internal/grants/postgres.sql grant.acquire,
+// strategies/internal/grants/mysql.sql grant.acquire.
 func (p Protocol) acquire(s *state, i int8) (granted bool, broken string) {
 	c, r := &s.processes[i], &s.row
 	isTurn := c.line >= turn
@@ -109,8 +109,8 @@ func (s *state) giveUp(i int8) {
 
 // note makes the entry of a process, in one statement with the number, or without it.
 //
-// Mirrors strategies/internal/grants/postgres.go queue.enqueue,
-// strategies/internal/grants/mysql.go queue.enqueue.
+// Mirrors strategies/internal/grants/postgres.sql queue.enqueue,
+// strategies/internal/grants/mysql.sql queue.enqueue.
 func (p Protocol) note(s *state, i int8) {
 	s.enter(s.own(i))
 
@@ -122,7 +122,7 @@ func (p Protocol) note(s *state, i int8) {
 // raise is the second statement of one that enters the line. It returns whether the name is taken, as
 // far as it knows.
 //
-// Mirrors strategies/internal/grants/mysql.go queue.wait.
+// Mirrors strategies/internal/grants/mysql.sql queue.wait.
 func (p Protocol) raise(s *state) (taken bool) {
 	if s.row.number && s.row.age <= raised {
 		return false
@@ -135,8 +135,8 @@ func (p Protocol) raise(s *state) (taken bool) {
 
 // tell notifies whom a statement found first, or all if that was nobody.
 //
-// Mirrors strategies/internal/grants/postgres.go grant.release,
-// strategies/internal/grants/postgres.go queue.tell.
+// Mirrors strategies/internal/grants/postgres.sql grant.release,
+// strategies/internal/grants/postgres.sql queue.tell.
 func (s *state) tell(to wait, line seen) {
 	if to == (wait{}) {
 		s.tellAll()
@@ -176,8 +176,8 @@ func (p Protocol) call(s *state) {
 
 // leave removes the entry of a wait that has ended.
 //
-// Mirrors strategies/internal/grants/postgres.go queue.leave,
-// strategies/internal/grants/mysql.go queue.leave.
+// Mirrors strategies/internal/grants/postgres.sql queue.leave,
+// strategies/internal/grants/mysql.sql queue.leave.
 func (s *state) leave(i int8) {
 	c := &s.processes[i]
 	s.remove(c.leaver)
@@ -186,8 +186,8 @@ func (s *state) leave(i int8) {
 
 // look says to a process how it stands in line.
 //
-// Mirrors strategies/internal/grants/postgres.go queue.stand,
-// strategies/internal/grants/mysql.go queue.stand, sqllock/waiters.go waiting.saw,
+// Mirrors strategies/internal/grants/postgres.sql queue.stand,
+// strategies/internal/grants/mysql.sql queue.stand, sqllock/waiters.go waiting.saw,
 // sqllock/waiters.go waiters.stand.
 func (p Protocol) look(s *state, i int8) {
 	c := &s.processes[i]

@@ -315,8 +315,8 @@ func (p Protocol) ends(s state, i int8, what string, emit emit) {
 // release ends what a process holds. With OneStatement it sees the line as it was when the
 // statement began, and tells of it when that ends. Otherwise a call follows.
 //
-// Mirrors sqllock/hold.go hold.end, strategies/internal/grants/postgres.go grant.release,
-// strategies/internal/grants/mysql.go grant.release, sqllock/listener.go listener.call.
+// Mirrors sqllock/hold.go hold.end, strategies/internal/grants/postgres.sql grant.release,
+// strategies/internal/grants/mysql.sql grant.release, sqllock/listener.go listener.call.
 func (p Protocol) release(s state, i int8, emit emit) {
 	c := &s.processes[i]
 
@@ -456,7 +456,7 @@ func (p Protocol) passOn(s state, i int8, emit emit) {
 
 // hasTold is what the statement of passOn does when it ends. It sees the name as when it began.
 //
-// Mirrors strategies/internal/grants/postgres.go queue.tell.
+// Mirrors strategies/internal/grants/postgres.sql queue.tell.
 func (s *state) hasTold(i int8) {
 	c := &s.processes[i]
 	to, line := c.next, c.number
@@ -512,7 +512,7 @@ func (p Protocol) listens(s state, i int8, emit emit) {
 // that it is looked once more when a nap has begun.
 //
 // Mirrors databases/mysql/listen.go DB.Listen, databases/mysql/listen.go sleeper.sleep,
-// databases/mysql/listen.go sleeper.woke, strategies/internal/grants/mysql.go queue.call.
+// databases/mysql/listen.go sleeper.woke, strategies/internal/grants/mysql.sql queue.call.
 func (p Protocol) sleeps(s state, i int8, emit emit) {
 	c := &s.processes[i]
 

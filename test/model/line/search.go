@@ -68,8 +68,8 @@ func (p Protocol) urgent(s *state, i int8) bool {
 // tick lets a second pass. A process that runs has done what was to be done at once, and says that it
 // waits.
 //
-// Mirrors sqllock/waiters.go waiters.keep, strategies/internal/grants/postgres.go queue.keep,
-// strategies/internal/grants/mysql.go queue.keep.
+// Mirrors sqllock/waiters.go waiters.keep, strategies/internal/grants/postgres.sql queue.keep,
+// strategies/internal/grants/mysql.sql queue.keep.
 func (p Protocol) tick(s state, emit emit) {
 	waiting, slow := false, false
 
