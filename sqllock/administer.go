@@ -110,8 +110,8 @@ func (l *Locker) InspectSlot(ctx context.Context, name string, slot int) (Status
 // NUL bytes and invalid UTF-8, and is shortened to 247 bytes.
 //
 // Errors: [ErrNotHeld], the name is free; [ErrChangedHands], with a *[HeldError] that tells who has
-// it; a *[HeldError] alone, a transaction has its row locked; [ErrInvalidOption], the
-// reason is empty; [ErrInvalidName], [ErrClosed]; the database's. With strategy quorum the holder may
+// it; a *[HeldError] alone, a transaction has its row locked for a change, which an open
+// [Lock.Guard] on PostgreSQL does not; [ErrInvalidOption], the reason is empty; [ErrInvalidName], [ErrClosed]; the database's. With strategy quorum the holder may
 // have lost the lock though there is an error, if too few servers answered: call it again.
 func (l *Locker) ForceRelease(ctx context.Context, seen Status, reason string) error {
 	name, slot := seen.Name, seen.Slot

@@ -194,6 +194,15 @@ func newMigrateStatus(db *database) *cobra.Command {
 		Use: "status", Short: "List the versions and which are applied", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return db.migrate(cmd, false, func(open *dsn.Database) error {
+				schemas, err := migrate.SchemasOf(cmd.Context(), open)
+				if err == nil {
+					err = schemas.Elsewhere()
+				}
+
+				if err != nil {
+					return err
+				}
+
 				statuses, err := migrate.Statuses(cmd.Context(), open)
 
 				for _, s := range statuses {

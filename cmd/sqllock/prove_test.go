@@ -322,6 +322,17 @@ func TestProveTellsOfACrash(t *testing.T) {
 
 	next := run(t, url, "doctor", "--prove", "--strategy", "cas", "--case", "names/")
 	next.want(0, "another proof runs here, or has crashed; if none runs: "+statement)
+
+	// A path of its own that is relative is its own, too.
+	relative := prepare(t, "sqlite:locks.db", "doctor", "--prove", "--strategy", "cas", "--case", "names/")
+	relative.cmd.Dir = t.TempDir()
+	relative.start()
+	relative.wait()
+	relative.want(0)
+
+	if said := relative.stderr.String(); strings.Contains(said, "another proof") {
+		t.Errorf("the only proof said:\n%s", said)
+	}
 }
 
 // TestProveNeedsAPrivilege lets an account without it prove, once it has done what the message says, and in an empty

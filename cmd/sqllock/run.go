@@ -92,7 +92,8 @@ wants \%F. Another tick is a point in time with its zone (2026-11-23T02:15Z,
 whole part of a day, counted from midnight UTC. 15m is the current quarter of an
 hour. 24h is the current day of UTC, so it is for a job whose time is in UTC:
 that of a job at 19:30 in New York comes twice in one day of UTC when summer
-time begins there, and the second one would not run.
+time begins there, and the second one would not run. A tick does not go together
+with several names, --permits, --shared and --shared-env.
 
 The command has a process group of its own. These signals are passed on to it:
 HUP, INT, QUIT, TERM, ALRM, USR1, USR2, WINCH and CONT, if sqllock was not

@@ -79,12 +79,36 @@ func TestOneSetOfTables(t *testing.T) {
 		i := run(t, bob, "migrate", "up")
 		i.want(exitUnavailable, "schema "+schema+" has sqllock's tables", "search_path=public")
 
-		i = run(t, bob, "migrate", "down")
-		i.want(0)
+		for _, args := range [][]string{{"migrate", "down"}, {"migrate", "status"}} {
+			run(t, bob, args...).want(exitUnavailable, "schema "+schema+" has sqllock's tables")
+		}
+
 
 		run(t, alice, "migrate", "up").want(0)
 		run(t, withParameter(t, bob, "search_path", "public"), "migrate", "up").want(0)
 	})
+}
+
+// TestSecondSetAfterTheFirstHasGone: the version table stays where the tables were once, and is no set of them.
+func TestSecondSetAfterTheFirstHasGone(t *testing.T) {
+	t.Parallel()
+
+	first := testdatabases.Fresh(t, "postgres")
+	moved := withParameter(t, first, "search_path", "locks")
+
+	run(t, first, "migrate", "up").want(0)
+	run(t, first, "migrate", "down", "--all").want(0)
+	testdatabases.Execute(t, first, "CREATE SCHEMA locks")
+	run(t, moved, "migrate", "up").want(0)
+
+	for _, args := range [][]string{{"migrate", "up"}, {"migrate", "down", "--all"}, {"migrate", "status"}} {
+		run(t, first, args...).want(exitUnavailable, "schema locks has sqllock's tables")
+	}
+
+	diagnosed(t, run(t, first, "doctor"), 1, "error schema sqllock's tables are missing", "fix: name the schema of the tables in the URL")
+	run(t, moved, "run", "--name", "n", "--", "true").want(0)
+	run(t, moved, "migrate", "down", "--all").want(0)
+	run(t, first, "migrate", "up").want(0)
 }
 
 // TestCopiedTable: a copy of one table in an earlier schema takes its place for those who have that in their search_path.

@@ -44,7 +44,9 @@ func newServe() *cobra.Command {
 		Long: `Show the locks of a database to a browser: who holds what, who waits for whom,
 which names are taken though nobody holds them, and what the doctor says. The
 pages keep themselves up to date. The database is looked at once for all
-browsers, and not at all while no page is open. It ends with SIGINT or SIGTERM.
+browsers, and not at all while no page is open. It ends with SIGINT or SIGTERM,
+if it was not started with them ignored, as a script of a shell ignores SIGINT
+for what it starts with &.
 
 There is no password. It listens on the loopback address, so that only users of
 this machine get there; give another address only behind something that decides

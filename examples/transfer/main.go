@@ -3,6 +3,10 @@
 // postgres URL, it uses that instead:
 //
 //	go run ./examples/transfer
+//
+//	export DATABASE_URL=postgres://app:secret@localhost/app
+//	sqllock migrate up
+//	go run ./examples/transfer
 package main
 
 import (

@@ -4,7 +4,7 @@
 -- permits of a name beside the first have rows of their own, called by the name,
 -- the character U+001F and the number of the slot in four digits.
 -- While readers have a name its owner in sqllock_leases begins with "shared-", and they are in sqllock_shares.
--- Names are VARBINARY, which compares byte for byte; text collations here
+-- Names are VARBINARY, which compares byte for byte: text collations here
 -- ignore case or trailing spaces. The lease is in a table of its own: a guard
 -- locks the row here in shared mode until the caller commits, and InnoDB has
 -- no lock that would let a renewal of the same row pass beside it.
@@ -26,7 +26,7 @@ CREATE TABLE sqllock_leases (
     name          VARBINARY(255) NOT NULL PRIMARY KEY,
     owner         VARBINARY(64)  NOT NULL DEFAULT '', -- '' = free
     expires_at    BIGINT         NOT NULL DEFAULT 0,  -- free from here on, plus the delay
-    waiting       BIGINT         NOT NULL DEFAULT 0,  -- another number when a wait begins; 0 = nobody waits
+    waiting       BIGINT         NOT NULL DEFAULT 0,  -- another number when a wait begins, 0 = nobody waits
     wait          VARBINARY(64)  NOT NULL DEFAULT '', -- whose end was the last grant, if it was one in the line
     ended         VARBINARY(255) NOT NULL DEFAULT '', -- why the last grant ended, if not by its own release
     joins         BIGINT         NOT NULL DEFAULT 0,  -- another number with each reader that comes or renews

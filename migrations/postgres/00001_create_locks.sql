@@ -5,13 +5,13 @@
 -- the character U+001F and the number of the slot in four digits.
 -- While readers have a name its owner here begins with "shared-", and they are in sqllock_shares.
 -- Names compare byte for byte (COLLATE "C"). No column that a renewal writes
--- has an index, so that updates stay heap-only and the table stays small; half
+-- has an index, so that updates stay heap-only and the table stays small. Half
 -- of each page is left free for the next row versions. Functions have their
 -- schema, so that the tables have none that another user has made in this one.
 CREATE TABLE sqllock_locks (
     name          text COLLATE "C" NOT NULL PRIMARY KEY CHECK (pg_catalog.octet_length(name) BETWEEN 1 AND 255),
     token         bigint           NOT NULL DEFAULT 0,       -- fencing token of the last grant
-    owner         text             NOT NULL DEFAULT '',      -- random, one per acquisition; '' = free
+    owner         text             NOT NULL DEFAULT '',      -- random, one per acquisition, '' = free
     strategy      text             NOT NULL DEFAULT '',
     expires_at    timestamptz      NOT NULL DEFAULT 'epoch', -- free from here on, plus the delay
     lock_delay_us bigint           NOT NULL DEFAULT 0,
@@ -21,7 +21,7 @@ CREATE TABLE sqllock_locks (
     label         text             NOT NULL DEFAULT '',
     metadata      text             NOT NULL DEFAULT '',
     ended         text             NOT NULL DEFAULT '',      -- why the last grant ended, if not by its own release
-    waiting       bigint           NOT NULL DEFAULT 0,       -- another number with each wait that begins; 0 = nobody waits
+    waiting       bigint           NOT NULL DEFAULT 0,       -- another number with each wait that begins, 0 = nobody waits
     joins         bigint           NOT NULL DEFAULT 0,       -- another number with each reader that comes or renews
     tick          bigint           NOT NULL DEFAULT 0,       -- the latest point in time whose job was done
     asked         text             NOT NULL DEFAULT ''       -- an owner that was asked to release the name, a blank, and why

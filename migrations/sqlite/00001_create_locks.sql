@@ -5,11 +5,11 @@
 -- the character U+001F and the number of the slot in four digits.
 -- While readers have a name its owner here begins with "shared-", and they are in sqllock_shares.
 -- Names compare byte for byte (SQLite's BINARY collation, its default). Times
--- are microseconds since 1970; SQLite's clock has milliseconds.
+-- are microseconds since 1970: SQLite's clock has milliseconds.
 CREATE TABLE sqllock_locks (
     name          TEXT    NOT NULL PRIMARY KEY,
     token         INTEGER NOT NULL DEFAULT 0,  -- fencing token of the last grant
-    owner         TEXT    NOT NULL DEFAULT '', -- random, one per acquisition; '' = free
+    owner         TEXT    NOT NULL DEFAULT '', -- random, one per acquisition, '' = free
     strategy      TEXT    NOT NULL DEFAULT '',
     expires_at    INTEGER NOT NULL DEFAULT 0,  -- free from here on, plus the delay
     lock_delay_us INTEGER NOT NULL DEFAULT 0,
@@ -19,7 +19,7 @@ CREATE TABLE sqllock_locks (
     label         TEXT    NOT NULL DEFAULT '',
     metadata      TEXT    NOT NULL DEFAULT '',
     ended         TEXT    NOT NULL DEFAULT '', -- why the last grant ended, if not by its own release
-    waiting       INTEGER NOT NULL DEFAULT 0,  -- another number when a wait begins; 0 = nobody waits
+    waiting       INTEGER NOT NULL DEFAULT 0,  -- another number when a wait begins, 0 = nobody waits
     wait          TEXT    NOT NULL DEFAULT '', -- whose end was the last grant, if it was one in the line
     joins         INTEGER NOT NULL DEFAULT 0,  -- another number with each reader that comes or renews
     tick          INTEGER NOT NULL DEFAULT 0,  -- the latest point in time whose job was done

@@ -77,7 +77,7 @@ func (e *exam) unnoted(ctx context.Context) ([]Finding, error) {
 
 	switch there {
 	case 0:
-		return found(Error, "sqllock's tables are missing", "every acquisition fails", "run: "+e.db.Target.MigrateCommand()), nil
+		return found(Error, "sqllock's tables are missing", "every acquisition fails", e.toMake(ctx)), nil
 	case len(expected):
 		e.schema = true
 
@@ -88,6 +88,15 @@ func (e *exam) unnoted(ctx context.Context) ([]Finding, error) {
 		return found(Error, "only a part of sqllock's tables is there", "every acquisition fails",
 			"run: "+e.db.Target.MigrateCommand()+"; it makes the rest of what was broken off, or says what is in its way"), nil
 	}
+}
+
+// toMake says what to do where there are no tables: a set beside another one would exclude nobody of those who use that.
+func (e *exam) toMake(ctx context.Context) string {
+	if schemas, err := migrate.SchemasOf(ctx, e.db); err == nil && len(schemas.Others) > 0 {
+		return "name the schema of the tables in the URL, for everybody: search_path=..."
+	}
+
+	return "run: " + e.db.Target.MigrateCommand()
 }
 
 // objects are the tables and views that there are.

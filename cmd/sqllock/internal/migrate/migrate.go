@@ -52,7 +52,7 @@ func Up(ctx context.Context, db *dsn.Database) ([]Step, error) {
 	}
 
 	steps, err := inOneTransaction(ctx, db)
-	if err != nil || len(steps) == 0 || len(schemas.found) > 0 || schemas.fixed {
+	if err != nil || len(steps) == 0 || schemas.findsLocks() || schemas.fixed {
 		return steps, err
 	}
 
@@ -190,7 +190,7 @@ func down(
 		return nil, err
 	}
 
-	if err := schemas.elsewhere(); err != nil {
+	if err := schemas.second(); err != nil {
 		return nil, err
 	}
 

@@ -35,6 +35,8 @@ var ErrNoSchema = errors.New("the search_path names no schema that exists and th
 // ProofPrefix is what the names of schemas begin with that a proof makes for a while, and nobody else uses.
 const ProofPrefix = "sqllock_prove_"
 
+const locksTable = "sqllock_locks"
+
 // SchemasOf looks for them; no other database than PostgreSQL has any. It returns ErrNoSchema if that is so: goose looks for its table
 // in the catalog, finds that of any schema, and cannot read it.
 func SchemasOf(ctx context.Context, db *dsn.Database) (Schemas, error) {
@@ -86,7 +88,7 @@ func SchemasOf(ctx context.Context, db *dsn.Database) (Schemas, error) {
 		case strings.HasPrefix(schema, ProofPrefix):
 		case visible:
 			s.found[schema] = append(s.found[schema], name)
-		case name == "sqllock_locks":
+		case name == locksTable:
 			s.Others = append(s.Others, schema)
 		}
 
@@ -143,13 +145,33 @@ func (s Schemas) elsewhere() error {
 	return nil
 }
 
+// findsLocks is false also where nothing is left but the version table, which goose does not remove.
+func (s Schemas) findsLocks() bool {
+	for _, names := range s.found {
+		if slices.Contains(names, locksTable) {
+			return true
+		}
+	}
+
+	return false
+}
+
 // second is an error if a set of tables beside another one would be made, or was, and the URL does not say where.
 func (s Schemas) second() error {
-	if err := s.elsewhere(); err != nil || s.fixed || len(s.Others) == 0 || len(s.found) > 0 {
+	if err := s.elsewhere(); err != nil || s.fixed || len(s.Others) == 0 || s.findsLocks() {
 		return err
 	}
 
 	return s.another(s.Others[0])
+}
+
+// Elsewhere is an error if this session finds no locks, and there are some in a schema that its URL does not name.
+func (s Schemas) Elsewhere() error {
+	if s.findsLocks() {
+		return nil
+	}
+
+	return s.second()
 }
 
 func (s Schemas) another(first string) error {

@@ -280,7 +280,7 @@ func (p *Place) Leftovers(ctx context.Context) (statements []string) {
 	if p.base.Dialect == databases.SQLite {
 		folders, _ := filepath.Glob(filepath.Join(filepath.Dir(p.base.Path), prefix+"*"))
 		for _, folder := range folders {
-			if folder != p.Name {
+			if folder != filepath.Clean(p.Name) {
 				statements = append(statements, "rm -r "+folder)
 			}
 		}
