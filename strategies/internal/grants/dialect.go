@@ -2,6 +2,7 @@ package grants
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -44,31 +45,39 @@ type Dialect struct {
 	Rows          Rows
 }
 
-// dialects are those that there are.
-var dialects = map[databases.Dialect]Dialect{
-	databases.Postgres: {
-		LeavesLine: true,
-		// Text in milliseconds.
-		IdleLimit:  func(lease time.Duration) any { return fmt.Sprint(roundUp(lease, time.Millisecond)) },
-		Statements: statementsOf("postgres.sql", "$", true),
-	},
-	databases.MySQL: {
-		InsertID: true,
-		// Whole seconds.
-		IdleLimit:  func(lease time.Duration) any { return roundUp(lease, time.Second) },
-		Statements: statementsOf("mysql.sql", "?", false),
-	},
-	databases.TiDB: {
-		OneByOne:   true,
-		Resolution: time.Millisecond,
-		Statements: statementsOf("tidb.sql", "?", false),
-	},
-	databases.SQLite: {
-		Resolution:  time.Millisecond,
-		OneWriter:   true,
-		WhyReadOnly: "the process needs to write the file and its folder",
-		Statements:  statementsOf("sqlite.sql", "?", true),
-	},
+// dialects are those that there are. A file is read when the first strategy on its database is made.
+var dialects = map[databases.Dialect]func() Dialect{
+	databases.Postgres: sync.OnceValue(func() Dialect {
+		return Dialect{
+			LeavesLine: true,
+			// Text in milliseconds.
+			IdleLimit:  func(lease time.Duration) any { return fmt.Sprint(roundUp(lease, time.Millisecond)) },
+			Statements: statementsOf("postgres.sql", "$", true),
+		}
+	}),
+	databases.MySQL: sync.OnceValue(func() Dialect {
+		return Dialect{
+			InsertID: true,
+			// Whole seconds.
+			IdleLimit:  func(lease time.Duration) any { return roundUp(lease, time.Second) },
+			Statements: statementsOf("mysql.sql", "?", false),
+		}
+	}),
+	databases.TiDB: sync.OnceValue(func() Dialect {
+		return Dialect{
+			OneByOne:   true,
+			Resolution: time.Millisecond,
+			Statements: statementsOf("tidb.sql", "?", false),
+		}
+	}),
+	databases.SQLite: sync.OnceValue(func() Dialect {
+		return Dialect{
+			Resolution:  time.Millisecond,
+			OneWriter:   true,
+			WhyReadOnly: "the process needs to write the file and its folder",
+			Statements:  statementsOf("sqlite.sql", "?", true),
+		}
+	}),
 }
 
 // statementsOf are those of a file, which is part of the program.

@@ -26,7 +26,7 @@ import (
 //	-- none: grant.date, forupdate    Sections, or groups of them, that the dialect does without.
 //
 // A statement is called by the first word of its section's name; the other words tell its forms apart. Other lines that
-// begin with two dashes say why, and are not sent. If file and fields differ the program does not start.
+// begin with two dashes say why, and are not sent. If file and fields differ there is no strategy, but a panic.
 //
 //go:embed postgres.sql mysql.sql tidb.sql sqlite.sql
 var files embed.FS

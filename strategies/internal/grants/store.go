@@ -54,7 +54,13 @@ func New(db databases.DB, strategy string, own func(*Dialect)) *Store {
 		return s
 	}
 
-	dialect, ok := dialects[db.Dialect()]
+	dialect := Dialect{}
+
+	read, ok := dialects[db.Dialect()]
+	if ok {
+		dialect = read()
+	}
+
 	dialect.Name = db.Dialect()
 	own(&dialect)
 	s.sql = &dialect
