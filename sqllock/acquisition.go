@@ -319,7 +319,7 @@ func (a *acquisition) reenter(ctx context.Context) (*Lock, error) {
 	}
 
 	lock := a.outer.handleOf(ctx, a.key)
-	lock.tick = a.set.tick
+	lock.tick, lock.again = a.set.tick, true
 
 	return lock, nil
 }

@@ -719,6 +719,15 @@ func (h *hold) endReleaseTx(done bool) {
 	h.locker.keeper.resume(h)
 }
 
+// undoReleaseTx notes that the transaction with the release is to be rolled back, as if that had failed.
+func (h *hold) undoReleaseTx() {
+	h.mu.Lock()
+	h.freed = false
+	h.mu.Unlock()
+
+	h.endReleaseTx(false)
+}
+
 // mayBeFreed says whether a transaction has the release in it that may have
 // committed.
 func (h *hold) mayBeFreed() bool {

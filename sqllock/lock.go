@@ -19,6 +19,7 @@ type Lock struct {
 	ctx   context.Context //nolint:containedctx // it is what Context returns: the hold's, or that of a reader
 	end   func()          // ends a reader's context; nil if it has none
 	since instant         // when a reader came
+	again bool            // by WithReentrant: nobody was told of it
 	tick  int64           // of WithTick, in microseconds since 1970; zero if it has none
 
 	release sync.Once
@@ -272,7 +273,9 @@ func (l *Lock) Guard(ctx context.Context, tx strategies.Tx) error {
 // that repeats one which was rolled back. Call [Lock.Release] afterwards all the same; it
 // finds the lock freed, or frees it, and tells those who wait, which ReleaseTx does not. Only the last handle of a reentrant lock can be
 // released this way. If ReleaseTx fails the lock is held as before; roll tx back then,
-// which the database may have done already. On PostgreSQL at REPEATABLE READ and above it
+// which the database may have done already. After a rollback the lock ends with its lease, and whether it was released or
+// lost cannot be told any more: Release then returns nil, and Guard ErrReleased. Without Release, this process has the name for
+// taken until the lease ends. On PostgreSQL at REPEATABLE READ and above it
 // fails if the lock was renewed since the snapshot of tx, so use READ COMMITTED for a
 // transaction that takes longer than a third of the lease.
 //
@@ -390,12 +393,13 @@ func (l *Lock) Release(ctx context.Context) error {
 
 			if event, news = l.hold.releaseNews(); news && l.end != nil {
 				event.HeldFor = now().since(l.since)
+				news = !l.again || event.Err != nil
 			}
 
 			return
 		}
 
-		if l.end != nil {
+		if l.end != nil && !l.again {
 			event, news = Event{Name: l.Name(), Token: l.hold.token, HeldFor: now().since(l.since)}, true
 		}
 

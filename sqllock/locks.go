@@ -234,9 +234,27 @@ func (l *Locks) Guard(ctx context.Context, tx strategies.Tx) error {
 	return l.each(func(lock *Lock) error { return lock.Guard(ctx, tx) })
 }
 
-// ReleaseTx is [Lock.ReleaseTx] of each of the locks, in the order of their names.
+// ReleaseTx is [Lock.ReleaseTx] of each of the locks, in the order of their names. If it fails for one all are held as before.
 func (l *Locks) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
-	return l.each(func(lock *Lock) error { return lock.ReleaseTx(ctx, tx) })
+	var released []*Lock
+
+	err := l.each(func(lock *Lock) error {
+		again := lock.hold.mayBeFreed() // by an earlier transaction
+		err := lock.ReleaseTx(ctx, tx)
+
+		if err == nil && !again {
+			released = append(released, lock)
+		}
+
+		return err
+	})
+	if err != nil {
+		for _, lock := range released {
+			lock.hold.undoReleaseTx()
+		}
+	}
+
+	return err
 }
 
 // each stops at the first error.

@@ -15,7 +15,7 @@ import (
 // waits in the line of the name as for any other lock, and gives the turn in this process to the
 // next as soon as it has a slot.
 
-// MaxPermits is the most that [WithPermits] allows.
+// MaxPermits is the most that [WithPermits] allows: 1000.
 const MaxPermits = strategies.MaxSlots
 
 // maxPermitsName is how long a name with permits may be, so that those of its slots are not longer

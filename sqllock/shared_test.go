@@ -231,6 +231,42 @@ func TestReadersWithHooks(t *testing.T) {
 	})
 }
 
+// Hooks are told of a reader once, as of a writer, though it reads again under its own context.
+func TestReadersAgainWithHooks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		acquired, released := 0, 0
+		_, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{
+			Acquired: func(sqllock.Event) { acquired++ }, Released: func(sqllock.Event) { released++ },
+		}))
+
+		for _, innerFirst := range []bool{true, false} {
+			acquired, released = 0, 0
+
+			outer := acquire(t, locker, sqllock.WithShared())
+			beside := acquire(t, locker, sqllock.WithShared())
+
+			inner, err := locker.Acquire(outer.Context(), name, sqllock.WithShared(), sqllock.WithReentrant())
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			release(t, beside)
+
+			if innerFirst {
+				release(t, inner)
+				release(t, outer)
+			} else {
+				release(t, outer)
+				release(t, inner)
+			}
+
+			if acquired != 2 || released != 2 {
+				t.Errorf("inner first %t: told of %d acquisitions and %d releases, want two of each", innerFirst, acquired, released)
+			}
+		}
+	})
+}
+
 // What does not go together with reading is refused with a message.
 func TestSharedRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {

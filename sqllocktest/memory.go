@@ -3,6 +3,7 @@ package sqllocktest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -298,16 +299,15 @@ func (r *memoryRow) inTheWay(now time.Time) error {
 		free = r.expires.Add(r.lockDelay)
 	}
 
-	switch {
-	case now.Before(free):
-		held := &strategies.HeldError{
-			Name: r.name, Holder: r.statuses(now)[0].Holder, Token: r.token, Shared: r.reads(now), Remaining: free.Sub(now),
+	switch taken := now.Before(free); {
+	case taken && r.owner == "":
+		return &strategies.HeldError{Name: r.name, Remaining: free.Sub(now), Detail: "the minimum hold of a lock that was released"}
+	case taken && !now.Before(r.expires):
+		return &strategies.HeldError{Name: r.name, Remaining: free.Sub(now), Detail: "the lock delay of a lease that expired"}
+	case taken:
+		return &strategies.HeldError{
+			Name: r.name, Holder: r.statuses(now)[0].Holder, Owner: r.owner, Token: r.token, Shared: r.reads(now), Remaining: free.Sub(now),
 		}
-		if r.owner != "" && now.Before(r.expires) {
-			held.Owner = r.owner
-		}
-
-		return held
 	case len(r.pins) > 0:
 		return &strategies.HeldError{Name: r.name, Detail: "an open transaction guards it"}
 	default:
@@ -573,7 +573,12 @@ func (m *Memory) ForceRelease(ctx context.Context, seen strategies.Status, reaso
 		}
 
 		if !seen.Is(row.token, row.owner) {
-			return row.inTheWay(now)
+			err := row.inTheWay(now)
+			if held := (*strategies.HeldError)(nil); errors.As(err, &held) {
+				held.Token = row.token // of whoever came after the one that was seen
+			}
+
+			return err
 		}
 
 		found = true

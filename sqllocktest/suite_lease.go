@@ -3,6 +3,7 @@ package sqllocktest
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
@@ -364,7 +365,10 @@ func minHold(e *env) {
 	e.release(first)
 
 	if time.Since(started) < least/2 {
-		e.refused(e.b)
+		held := e.refused(e.b)
+		if held.Token != 0 || held.Holder != (sqllock.Holder{}) || !strings.Contains(held.Detail, "minimum hold") {
+			e.Errorf("HeldError = token %d, holder %+v, detail %q, want nobody's, and that it is a minimum hold", held.Token, held.Holder, held.Detail)
+		}
 	}
 
 	second := e.acquire(e.b)

@@ -23,6 +23,7 @@ func severalCases() []testCase {
 		{"several/beside a row that somebody has locked", both(severalOnly, databaseOnly), severalLocked},
 		{"several/one that is lost ends the context of all", severalOnly, severalLost},
 		{"several/all are guarded and released in one transaction", both(severalOnly, releaseTxOnly), severalGuarded},
+		{"several/a release in a transaction fails for the last", both(severalOnly, releaseTxOnly), severalReleaseTxFails},
 		{"several/holding those before the one that is waited for", severalOnly, severalWaits},
 		{"several/in whatever order they are given", severalOnly, severalInAnyOrder},
 		{"several/nobody sleeps while all are free", both(severalOnly, queuesOnly), severalAwake},
@@ -303,6 +304,38 @@ func severalLost(e *env) {
 
 	if err := locks.Release(e.ctx()); !errors.Is(err, sqllock.ErrLost) {
 		e.Errorf("Release() of locks that were lost = %v, want ErrLost", err)
+	}
+
+	e.releaseSeveral(e.acquireSeveral(e.b, names))
+}
+
+// All that are not lost are held as before, and renewed.
+func severalReleaseTxFails(e *env) {
+	names := e.several(3)
+	locks := e.acquireSeveral(e.a, names)
+
+	if err := ForceRelease(e.ctx(), e.b, names[2], "the reason"); err != nil {
+		e.Fatalf("ForceRelease() = %v", err)
+	}
+
+	tx := e.begin("")
+
+	if err := locks.ReleaseTx(e.ctx(), tx.Tx); !errors.Is(err, sqllock.ErrLost) {
+		e.Errorf("ReleaseTx() of locks of which one was taken away = %v, want ErrLost", err)
+	}
+
+	e.rollback(tx)
+
+	for _, name := range names[:2] {
+		if lock := locks.Lock(name); lock.Err() != nil || lock.Remaining() == 0 {
+			e.Errorf("Err() of another one = %v, trusted for %s, want it held as before", lock.Err(), lock.Remaining())
+		}
+
+		e.alive(locks.Lock(name))
+	}
+
+	if err := locks.Release(e.ctx()); !errors.Is(err, sqllock.ErrLost) {
+		e.Errorf("Release() of locks of which one was taken away = %v, want ErrLost", err)
 	}
 
 	e.releaseSeveral(e.acquireSeveral(e.b, names))

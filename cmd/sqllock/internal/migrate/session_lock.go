@@ -27,10 +27,22 @@ func (mysqlSessionLocker) SessionLock(ctx context.Context, conn *sql.Conn) error
 	case err != nil:
 		return fmt.Errorf("wait for other migrations: %w", err)
 	case got.Int64 != 1:
-		return errors.New("another migration has been running for too long")
+		return underWay(ctx, conn)
 	default:
 		return nil
 	}
+}
+
+// underWay says whose migration goes on.
+func underWay(ctx context.Context, conn *sql.Conn) error {
+	const said = "another migration has been running for two minutes"
+
+	var id sql.NullInt64
+	if err := conn.QueryRowContext(ctx, "SELECT IS_USED_LOCK("+mysqlLockName+")").Scan(&id); err != nil || !id.Valid {
+		return errors.New(said + "; try again")
+	}
+
+	return fmt.Errorf("%s, in session %d; if its process hangs: KILL %d", said, id.Int64, id.Int64)
 }
 
 // SessionUnlock frees the lock.
