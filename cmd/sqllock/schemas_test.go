@@ -83,7 +83,6 @@ func TestOneSetOfTables(t *testing.T) {
 			run(t, bob, args...).want(exitUnavailable, "schema "+schema+" has sqllock's tables")
 		}
 
-
 		run(t, alice, "migrate", "up").want(0)
 		run(t, withParameter(t, bob, "search_path", "public"), "migrate", "up").want(0)
 	})
