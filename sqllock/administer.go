@@ -13,7 +13,7 @@ import (
 // Holders lists the locks that are held at this moment in the database, by
 // whatever process and strategy, ordered by name, and names that are taken though
 // nobody holds them: see [Status.Taken]. It does not ask which are guarded. Errors:
-// [ErrInvalidOption] if f.Limit is negative, [ErrClosed]; the database's.
+// [ErrInvalidOption] if f.Limit is negative, [ErrInvalidName] if f.Name or f.Prefix is in no name, [ErrClosed]; the database's.
 func (l *Locker) Holders(ctx context.Context, f Filter) ([]Status, error) {
 	const verb = "list locks"
 
@@ -21,8 +21,8 @@ func (l *Locker) Holders(ctx context.Context, f Filter) ([]Status, error) {
 		return nil, err
 	}
 
-	if f.Limit < 0 {
-		return nil, fmt.Errorf("%s: %w: Filter.Limit %d is negative", verb, ErrInvalidOption, f.Limit)
+	if err := checkFilter("Filter", f.Name, f.Prefix, f.Limit); err != nil {
+		return nil, fmt.Errorf("%s: %w", verb, err)
 	}
 
 	listed, err := l.strategy.List(ctx, strategies.Filter(f))
@@ -38,12 +38,26 @@ func (l *Locker) Holders(ctx context.Context, f Filter) ([]Status, error) {
 	return statuses, nil
 }
 
+// checkFilter says what is wrong with a filter: no name has such text, and PostgreSQL would refuse it.
+func checkFilter(filter, name, prefix string, limit int) error {
+	switch {
+	case limit < 0:
+		return fmt.Errorf("%w: %s.Limit %d is negative", ErrInvalidOption, filter, limit)
+	case !printable(name):
+		return fmt.Errorf("%w: %s.Name %q is not UTF-8 or has a NUL byte", ErrInvalidName, filter, name)
+	case !printable(prefix):
+		return fmt.Errorf("%w: %s.Prefix %q is not UTF-8 or has a NUL byte", ErrInvalidName, filter, prefix)
+	default:
+		return nil
+	}
+}
+
 // Waiters lists who waits for locks at this moment, in whatever process, by name and in
 // the order of arrival, in which they get the lock. A process is listed once for each name
 // that it waits for; it may hold others meanwhile. A goroutine that holds another lock and waits
 // behind one of its own process is listed, too, after those in line, once it has waited for a
 // quarter of a second. A process that has died is listed for up to three seconds. Errors:
-// [ErrInvalidOption] if f.Limit is negative, [ErrUnsupported] if the strategy does not know,
+// [ErrInvalidOption] if f.Limit is negative, [ErrInvalidName] if f.Name or f.Prefix is in no name, [ErrUnsupported] if the strategy does not know,
 // [ErrClosed]; the database's.
 func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error) {
 	const verb = "list waiters"
@@ -52,8 +66,8 @@ func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error) 
 		return nil, err
 	}
 
-	if f.Limit < 0 {
-		return nil, fmt.Errorf("%s: %w: WaiterFilter.Limit %d is negative", verb, ErrInvalidOption, f.Limit)
+	if err := checkFilter("WaiterFilter", f.Name, f.Prefix, f.Limit); err != nil {
+		return nil, fmt.Errorf("%s: %w", verb, err)
 	}
 
 	if l.waiters.queuer == nil {

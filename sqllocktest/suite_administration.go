@@ -214,6 +214,16 @@ func holdersFilter(e *env) {
 		e.Errorf("Holders(Limit: -1) = %v, want ErrInvalidOption", err)
 	}
 
+	for _, text := range []string{"\x00", "\xff"} {
+		if _, err := e.b.Holders(e.ctx(), sqllock.Filter{Prefix: text}); !errors.Is(err, sqllock.ErrInvalidName) {
+			e.Errorf("Holders(Prefix: %q) = %v, want ErrInvalidName", text, err)
+		}
+
+		if _, err := e.b.Waiters(e.ctx(), sqllock.WaiterFilter{Name: text}); queuesOnly(e) == "" && !errors.Is(err, sqllock.ErrInvalidName) {
+			e.Errorf("Waiters(Name: %q) = %v, want ErrInvalidName", text, err)
+		}
+	}
+
 	for _, lock := range locks {
 		e.release(lock)
 	}
