@@ -196,7 +196,7 @@ func newMigrateStatus(db *database) *cobra.Command {
 			return db.migrate(cmd, false, func(open *dsn.Database) error {
 				schemas, err := migrate.SchemasOf(cmd.Context(), open)
 				if err == nil {
-					err = schemas.Elsewhere()
+					err = schemas.OnlyElsewhere()
 				}
 
 				if err != nil {

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,21 +18,10 @@ const mounts = "/proc/self/mountinfo"
 // path that it was given, so that whoever opens the file under another one sees nothing of what is in them: two hold one
 // lock, and the file breaks (https://www.sqlite.org/howtocorrupt.html#_multiple_links_to_the_same_file). It resolves
 // symbolic links by itself.
-func refuseAlias(ctx context.Context, s databases.Session) error {
-	var path string
-
-	// A database in memory has no file.
-	err := s.Query(ctx, where, nil, func(row databases.Row) error { return row(&path) })
-	if err != nil || path == "" {
-		return err
-	}
-
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() {
+func refuseAlias(path string) error {
+	if info, err := os.Stat(path); err != nil {
 		return nil //nolint:nilerr // what a process may not look at has no other name that it knows of
-	}
-
-	if n := links(info); n > 1 {
+	} else if n := links(info); n > 1 {
 		return &databases.ServerError{
 			Found: fmt.Sprintf("the file %s has %d names (hard links), and who opens it under another one is not excluded", path, n),
 			Fix:   "remove the other names, and copy the file where it was linked",

@@ -73,7 +73,12 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 		return &databases.ServerError{Found: "SQLite " + version + " is before 3.42, which unixepoch('subsec') needs"}
 	}
 
-	return refuseAlias(ctx, s)
+	// A database in memory has no file.
+	if first := d.file.Load(); first != nil {
+		return refuseAlias(first.path)
+	}
+
+	return nil
 }
 
 // refuse reports a driver, by its package, behind which SQLite runs on several machines. A connector may have none.

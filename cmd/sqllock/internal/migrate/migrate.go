@@ -129,7 +129,7 @@ func madeOtherwise(ctx context.Context, db *dsn.Database) error {
 func overtaken(db *dsn.Database, err error) bool {
 	var refused *pgconn.PgError
 	// A server may say it in any language.
-	if errors.As(err, &refused) && (slices.Contains(thereAlready(), refused.Code) || goneAlready(refused)) {
+	if errors.As(err, &refused) && slices.Contains(thereAlready(), refused.Code) || goneAlready(err) {
 		return true
 	}
 
@@ -153,8 +153,10 @@ func thereAlready() []string { return []string{"42P07", "42710", "42701", "23505
 
 // goneAlready is what PostgreSQL says of the catalog's functions about a table that another removes meanwhile: "could not
 // open relation with OID ..." (17.12), and of a table on which another has just put a view.
-func goneAlready(refused *pgconn.PgError) bool {
-	return refused.Code == "XX000" || refused.Code == "2BP01"
+func goneAlready(err error) bool {
+	var refused *pgconn.PgError
+
+	return errors.As(err, &refused) && (refused.Code == "XX000" || refused.Code == "2BP01")
 }
 
 // Down rolls the last applied migration back; none left is no error.
@@ -202,11 +204,7 @@ func down(
 		return nil, err // goose would make its version table
 	}
 
-	return retried(ctx, func(_ int, err error) bool {
-		var refused *pgconn.PgError
-
-		return errors.As(err, &refused) && goneAlready(refused)
-	}, func() ([]Step, error) { return run(ctx, db, do) })
+	return retried(ctx, func(_ int, err error) bool { return goneAlready(err) }, func() ([]Step, error) { return run(ctx, db, do) })
 }
 
 func run(

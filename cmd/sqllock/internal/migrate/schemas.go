@@ -165,8 +165,8 @@ func (s Schemas) second() error {
 	return s.another(s.Others[0])
 }
 
-// Elsewhere is an error if this session finds no locks, and there are some in a schema that its URL does not name.
-func (s Schemas) Elsewhere() error {
+// OnlyElsewhere is an error if this session finds no locks, and there are some in a schema that its URL does not name.
+func (s Schemas) OnlyElsewhere() error {
 	if s.findsLocks() {
 		return nil
 	}
