@@ -49,7 +49,7 @@ const exitCodes = `sqllock run exits as the command did. Else, and in other subc
    70   sqllock could not do its part on this machine, or write what it prints
    75   free: the lock is guarded, or somebody else has it by now; migrate down:
         locks are held; free, reap, migrate down, doctor: a transaction of
-        somebody else is in the way
+        somebody else is in the way; migrate: another migration is
    76   the lock was lost, or could not be renewed for so long that the command
         was ended; what it did is suspect, whatever it said
   126   the command was found and cannot be executed

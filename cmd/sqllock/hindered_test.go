@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -114,5 +115,47 @@ func TestBesideLockedTables(t *testing.T) {
 		run(t, url, "migrate", "down").want(0)
 		run(t, url, "migrate", "up").want(0)
 		run(t, url, "doctor").want(0)
+	})
+}
+
+// TestMigrateBesideAnother that hangs, where migrations take turns. Nobody waits for it in silence.
+func TestMigrateBesideAnother(t *testing.T) {
+	t.Parallel()
+
+	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+		t.Helper()
+
+		db := testdatabases.Open(t, ctx, url)
+		defer db.Close()
+
+		if db.Target.Dialect != databases.MySQL {
+			return // migrations are transactions
+		}
+
+		run(t, url, "migrate", "up").want(0)
+
+		conn, err := db.SQL.Conn(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+
+		var got, session int64
+
+		err = conn.QueryRowContext(ctx,
+			"SELECT GET_LOCK(CONCAT('sqllock-migrate-', LEFT(SHA2(DATABASE(), 256), 40)), 0), CONNECTION_ID()").Scan(&got, &session)
+		if err != nil || got != 1 {
+			t.Fatal(got, err)
+		}
+
+		var all sync.WaitGroup
+
+		for _, verb := range []string{"up", "down"} {
+			all.Go(func() {
+				run(t, url, "migrate", verb).want(exitNotAcquired, "another migration", fmt.Sprintf("KILL %d", session))
+			})
+		}
+
+		all.Wait()
 	})
 }

@@ -281,6 +281,10 @@ func (d *database) migrate(cmd *cobra.Command, create bool, do func(*dsn.Databas
 			return wrongParameter(target, err)
 		}
 
+		if errors.As(err, new(*migrate.UnderWayError)) {
+			return exitError{exitNotAcquired, fmt.Errorf("migrate %s: %w", target, err)}
+		}
+
 		return exitError{exitUnavailable, fmt.Errorf("migrate %s: %w", target, err)}
 	}
 

@@ -3,12 +3,11 @@ package migrate
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 )
 
-// sessionLockSeconds is how long one process waits for another's migration.
-const sessionLockSeconds = 120
+// sessionLockSeconds is how long one process waits for another's migration. It is less than a rollback may take.
+const sessionLockSeconds = 20
 
 // mysqlSessionLocker lets one process at a time migrate where each statement commits. It is goose's session lock with
 // GET_LOCK; goose has one for PostgreSQL only. The name is hashed with the schema because GET_LOCK's names
@@ -35,14 +34,28 @@ func (mysqlSessionLocker) SessionLock(ctx context.Context, conn *sql.Conn) error
 
 // underWay says whose migration goes on.
 func underWay(ctx context.Context, conn *sql.Conn) error {
-	const said = "another migration has been running for two minutes"
-
 	var id sql.NullInt64
-	if err := conn.QueryRowContext(ctx, "SELECT IS_USED_LOCK("+mysqlLockName+")").Scan(&id); err != nil || !id.Valid {
-		return errors.New(said + "; try again")
+	if err := conn.QueryRowContext(ctx, "SELECT IS_USED_LOCK("+mysqlLockName+")").Scan(&id); err != nil {
+		return fmt.Errorf("look who migrates: %w", err)
 	}
 
-	return fmt.Errorf("%s, in session %d; if its process hangs: KILL %d", said, id.Int64, id.Int64)
+	return &UnderWayError{id.Int64}
+}
+
+// UnderWayError says that another migration goes on, and nothing was done.
+type UnderWayError struct {
+	// Session of the server in which it does; zero if it has ended meanwhile.
+	Session int64
+}
+
+// Error says what to do.
+func (e *UnderWayError) Error() string {
+	said := fmt.Sprintf("another migration has been running for %d seconds; try again when it has ended", sessionLockSeconds)
+	if e.Session != 0 {
+		said += fmt.Sprintf(" (session %d; if its process hangs: KILL %d)", e.Session, e.Session)
+	}
+
+	return said
 }
 
 // SessionUnlock frees the lock.
