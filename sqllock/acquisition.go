@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/strategies"
@@ -839,7 +841,10 @@ func (a *acquisition) place(wait context.Context) (any, error) {
 	name := a.queued
 	defer a.locker.queue.noPlace(name, nil)
 
-	return placer.Place(wait, func(err error) {
+	// Locks that can be given back are no reason to wait for ever.
+	holding := slices.DeleteFunc(owners(wait), func(owner string) bool { return strings.HasPrefix(owner, yielding) })
+
+	return placer.Place(wait, holding, func(err error) {
 		a.locker.queue.noPlace(name, err)
 		a.stepOut()
 	})

@@ -23,8 +23,9 @@ var (
 	// others. The youngest of these waits gets it, with a *[DeadlockError]. Each must have begun
 	// under the context of the lock that its process holds, which [Lock.Context] returns and
 	// [Locker.Do] passes on. A wait with a limit counts, too. A holder counts as waiting if
-	// anything waits under the context of its lock.
-	ErrDeadlock = errors.New("deadlock")
+	// anything waits under the context of its lock. Strategy forupdate also returns it, without a *[DeadlockError], if all
+	// connections of the pool that may hold locks do, and another one is waited for under each of those.
+	ErrDeadlock = strategies.ErrDeadlock
 	// ErrLost reports that the lock was ours and is not any more. A *[LostError] tells why.
 	ErrLost = strategies.ErrLost
 	// ErrReleased reports that the handle was released before.

@@ -22,7 +22,7 @@ type placer struct {
 	asked  atomic.Int64
 }
 
-func (p *placer) Place(ctx context.Context, waits func(error)) (any, error) {
+func (p *placer) Place(ctx context.Context, _ []string, waits func(error)) (any, error) {
 	p.asked.Add(1)
 
 	return waitForPlace(ctx, p, p.places, waits)
@@ -133,7 +133,7 @@ type busyPlacer struct {
 	places chan struct{}
 }
 
-func (p *busyPlacer) Place(ctx context.Context, waits func(error)) (any, error) {
+func (p *busyPlacer) Place(ctx context.Context, _ []string, waits func(error)) (any, error) {
 	select {
 	case <-p.places:
 		return p, nil
@@ -273,7 +273,7 @@ type counter struct {
 // ticket is a place for one request.
 type ticket struct{ used atomic.Bool }
 
-func (c *counter) Place(context.Context, func(error)) (any, error) {
+func (c *counter) Place(context.Context, []string, func(error)) (any, error) {
 	c.out.Add(1)
 
 	return new(ticket), nil

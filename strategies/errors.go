@@ -10,6 +10,7 @@ import (
 // errors of the same names, which users see.
 var (
 	ErrNotAcquired        = errors.New("not acquired")
+	ErrDeadlock           = errors.New("deadlock")
 	ErrLost               = errors.New("lock lost")
 	ErrReleased           = errors.New("lock already released")
 	ErrUnsupported        = errors.New("not supported")

@@ -138,8 +138,10 @@ type Placer interface {
 	// Place waits for a place until ctx ends, first come, first served, and calls
 	// waits if it has to, with why. The request that has the place is made at once;
 	// its grant has it until it ends, and without a grant it is free again. Errors
-	// match ErrTooManyConnections.
-	Place(ctx context.Context, waits func(why error)) (any, error)
+	// match ErrTooManyConnections; or ErrDeadlock and ErrNotAcquired at once if all places
+	// have locks under which somebody waits for one. This wait is under those of the
+	// owners in holding.
+	Place(ctx context.Context, holding []string, waits func(why error)) (any, error)
 }
 
 // IdleKeeper is a strategy whose locks are on a connection of the pool, and that can keep it for a while when the last of them

@@ -41,7 +41,7 @@ type Strategy struct {
 
 	store  *grants.Store
 	sql    grants.ForUpdate
-	places places
+	places *places
 }
 
 // queue is what the strategy keeps of those who wait, as all do.
@@ -55,7 +55,7 @@ func New(db databases.DB) *Strategy {
 		d.Batch = grants.Batch{}
 	})
 
-	return &Strategy{queue: store.Queue(), store: store, sql: store.Dialect().ForUpdate, places: places{conns: func() int { return db.MaxConns() }}}
+	return &Strategy{queue: store.Queue(), store: store, sql: store.Dialect().ForUpdate, places: newPlaces(func() int { return db.MaxConns() })}
 }
 
 // refused says on what the strategy does not work, and why.
@@ -95,12 +95,12 @@ func (s *Strategy) Features() strategies.Features {
 }
 
 // Place waits for a connection of the pool to hold the lock with.
-func (s *Strategy) Place(ctx context.Context, waits func(why error)) (any, error) {
-	if err := s.places.wait(ctx, waits); err != nil {
+func (s *Strategy) Place(ctx context.Context, holding []string, waits func(why error)) (any, error) {
+	if err := s.places.wait(ctx, holding, waits); err != nil {
 		return nil, err
 	}
 
-	return &s.places, nil
+	return s.places, nil
 }
 
 // TryAcquire takes the row lock if no session has it. Without a place from Place it
@@ -114,7 +114,9 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (made s
 
 	defer func() {
 		if err != nil {
-			s.places.leave() // otherwise the grant has the place
+			s.places.leave(r.Owner)
+		} else {
+			s.places.keep(r.Owner)
 		}
 	}()
 

@@ -123,7 +123,7 @@ func (g *grant) dropIfLost(ctx context.Context, err error) error {
 func (g *grant) drop(cause error) {
 	g.conn.Discard()
 	g.conn, g.gone, g.doubt = nil, cause, true
-	g.strategy.places.leave()
+	g.strategy.places.leave(g.record.Request().Owner)
 }
 
 // Release ends the lease first, while the row lock still keeps others out, and
@@ -175,7 +175,7 @@ func (g *grant) release(ctx context.Context) error {
 		// until now as far as is known; and if not, the record tells.
 		err := g.strategy.end(ctx, g.record.Request(), g.conn, until, g.record.TellOn)
 		g.conn, g.outcome.Freed, g.doubt = nil, err == nil, err != nil
-		g.strategy.places.leave()
+		g.strategy.places.leave(g.record.Request().Owner)
 	}
 
 	if !g.outcome.Recorded {

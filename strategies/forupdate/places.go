@@ -15,9 +15,20 @@ import (
 type places struct {
 	conns func() int // of the pool; zero is no limit
 
-	mu    sync.Mutex
-	taken int
-	line  list.List // of chan struct{}, closed when the place is there
+	mu      sync.Mutex
+	taken   int
+	holders map[string]struct{} // owners of locks that have a place
+	line    list.List           // of *waiter
+}
+
+// waiter waits for a place while it holds what these owners have.
+type waiter struct {
+	holding []string
+	turn    chan struct{} // closed when the place is there
+}
+
+func newPlaces(conns func() int) *places {
+	return &places{conns: conns, holders: make(map[string]struct{})}
 }
 
 // take takes a place if there is one that nobody waits for.
@@ -34,8 +45,9 @@ func (p *places) take() error {
 	return nil
 }
 
-// wait waits for a place until ctx ends, and calls waits if it has to.
-func (p *places) wait(ctx context.Context, waits func(error)) error {
+// wait waits for a place until ctx ends, and calls waits if it has to. It does not wait if nobody could give one up: all
+// places have locks under which one is waited for.
+func (p *places) wait(ctx context.Context, holding []string, waits func(error)) error {
 	p.mu.Lock()
 
 	if p.line.Len() == 0 && p.freeLocked() {
@@ -45,14 +57,22 @@ func (p *places) wait(ctx context.Context, waits func(error)) error {
 		return nil
 	}
 
-	turn := make(chan struct{})
-	mine := p.line.PushBack(turn)
+	w := &waiter{holding, make(chan struct{})}
+	mine := p.line.PushBack(w)
+
+	if len(holding) > 0 && p.stuckLocked() {
+		p.line.Remove(mine)
+		p.mu.Unlock()
+
+		return p.stuck()
+	}
+
 	p.mu.Unlock()
 
 	waits(p.none())
 
 	select {
-	case <-turn:
+	case <-w.turn:
 		return nil
 	case <-ctx.Done():
 	}
@@ -61,7 +81,7 @@ func (p *places) wait(ctx context.Context, waits func(error)) error {
 	defer p.mu.Unlock()
 
 	select {
-	case <-turn: // at the same moment
+	case <-w.turn: // at the same moment
 		p.leaveLocked()
 	default:
 		p.line.Remove(mine)
@@ -70,11 +90,20 @@ func (p *places) wait(ctx context.Context, waits func(error)) error {
 	return p.none()
 }
 
-// leave gives a place to the first of those who wait.
-func (p *places) leave() {
+// keep notes the owner of the lock that a place has.
+func (p *places) keep(owner string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
+	p.holders[owner] = struct{}{}
+}
+
+// leave gives the place of an owner, or of an attempt, to the first of those who wait.
+func (p *places) leave(owner string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	delete(p.holders, owner)
 	p.leaveLocked()
 }
 
@@ -84,10 +113,26 @@ func (p *places) leaveLocked() {
 	for first := p.line.Front(); first != nil && p.freeLocked(); first = p.line.Front() {
 		p.taken++
 
-		if turn, ok := p.line.Remove(first).(chan struct{}); ok {
-			close(turn)
+		if w, ok := p.line.Remove(first).(*waiter); ok {
+			close(w.turn)
 		}
 	}
+}
+
+// stuckLocked says whether each place has a lock under which somebody waits for one.
+func (p *places) stuckLocked() bool {
+	kept := map[string]struct{}{}
+
+	for at := p.line.Front(); at != nil; at = at.Next() {
+		w, _ := at.Value.(*waiter)
+		for _, owner := range w.holding {
+			if _, ok := p.holders[owner]; ok {
+				kept[owner] = struct{}{}
+			}
+		}
+	}
+
+	return len(kept) >= p.taken
 }
 
 func (p *places) freeLocked() bool {
@@ -98,4 +143,9 @@ func (p *places) freeLocked() bool {
 
 func (p *places) none() error {
 	return fmt.Errorf("%w: all but one of the pool's %d connections hold locks or are asked for them", strategies.ErrTooManyConnections, p.conns())
+}
+
+func (p *places) stuck() error {
+	return fmt.Errorf("%w, %w: all but one of the pool's %d connections hold locks under which another connection is waited for; "+
+		"allow the pool more", strategies.ErrNotAcquired, strategies.ErrDeadlock, p.conns())
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-func newPlaces(conns int) *places { return &places{conns: func() int { return conns }} }
+func placesOf(conns int) *places { return newPlaces(func() int { return conns }) }
 
 func TestPlacesInOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlaces(2)
+		p := placesOf(2)
 
 		if err := p.take(); err != nil {
 			t.Fatalf("take() = %v, want nil", err)
@@ -35,7 +35,7 @@ func TestPlacesInOrderOfArrival(t *testing.T) {
 			}
 
 			go func() {
-				if err := p.wait(waits, func(error) {}); err == nil {
+				if err := p.wait(waits, nil, func(error) {}); err == nil {
 					served <- i
 				} else if !errors.Is(err, strategies.ErrTooManyConnections) {
 					t.Errorf("wait() whose context ended = %v, want ErrTooManyConnections", err)
@@ -57,7 +57,7 @@ func TestPlacesInOrderOfArrival(t *testing.T) {
 				t.Errorf("take() beside those who wait = %v, want ErrTooManyConnections", err)
 			}
 
-			p.leave()
+			p.leave("")
 
 			got = append(got, <-served)
 		}
@@ -66,7 +66,7 @@ func TestPlacesInOrderOfArrival(t *testing.T) {
 			t.Errorf("places went to %v, want %v", got, want)
 		}
 
-		p.leave()
+		p.leave("")
 
 		if p.taken != 0 {
 			t.Errorf("%d places are taken at the end, want none", p.taken)
@@ -79,7 +79,7 @@ func TestPlaceOfOneWhoGoesIsNotLost(t *testing.T) {
 	t.Parallel()
 
 	for range 1000 {
-		p := newPlaces(2)
+		p := placesOf(2)
 
 		if err := p.take(); err != nil {
 			t.Fatal(err)
@@ -88,14 +88,14 @@ func TestPlaceOfOneWhoGoesIsNotLost(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		waited, next := make(chan error, 1), make(chan error, 1)
 
-		go func() { waited <- p.wait(ctx, func(error) {}) }()
-		go func() { next <- p.wait(t.Context(), func(error) {}) }()
+		go func() { waited <- p.wait(ctx, nil, func(error) {}) }()
+		go func() { next <- p.wait(t.Context(), nil, func(error) {}) }()
 		go cancel()
 
-		p.leave()
+		p.leave("")
 
 		if <-waited == nil {
-			p.leave()
+			p.leave("")
 		}
 
 		if err := <-next; err != nil {
@@ -111,11 +111,66 @@ func TestPlaceOfOneWhoGoesIsNotLost(t *testing.T) {
 func TestPlacesWithoutLimit(t *testing.T) {
 	t.Parallel()
 
-	p := newPlaces(0)
+	p := placesOf(0)
 
 	for range 1000 {
 		if err := p.take(); err != nil {
 			t.Fatalf("take() = %v, want nil", err)
 		}
 	}
+}
+
+// TestNobodyCouldGiveUpAPlace: all have locks under which another place is waited for. The last to wait is told.
+func TestNobodyCouldGiveUpAPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := placesOf(3)
+		waited := make(chan error)
+		wait := func(holding ...string) {
+			go func() { waited <- p.wait(t.Context(), holding, func(error) {}) }()
+
+			synctest.Wait()
+		}
+
+		for _, owner := range []string{"a", "b"} {
+			if err := p.take(); err != nil {
+				t.Fatal(err)
+			}
+
+			p.keep(owner)
+		}
+
+		wait("a", "elsewhere")
+		wait() // under no lock
+		wait("a", "elsewhere")
+		wait("b")
+
+		if err := <-waited; !errors.Is(err, strategies.ErrDeadlock) {
+			t.Errorf("wait() of the last = %v, want ErrDeadlock", err)
+		}
+
+		// It gives up, and the others are served in turn.
+		for _, owner := range []string{"b", "", ""} {
+			p.leave(owner)
+
+			if err := <-waited; err != nil {
+				t.Errorf("wait() = %v, want a place", err)
+			}
+		}
+
+		// An attempt has a place for a moment only.
+		wait("a")
+
+		select {
+		case err := <-waited:
+			t.Errorf("wait() beside an attempt = %v, want that it waits", err)
+		default:
+		}
+
+		p.leave("")
+
+		if err := <-waited; err != nil {
+			t.Errorf("wait() = %v, want a place", err)
+		}
+	})
 }

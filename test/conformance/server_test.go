@@ -1544,3 +1544,59 @@ func TestNoIndexOnRenewedColumns(t *testing.T) {
 		<-tick.C
 	}
 }
+
+// TestNestedLocksInASmallPool: the locks that a process holds have all connections that may hold one, and under each of them
+// another is asked for. One of the waits ends, and with it the others.
+func TestNestedLocksInASmallPool(t *testing.T) {
+	t.Parallel()
+
+	for name, open := range freshPools(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			const outer = 2
+
+			db := open(t)
+			locker := lockerOn(t, forupdate.New(smallPool{db, outer + 1}))
+			held := make(chan struct{}, outer)
+			done := make(chan error, outer)
+			begin := make(chan struct{})
+
+			for i := range outer {
+				go func() {
+					done <- locker.Do(t.Context(), fmt.Sprint("outer", i), func(ctx context.Context, _ *sqllock.Lock) error {
+						held <- struct{}{}
+
+						<-begin
+
+						return locker.Do(ctx, fmt.Sprint("inner", i), func(context.Context, *sqllock.Lock) error { return nil })
+					})
+				}()
+			}
+
+			for range outer {
+				<-held
+			}
+
+			close(begin)
+
+			err := <-done
+			if !errors.Is(err, sqllock.ErrDeadlock) || !errors.Is(err, sqllock.ErrNotAcquired) || !strings.Contains(err.Error(), "allow the pool more") {
+				t.Errorf("the last of two that nest locks = %v, want ErrDeadlock and what to do", err)
+			}
+
+			if err := <-done; err != nil {
+				t.Errorf("the other one = %v, want nil", err)
+			}
+		})
+	}
+}
+
+// smallPool says that its pool has so many connections.
+type smallPool struct {
+	databases.DB
+
+	conns int
+}
+
+func (p smallPool) MaxConns() int { return p.conns }
