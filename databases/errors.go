@@ -76,6 +76,9 @@ const (
 	Busy
 	// NoSchema means that a table or a column is missing.
 	NoSchema
+	// Changed means that the session is not set any more as it was when Verify looked at it, which the statement tells by an
+	// error. It did nothing.
+	Changed
 	// NoSession means that the session to be ended is not there.
 	NoSession
 	// ReadOnly means that the server takes no writes. The connection is useless: after a

@@ -99,6 +99,11 @@ func (*DB) Classify(err error) databases.Class {
 		return databases.Busy
 	}
 
+	// BIGINT value is out of range in '(9223372036854775807 + ...)', which is how our statements tell it.
+	if numbered.Number == 1690 && strings.Contains(numbered.Message, "9223372036854775807") {
+		return databases.Changed
+	}
+
 	switch numbered.Number {
 	case 1205, // lock wait timeout, and MariaDB's NOWAIT: the statement is rolled back
 		1213, // deadlock, and a failed certification of Galera: the transaction is rolled back

@@ -122,6 +122,8 @@ func (*DB) Classify(err error) databases.Class {
 	case "42P01", "42703", "3F000", // undefined table, column, schema
 		"42883": // undefined function: an old schema's
 		return databases.NoSchema
+	case "22012": // division_by_zero, which is how our statements tell it
+		return databases.Changed
 	case "25006": // read_only_sql_transaction
 		return databases.ReadOnly
 	case "53300": // too_many_connections: of the server, the database or the role

@@ -403,6 +403,6 @@ func (s *Strategy) exec(
 
 func (s *Strategy) values(r strategies.Request, limit time.Duration) databases.Values {
 	return databases.Values{
-		"name": r.Name, "session": "sqllock:" + r.Owner, "limit": s.store.Dialect().IdleLimit(limit),
+		"name": r.Name, "where": s.store.Where(), "session": "sqllock:" + r.Owner, "limit": s.store.Dialect().IdleLimit(limit),
 	}
 }

@@ -18,7 +18,7 @@ func (s *Store) batchValues(statement databases.Statement, requests []strategies
 
 // keyedValues are those of a statement about keys besides, of all requests or of none.
 func (s *Store) keyedValues(statement databases.Statement, requests []strategies.Request, keys []any) databases.Values {
-	values := databases.Values{"strategy": s.strategy, "process": ""}
+	values := databases.Values{"strategy": s.strategy, "where": s.Where(), "process": ""}
 
 	if slices.Contains(statement.Args, "calls") && len(requests) > 0 {
 		values = s.values(requests[0])

@@ -136,6 +136,11 @@ func (s *Store) Explain(err error) error {
 		}
 
 		return fmt.Errorf("%w: %w", strategies.ErrReadOnly, err)
+	case s.db.Classify(err) == databases.Changed:
+		// The next connection is looked at before.
+		s.verified.Store(false)
+
+		return busyError{changed + "; " + ownPool, err}
 	case s.db.Classify(err) == databases.NoSchema:
 		return &strategies.SchemaError{Err: err}
 	case s.db.Classify(err) == databases.NotAllowed:
@@ -158,7 +163,7 @@ func (s *Store) Busy(err error) bool {
 // busyFile is SQLite's one writer, or whoever has locked a file without a WAL.
 const busyFile = "another process writes to the database file, and did not end in time"
 
-// busyError says that another's transaction was in the way of an attempt, so that
+// busyError says that another's transaction was in the way of an attempt, or that the session was, so that
 // nobody is known to have the name, and nothing was taken.
 type busyError struct {
 	what string

@@ -6,7 +6,14 @@
 --
 -- SYSDATE would tell the time after the wait, but only as local time, which goes forward by an hour when summer time begins
 -- (https://dev.mysql.com/doc/refman/9.7/en/date-and-time-functions.html#function_sysdate).
--- let now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+--
+-- It is an error (1690) if the session's variable timestamp was set since the session was looked at, which stops that clock;
+-- some seconds may have passed since the start.
+-- let now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 0 * (9223372036854775807 + (TIMESTAMPDIFF(SECOND, NOW(), SYSDATE()) NOT BETWEEN 0 AND 10))
+
+-- True in a session that finds the tables which sqllock found first, and whose statements commit. A program may have set it
+-- otherwise since (USE, SET autocommit=0). Then it is an error, too.
+-- let here = 9223372036854775807 + (NOT @@autocommit OR UNHEX(:where) <> CAST(DATABASE() AS BINARY)) > 0
 
 -- Goes before what is sent in a caller's transaction, and lets it change a row that was changed since the snapshot, as
 -- MySQL does: the lease is renewed meanwhile. MariaDB rolls the whole transaction back otherwise (error 1020), by default
@@ -83,7 +90,7 @@
 -- name: grant.acquire from line
 UPDATE (
     SELECT l.name, e.owner = UNHEX(:owner) AS mine, {now} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND l.token <> 0
+     WHERE l.name = UNHEX(:name) AND l.token <> 0 AND {here}
        AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {now}))
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
@@ -99,7 +106,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 -- While a session has the lock: nothing is granted if no session has the named lock any more that marks it.
 UPDATE (
     SELECT l.name, e.owner = UNHEX(:owner) AS mine, {now} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND l.token <> 0
+     WHERE l.name = UNHEX(:name) AND l.token <> 0 AND {here}
        AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {now}
             {instead})) AND IS_USED_LOCK(UNHEX(:held)) IS NOT NULL
      LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -119,6 +126,9 @@ INSERT INTO sqllock_leases (name) VALUES (UNHEX(:name)) ON DUPLICATE KEY UPDATE 
 UPDATE sqllock_locks l LEFT JOIN sqllock_floor f ON true SET l.token = GREATEST(1, COALESCE(f.token, 0))
  WHERE l.name = UNHEX(:name) AND l.token = 0
 
+-- name: grant.where
+SELECT COALESCE(CAST(DATABASE() AS BINARY), ''), true
+
 -- name: grant.state
 SELECT e.owner, l.token, e.ended, e.expires_at - {now}, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting
   FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name WHERE l.name = UNHEX(:name)
@@ -128,7 +138,7 @@ SELECT e.owner, l.token, e.ended, e.expires_at - {now}, l.lock_delay_us, l.host,
 
 -- name: grant.renew
 -- The lease's own row only: a guard has the other.
-UPDATE sqllock_leases SET expires_at = GREATEST(expires_at, {now} + :lease) WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
+UPDATE sqllock_leases SET expires_at = GREATEST(expires_at, {now} + :lease) WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {here}
 
 -- name: grant.raise
 -- The owner of the lease decides, as in a renewal: that in the other row is of the last acquisition, and stays when it is
@@ -144,7 +154,7 @@ STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
 -- name: grant.release telling
 -- The insert id says whether somebody waits.
 UPDATE sqllock_leases SET owner = '', expires_at = 0 * LAST_INSERT_ID(waiting <> 0)
- WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
+ WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {here}
 
 -- name: grant.release-tx
 -- The insert id of the caller's session is left alone.
@@ -372,7 +382,7 @@ DELETE FROM sqllock_shares WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
 -- name: share.join
 UPDATE (
     SELECT name FROM sqllock_leases
-     WHERE name = UNHEX(:name) AND owner = UNHEX(:phase) AND expires_at > {now} AND (waiting = 0 OR :first)
+     WHERE name = UNHEX(:name) AND owner = UNHEX(:phase) AND expires_at > {now} AND (waiting = 0 OR :first) AND {here}
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) held
 STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
@@ -540,7 +550,7 @@ UPDATE (
     SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM {wanted}
     STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
-     WHERE l.token <> 0
+     WHERE l.token <> 0 AND {here}
        AND (e.expires_at + l.lock_delay_us <= {now} AND (e.waiting = 0 OR COALESCE(a.first, :first)) OR e.owner = a.owner)
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) free
@@ -555,7 +565,7 @@ SELECT l.name, e.owner, l.token, e.ended, e.expires_at - {now}, l.lock_delay_us,
 -- The leases of the calls' owners that nobody has locked, to be updated.
 -- let ours = (
 --     SELECT e.name FROM {owners} STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
---      WHERE e.owner = a.owner
+--      WHERE e.owner = a.owner AND {here}
 --      LIMIT 1000 FOR UPDATE SKIP LOCKED
 -- ) ours
 -- STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = ours.name
@@ -651,13 +661,13 @@ SET @sqllock_wait_timeout = CAST(COALESCE(@sqllock_wait_timeout, @@SESSION.wait_
 
 -- name: forupdate.lock
 -- The named lock marks the session with its owner, for the reaper: connection ids start again with the server.
-SELECT UNHEX(:session) FROM sqllock_mutexes WHERE name = UNHEX(:name) AND GET_LOCK(UNHEX(:session), 0) IS NOT NULL
+SELECT UNHEX(:session) FROM sqllock_mutexes WHERE name = UNHEX(:name) AND {here} AND GET_LOCK(UNHEX(:session), 0) IS NOT NULL
    FOR UPDATE SKIP LOCKED
 
 -- name: forupdate.lock-shared
 -- MySQL's form, and MariaDB's, which takes what is for MySQL from 5.7 on for a comment
 -- (https://mariadb.com/docs/server/reference/sql-statements/comment-syntax).
-SELECT UNHEX(:session) FROM sqllock_mutexes WHERE name = UNHEX(:name) AND GET_LOCK(UNHEX(:session), 0) IS NOT NULL
+SELECT UNHEX(:session) FROM sqllock_mutexes WHERE name = UNHEX(:name) AND {here} AND GET_LOCK(UNHEX(:session), 0) IS NOT NULL
    /*!80000 FOR SHARE SKIP LOCKED */ /*M!100600 LOCK IN SHARE MODE SKIP LOCKED */
 
 -- name: forupdate.release
@@ -719,7 +729,7 @@ SELECT {unlocked}
 -- name: advisory.acquire from line
 UPDATE (
     SELECT l.name, e.owner = UNHEX(:owner) AS mine, {now} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND IF(l.token <> 0
+     WHERE l.name = UNHEX(:name) AND {here} AND IF(l.token <> 0
        AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {now}
             {instead})) AND NOT @@global.read_only, GET_LOCK(UNHEX(:key), 0), 0) = 1
      LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -735,7 +745,7 @@ UPDATE (
     SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM {wanted-keys}
     STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
-     WHERE IF(l.token <> 0 AND l.token + COALESCE(a.tokens, :tokens) <= {now} AND e.owner <> a.owner AND (e.waiting = 0 OR COALESCE(a.first, :first))
+     WHERE {here} AND IF(l.token <> 0 AND l.token + COALESCE(a.tokens, :tokens) <= {now} AND e.owner <> a.owner AND (e.waiting = 0 OR COALESCE(a.first, :first))
               AND (e.expires_at + l.lock_delay_us <= {now} OR l.strategy = UNHEX(:session)) AND NOT @@global.read_only, GET_LOCK(a.lock_key, 0), 0) = 1
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) free

@@ -30,6 +30,11 @@
 -- The same, unless the release is to be durable.
 -- let async-release = pg_catalog.set_config('synchronous_commit', CASE WHEN :durable::boolean THEN pg_catalog.current_setting('synchronous_commit') ELSE 'off' END, true) <> ''
 
+-- True in a session that finds the tables which sqllock found first. A program may have set it to look elsewhere since (SET
+-- search_path), where there are tables of ours, too, whose locks exclude nobody. Then it is an error, division_by_zero.
+-- The table is looked up when the statement is planned, which a change of the search_path repeats.
+-- let here = 1 / ('sqllock_locks'::pg_catalog.regclass::pg_catalog.oid::bigint = :where::pg_catalog.text::bigint)::integer = 1
+
 -- When others may have the name.
 -- let free-at = l.expires_at + l.lock_delay_us::float * interval '1 microsecond'
 
@@ -74,10 +79,11 @@
 --
 -- strategy = :session is for locks that a session holds: whoever has the session's lock need not wait for the lease of one
 -- whose session has ended, see Instead. It matches nothing for cas.
--- let free = WHERE name = :name AND token <> 0
---        AND (expires_at + lock_delay_us::float * interval '1 microsecond' <= {now} OR owner = :owner
---             OR strategy = :session AND (token = :seen::bigint OR :seen::bigint < 0))
---        AND (waiting = 0 OR :first::boolean OR owner = :owner)
+-- let free = sqllock_locks l
+--      WHERE l.name = :name AND l.token <> 0 AND {here}
+--        AND ({free-at} <= {now} OR l.owner = :owner
+--             OR l.strategy = :session AND (l.token = :seen::bigint OR :seen::bigint < 0))
+--        AND (l.waiting = 0 OR :first::boolean OR l.owner = :owner)
 --        FOR UPDATE SKIP LOCKED
 
 -- let take = token = CASE WHEN l.owner = :owner THEN l.token ELSE greatest(l.token + :tokens::bigint, {micros}) END,
@@ -94,8 +100,7 @@
 -- name: cas.acquire
 -- name: grant.acquire
 WITH free AS (
-    SELECT name FROM sqllock_locks
-     {free}
+    SELECT l.name FROM {free}
 )
 UPDATE sqllock_locks l
    SET {take}
@@ -106,8 +111,7 @@ RETURNING l.token
 -- name: cas.acquire from line
 -- name: grant.acquire from line
 WITH free AS (
-    SELECT name FROM sqllock_locks
-     {free}
+    SELECT l.name FROM {free}
 ), {leave}
 UPDATE sqllock_locks l
    SET {take}
@@ -123,8 +127,7 @@ RETURNING l.token
 
 -- name: grant.acquire held
 WITH free AS (
-    SELECT name, token FROM sqllock_locks
-     {free}
+    SELECT l.name, l.token FROM {free}
 )
 UPDATE sqllock_locks l
    SET {take}
@@ -134,8 +137,7 @@ RETURNING l.token
 
 -- name: grant.acquire held from line
 WITH free AS (
-    SELECT name, token FROM sqllock_locks
-     {free}
+    SELECT l.name, l.token FROM {free}
 ), {leave}
 UPDATE sqllock_locks l
    SET {take}
@@ -151,7 +153,7 @@ RETURNING l.token
 -- waits briefly.
 -- let free-of-row = WITH free AS (
 --     SELECT l.name FROM sqllock_locks l
---      WHERE l.name = :name AND l.token <> 0
+--      WHERE l.name = :name AND l.token <> 0 AND {here}
 --        AND ({free-at} <= {now}
 --             OR l.owner = :owner)
 --        AND (l.waiting = 0 OR :first::boolean OR l.owner = :owner)
@@ -201,6 +203,12 @@ INSERT INTO sqllock_locks (name, acquired_at) SELECT :name::pg_catalog.text, {no
 UPDATE sqllock_locks SET token = {floor}
  WHERE name = :name AND token = 0 AND {briefly} AND {async}
 
+-- name: grant.where
+-- Which table it is that is found, and whether the one that was found before is still there.
+SELECT f.oid::bigint::pg_catalog.text,
+       EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.relname = 'sqllock_locks' AND c.oid::bigint::pg_catalog.text = :where::pg_catalog.text)
+  FROM (SELECT 'sqllock_locks'::pg_catalog.regclass::pg_catalog.oid AS oid) f
+
 -- name: grant.state
 SELECT owner, token, ended, (pg_catalog.date_part('epoch', expires_at - {now}) * 1000000::float)::bigint,
        lock_delay_us, host, pid, label, metadata, waiting
@@ -213,7 +221,7 @@ SELECT owner, token, ended, (pg_catalog.date_part('epoch', expires_at - {now}) *
 -- greatest: a renewal that was held up on its way never shortens what Extend gave meanwhile.
 UPDATE sqllock_locks
    SET expires_at = greatest(expires_at, {now} + :lease::float * interval '1 microsecond')
- WHERE name = :name AND owner = :owner
+ WHERE name = :name AND owner = :owner AND {here}
 
 -- name: grant.raise
 -- FOR NO KEY UPDATE, as a renewal's lock: a guard is not in the way, and does not change.
@@ -224,7 +232,7 @@ UPDATE sqllock_locks l SET token = greatest(l.token, :token::bigint) FROM held W
 RETURNING l.token
 
 -- let release = UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
---  WHERE name = :name AND owner = :owner
+--  WHERE name = :name AND owner = :owner AND {here}
 
 -- name: grant.release
 {release} AND {async-release}
@@ -427,7 +435,7 @@ DELETE FROM sqllock_shares WHERE name = :name AND owner = :owner AND {async-rele
 -- name: share.join
 WITH read AS (
     SELECT name FROM sqllock_locks
-     WHERE name = :name AND owner = :phase AND expires_at > {now} AND (waiting = 0 OR :first::boolean)
+     WHERE name = :name AND owner = :phase AND expires_at > {now} AND (waiting = 0 OR :first::boolean) AND {here}
        FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE sqllock_locks l
@@ -609,8 +617,7 @@ UPDATE sqllock_locks l SET token = {floor} FROM made WHERE l.name = made.name
 --                AS a (name, owner, lease, delay, host, pid, label, metadata, tokens, first, line, wait)
 -- ), free AS MATERIALIZED (
 --     SELECT l.name, a.owner, a.wait AS id FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.token <> 0
---      WHERE {free-at} <= {now} AND (l.waiting = 0 OR a.first)
---         OR l.owner = a.owner
+--      WHERE {here} AND ({free-at} <= {now} AND (l.waiting = 0 OR a.first) OR l.owner = a.owner)
 --      ORDER BY l.name
 --        FOR UPDATE OF l SKIP LOCKED
 -- )
@@ -659,6 +666,7 @@ SELECT name, owner, token, ended, (pg_catalog.date_part('epoch', expires_at - {n
 WITH ours AS MATERIALIZED (
     SELECT l.name FROM unnest(:names::pg_catalog.text[], :owners::pg_catalog.text[]) AS a (name, owner)
       JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.owner = a.owner
+     WHERE {here}
      ORDER BY l.name
        FOR NO KEY UPDATE OF l SKIP LOCKED
 )
@@ -670,7 +678,7 @@ RETURNING l.owner, false
 -- let ours = WITH ours AS MATERIALIZED (
 --     SELECT l.name, l.owner FROM unnest(:names::pg_catalog.text[], :owners::pg_catalog.text[]) AS a (name, owner)
 --       JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.owner = a.owner
---      WHERE {async-release}
+--      WHERE {here} AND {async-release}
 --      ORDER BY l.name
 --        FOR NO KEY UPDATE OF l SKIP LOCKED
 -- )
@@ -690,7 +698,7 @@ RETURNING ours.owner, l.waiting <> 0
 --     SELECT l.name, l.owner FROM unnest(:names::pg_catalog.text[], :owners::pg_catalog.text[]) AS a (name, owner)
 --       JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.owner = a.owner
 --       JOIN sqllock_inserts i ON i.name = l.name AND i.owner = l.owner
---      WHERE {async-release}
+--      WHERE {here} AND {async-release}
 --      ORDER BY l.name
 --        FOR NO KEY UPDATE OF l SKIP LOCKED
 --        FOR UPDATE OF i SKIP LOCKED
@@ -742,12 +750,12 @@ SET LOCAL idle_in_transaction_session_timeout = %s
 -- goes on.
 SELECT CASE WHEN {limit}
             THEN pg_catalog.pg_current_xact_id()::pg_catalog.text END
-  FROM (SELECT name FROM sqllock_mutexes WHERE name = :name FOR UPDATE SKIP LOCKED) locked
+  FROM (SELECT name FROM sqllock_mutexes WHERE name = :name AND {here} FOR UPDATE SKIP LOCKED) locked
 
 -- name: forupdate.lock-shared
 SELECT CASE WHEN {limit}
             THEN pg_catalog.pg_current_xact_id()::pg_catalog.text END
-  FROM (SELECT name FROM sqllock_mutexes WHERE name = :name FOR SHARE SKIP LOCKED) locked
+  FROM (SELECT name FROM sqllock_mutexes WHERE name = :name AND {here} FOR SHARE SKIP LOCKED) locked
 
 -- name: forupdate.release
 ROLLBACK
@@ -805,7 +813,8 @@ SELECT pg_catalog.pg_advisory_unlock_shared(:key)
 -- The key is tried if the row seems free, so that a try of a name that is held, or others wait for, does not keep its
 -- holder's next waiter from it for a moment. What then counts is the row as it is when it is locked, behind the key: the
 -- snapshot is older than that.
--- let free-for-key = AND ({free-at} <= {now} OR l.owner = :owner OR l.strategy = 'advisory')
+-- let free-for-key = AND {here}
+--        AND ({free-at} <= {now} OR l.owner = :owner OR l.strategy = 'advisory')
 --        AND (l.waiting = 0 OR :first::boolean OR l.owner = :owner) AND l.token <> 0
 
 -- As that of "grant.acquire held": a crash ends the lock, too.
@@ -837,7 +846,8 @@ SELECT :owner::pg_catalog.text, seen.ok, coalesce((SELECT token FROM granted), 0
 )
 SELECT :owner::pg_catalog.text, seen.ok, coalesce((SELECT token FROM granted), 0::bigint), {quickly} FROM seen
 
--- let free-for-keys = AND ({free-at} <= {now} OR l.owner = a.owner OR l.strategy = 'advisory')
+-- let free-for-keys = AND {here}
+--        AND ({free-at} <= {now} OR l.owner = a.owner OR l.strategy = 'advisory')
 --        AND (l.waiting = 0 OR a.first::boolean OR l.owner = a.owner) AND l.token <> 0
 
 -- name: advisory.acquire-all

@@ -398,5 +398,8 @@ ROLLBACK
 -- Who waits sees commits.
 -- none: notes.announce, queue.tell, queue.tell-all, queue.first, queue.call, queue.enqueue-each, queue.wait-each, queue.taken-each
 
+-- A connection is of one file.
+-- none: grant.where
+
 -- It has neither row locks nor advisory locks.
 -- none: forupdate, advisory

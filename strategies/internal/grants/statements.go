@@ -93,6 +93,9 @@ type Statements struct {
 	Ask      databases.Statement `sql:"notes.ask"`
 	Announce databases.Statement `sql:"notes.announce"`
 
+	// Where tells which tables a session finds, and whether those are still there that were found first.
+	Where databases.Statement `sql:"grant.where"`
+
 	// Brief lets what follows on a session wait for a row lock as briefly as the server
 	// can, which is a second, and Patient takes that back.
 	Brief   databases.Statement `sql:"grant.brief"`

@@ -37,6 +37,7 @@ type Store struct {
 	sql         *Dialect
 	verified    atomic.Bool
 	reached     atomic.Bool            // the server has been asked what it is, and answered
+	where       atomic.Pointer[string] // the tables that were found first, and not dropped since; nil before
 	primaries   atomic.Pointer[string] // the setting that says that there are several, or nothing; nil before it is asked
 	swept       atomic.Bool            // what dead waiters left, and sharesSwept what dead readers did
 	sharesSwept atomic.Bool
@@ -186,6 +187,9 @@ func (s *Store) conn(ctx context.Context, looking bool) (databases.Conn, error) 
 	}
 
 	err = s.db.Verify(ctx, conn)
+	if err == nil {
+		err = s.locate(ctx, conn)
+	}
 
 	switch {
 	case err == nil:
@@ -201,3 +205,47 @@ func (s *Store) conn(ctx context.Context, looking bool) (databases.Conn, error) 
 
 	return conn, nil
 }
+
+// locate notes which tables a session finds, or refuses it: a program may have set it to look elsewhere.
+func (s *Store) locate(ctx context.Context, on databases.Session) error {
+	if s.sql.Where.SQL == "" {
+		return nil
+	}
+
+	var (
+		found string
+		there bool
+	)
+
+	err := on.Query(ctx, s.sql.Where, databases.Values{"where": s.Where()}, func(row databases.Row) error {
+		return row(&found, &there)
+	})
+
+	switch first := s.Where(); {
+	case err != nil:
+		return err
+	case first == "" || !there:
+		s.where.Store(&found)
+
+		return nil
+	case first != found:
+		return &databases.ServerError{Found: "the session finds other tables than before: " + changed, Fix: ownPool}
+	default:
+		return nil
+	}
+}
+
+// Where is what statements bind that work only there; empty before the first connection.
+func (s *Store) Where() string {
+	if where := s.where.Load(); where != nil {
+		return *where
+	}
+
+	return ""
+}
+
+// What is wrong with a session of a pool for several uses, and what to do.
+const (
+	changed = "the program has changed it (search_path, USE, timestamp, autocommit) and not set it back"
+	ownPool = "give the locker a pool of its own"
+)

@@ -79,10 +79,10 @@ SELECT waiting <> 0 FROM sqllock_leases WHERE name = UNHEX(:name) AND owner = UN
 UPDATE sqllock_leases SET owner = '', expires_at = 0 WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
 
 -- name: grant.release-tx
-/*M!110602 SET STATEMENT innodb_snapshot_isolation=OFF FOR */ UPDATE sqllock_leases SET owner = '', expires_at = 0 WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
+UPDATE sqllock_leases SET owner = '', expires_at = 0 WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
 
 -- name: grant.release-later
-/*M!110602 SET STATEMENT innodb_snapshot_isolation=OFF FOR */ UPDATE sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
+UPDATE sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
    SET e.owner = '', e.expires_at = l.acquired_at + :min_hold - l.lock_delay_us
  WHERE e.name = UNHEX(:name) AND e.owner = UNHEX(:owner)
 
@@ -250,7 +250,7 @@ DELETE FROM sqllock_inserts WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
 SELECT owner, expires_at - {now}, tick, asked FROM sqllock_leases WHERE name = UNHEX(:name)
 
 -- name: notes.tick
-/*M!110602 SET STATEMENT innodb_snapshot_isolation=OFF FOR */ UPDATE sqllock_leases SET tick = GREATEST(tick, :tick) WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
+UPDATE sqllock_leases SET tick = GREATEST(tick, :tick) WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
 
 -- name: notes.ask
 UPDATE sqllock_leases SET asked = CONCAT(owner, ' ', UNHEX(:reason))
@@ -416,6 +416,9 @@ INSERT INTO sqllock_inserts (name, owner) VALUES (UNHEX(:name), UNHEX(:owner)) O
 
 -- Transactions begin with group.begin. There is no forupdate.
 -- none: grant.remove-isolate, grant.remove-begin, grant.lock-leftover mutexes, grant.remove-leftover mutexes, grant.remove-leftover
+
+-- There are few sessions that others change, and it takes no error for an answer: nothing finds out.
+-- none: grant.where
 
 -- Nobody can be told or called.
 -- none: notes.announce, queue.tell, queue.tell-all, queue.first, queue.call

@@ -38,6 +38,10 @@ func (a *answering) Query(_ context.Context, s databases.Statement, _ databases.
 		return nil // none of the names has a row
 	}
 
+	if s.Name == "grant.where" {
+		return nil
+	}
+
 	rows := []string{""}
 	if a.owners != nil {
 		rows = a.owners

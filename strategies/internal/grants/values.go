@@ -48,7 +48,7 @@ func execAll(ctx context.Context, on databases.Session, statements []databases.S
 // values are what the statements about a request bind.
 func (s *Store) values(r strategies.Request) databases.Values {
 	return databases.Values{
-		"name": r.Name, "owner": r.Owner, "strategy": s.strategy,
+		"name": r.Name, "owner": r.Owner, "strategy": s.strategy, "where": s.Where(),
 		"lease": s.lease(r.Lease), "delay": ceil(r.LockDelay), "min_hold": ceil(r.MinHold), "durable": r.DurableRelease, "tokens": tokens(r),
 		"first": r.First, "line": r.Line, "process": r.Process, "wait": r.Wait,
 		"host": r.Holder.Host, "pid": int64(r.Holder.PID), "label": r.Holder.Label, "metadata": r.Holder.Metadata,

@@ -1,0 +1,257 @@
+package conformance_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/databases/mysql"
+	"github.com/sqllock/sqllock/databases/postgres"
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/test/catalog"
+)
+
+// changeable is a database with a second set of sqllock's tables, and what a program may send on a session of its pool.
+type changeable struct {
+	open    func(t *testing.T) *sql.DB
+	wrap    func(*sql.DB) databases.DB
+	changes []string
+}
+
+func changeables(t *testing.T) map[string]changeable {
+	t.Helper()
+
+	config := postgresDatabase(t, postgresConfig(t))
+	other := config.Copy()
+	other.RuntimeParams["search_path"] = "other"
+	exec(t, stdPool(t, config), "CREATE SCHEMA other")
+	migrate(t, stdPool(t, other), databases.Postgres)
+
+	all := map[string]changeable{"postgres": {
+		open:    func(t *testing.T) *sql.DB { t.Helper(); return stdPool(t, config) },
+		wrap:    func(db *sql.DB) databases.DB { return postgres.NewStd(db) },
+		changes: []string{"SET search_path TO other"},
+	}}
+
+	for _, server := range []string{"mysql", "mariadb"} {
+		config, other := mysqlDatabase(t, mysqlConfig(t, server)), mysqlDatabase(t, mysqlConfig(t, server))
+		all[server] = changeable{
+			open: func(t *testing.T) *sql.DB { t.Helper(); return mysqlPool(t, config) },
+			wrap: func(db *sql.DB) databases.DB { return mysql.New(db) },
+			changes: []string{
+				"USE " + other.DBName, "SET timestamp = UNIX_TIMESTAMP() + 3600", "SET timestamp = UNIX_TIMESTAMP() - 3600", "SET autocommit = 0",
+			},
+		}
+	}
+
+	return all
+}
+
+// TestChangedSession: a program changes sessions of the pool that its locker uses, and does not set them back. Nothing is
+// granted there, nor renewed. They are given up, and the next ones will do.
+func TestChangedSession(t *testing.T) {
+	t.Parallel()
+
+	for server, on := range changeables(t) {
+		for _, strategy := range catalog.All() {
+			for i, change := range on.changes {
+				t.Run(fmt.Sprintf("%s/%s/%d", server, strategy.Name, i), func(t *testing.T) {
+					t.Parallel()
+
+					pool := on.open(t)
+					pool.SetMaxOpenConns(3)
+
+					c := changedSessions{
+						T: t, pool: pool, change: change, name: fmt.Sprint(strategy.Name, i),
+						locker: lockerOn(t, strategy.Make(on.wrap(pool))), other: lockerOn(t, strategy.Make(on.wrap(on.open(t)))),
+					}
+					c.refuse()
+					c.grant()
+					c.keep()
+				})
+			}
+		}
+	}
+}
+
+// changedSessions are those of a pool that a locker uses. The sessions of the other one stay as they are.
+type changedSessions struct {
+	*testing.T
+
+	pool          *sql.DB
+	change, name  string
+	locker, other *sqllock.Locker
+}
+
+// all changes the sessions of the pool that are idle.
+func (c changedSessions) all() {
+	c.Helper()
+
+	var conns []*sql.Conn
+
+	for range c.pool.Stats().Idle {
+		conn, err := c.pool.Conn(c.Context())
+		if err == nil {
+			_, err = conn.ExecContext(c.Context(), c.change)
+		}
+
+		if err != nil {
+			c.Fatal(err)
+		}
+
+		conns = append(conns, conn)
+	}
+
+	for _, conn := range conns {
+		if err := conn.Close(); err != nil {
+			c.Fatal(err)
+		}
+	}
+}
+
+// must acquires a name and releases it.
+func (c changedSessions) must(locker *sqllock.Locker, name string) {
+	c.Helper()
+
+	lock, err := locker.TryAcquire(c.Context(), name)
+	if err == nil {
+		err = lock.Release(c.Context())
+	}
+
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+// refuse tries in each way what the other holds.
+func (c changedSessions) refuse() {
+	c.Helper()
+
+	ctx, name := c.Context(), c.name+"held"
+	tryAll := func(names []string, options ...sqllock.Option) error {
+		_, err := c.locker.TryAcquireAll(ctx, names, options...)
+
+		return err
+	}
+	try := func(options ...sqllock.Option) error {
+		_, err := c.locker.TryAcquire(ctx, name, options...)
+
+		return err
+	}
+	ways := map[string]func() error{"one": func() error { return try() }}
+
+	if c.locker.Features().Shared {
+		ways["reader"] = func() error { return try(sqllock.WithShared()) }
+	}
+
+	if c.locker.Features().Several {
+		ways["several"] = func() error { return tryAll([]string{name, c.name + "second"}) }
+	}
+
+	// The locker has looked at a session before.
+	c.must(c.locker, name)
+
+	lock, err := c.other.TryAcquire(ctx, name)
+	if err != nil {
+		c.Fatal(err)
+	}
+
+	for way, try := range ways {
+		c.all()
+
+		for range 5 {
+			if err := try(); err == nil {
+				c.Fatalf("%s: granted on a changed session what another holds", way)
+			} else {
+				c.check(err)
+			}
+		}
+
+		if err := try(); !errors.Is(err, sqllock.ErrNotAcquired) {
+			c.Errorf("%s: an attempt after five = %v, want ErrNotAcquired", way, err)
+		}
+	}
+
+	if err := lock.Release(ctx); err != nil {
+		c.Error(err)
+	}
+}
+
+// check looks at what is told of a changed session. An attempt may have had two of them, or go on with another one.
+func (c changedSessions) check(err error) {
+	c.Helper()
+
+	switch told := err.Error(); {
+	case errors.Is(err, sqllock.ErrNotAcquired):
+	case !errors.Is(err, sqllock.ErrUnreachable) && !errors.Is(err, sqllock.ErrUnsupported):
+		c.Errorf("an attempt on a changed session = %v, want ErrUnreachable or ErrUnsupported", err)
+	case !strings.Contains(told, "a pool of its own") && !strings.Contains(told, "leave it out") && !strings.Contains(told, "autocommit"):
+		c.Errorf("an attempt on a changed session = %v, want what to do about it", err)
+	}
+}
+
+// grant tries a name that is free until it is granted. Then the other sees that.
+func (c changedSessions) grant() {
+	c.Helper()
+	c.all()
+
+	var told error
+
+	for range 5 {
+		lock, err := c.locker.TryAcquire(c.Context(), c.name+"free")
+		if err != nil {
+			told = err
+			c.check(err)
+
+			continue
+		}
+
+		if _, err := c.other.TryAcquire(c.Context(), c.name+"free"); !errors.Is(err, sqllock.ErrNotAcquired) {
+			c.Errorf("an attempt at what was granted after %v = %v, want ErrNotAcquired", told, err)
+		}
+
+		if err := lock.Release(c.Context()); err != nil {
+			c.Error(err)
+		}
+
+		return
+	}
+
+	c.Errorf("a name that is free is not granted: %v", told)
+}
+
+// keep holds a lock for some leases while the sessions are changed, each time that there are new ones.
+func (c changedSessions) keep() {
+	c.Helper()
+
+	lock, err := c.locker.TryAcquire(c.Context(), c.name+"kept", sqllock.WithLease(2*time.Second))
+	if err != nil {
+		c.Fatal(err)
+	}
+
+	for range 6 {
+		c.all()
+
+		select {
+		case <-lock.Context().Done():
+			c.Fatalf("a lock was lost though each renewal could have another session: %v", context.Cause(lock.Context()))
+		case <-time.After(500 * time.Millisecond):
+		}
+
+		if _, err := c.other.TryAcquire(c.Context(), c.name+"kept"); !errors.Is(err, sqllock.ErrNotAcquired) {
+			c.Fatalf("an attempt at a lock that is held and renewed = %v, want ErrNotAcquired", err)
+		}
+	}
+
+	c.all()
+
+	// It may fail, and is not told that the lock was lost.
+	if err := lock.Release(c.Context()); errors.Is(err, sqllock.ErrLost) {
+		c.Errorf("Release() = %v", err)
+	}
+}
