@@ -56,9 +56,9 @@ func oneBook(s *Settings) { s.Names, s.Processes, s.Goroutines = []string{book},
 func slow(s databases.Statement) databases.Statement {
 	return both(
 		instead(`WITH free AS (
-    SELECT name FROM sqllock_locks`, `WITH slow AS MATERIALIZED (SELECT pg_sleep(random() * 0.03)), free AS (
-    SELECT name FROM slow, sqllock_locks`),
-		instead(`FOR UPDATE SKIP LOCKED`, `FOR UPDATE OF sqllock_locks SKIP LOCKED`),
+    SELECT l.name FROM sqllock_locks l`, `WITH slow AS MATERIALIZED (SELECT pg_sleep(random() * 0.03)), free AS (
+    SELECT l.name FROM slow, sqllock_locks l`),
+		instead(`FOR UPDATE SKIP LOCKED`, `FOR UPDATE OF l SKIP LOCKED`),
 	)(s)
 }
 
@@ -266,10 +266,10 @@ func Variants() []*Variant {
 				"share.longest": instead(`SELECT coalesce(`, `SELECT (SELECT 0 FROM pg_sleep(random() * 0.03)) + coalesce(`),
 				"cas.acquire": both(
 					slow,
-					instead(`OR owner = $2
-`, `OR owner = $2
-            OR pg_catalog.starts_with(owner, 'shared-') AND NOT EXISTS (
-                   SELECT 1 FROM sqllock_shares s WHERE s.name = sqllock_locks.name AND s.expires_at > pg_catalog.clock_timestamp())
+					instead(`OR l.owner = $3
+`, `OR l.owner = $3
+            OR pg_catalog.starts_with(l.owner, 'shared-') AND NOT EXISTS (
+                   SELECT 1 FROM sqllock_shares s WHERE s.name = l.name AND s.expires_at > pg_catalog.clock_timestamp())
 `),
 				),
 			},
@@ -301,7 +301,7 @@ UPDATE sqllock_locks l SET`),
 		{
 			Name: "newcomer overtakes the line", By: []string{checkOrder},
 			Pair: Pair{"postgres", "cas"}, Profile: queueing, tune: fewNames,
-			edit: edits{"cas.acquire": instead(`waiting = 0 OR $5::boolean OR owner = $2`, `$5::boolean IS NOT NULL`)},
+			edit: edits{"cas.acquire": instead(`l.waiting = 0 OR $6::boolean OR l.owner = $3`, `$6::boolean IS NOT NULL`)},
 		},
 		{
 			Name: "turn of the second in line", By: []string{checkOrder},
