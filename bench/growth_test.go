@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -30,7 +31,7 @@ func BenchmarkGrowth(b *testing.B) {
 
 			for b.Loop() {
 				for range times {
-					grant, err := locks.TryAcquire(b.Context(), request)
+					grant, err := single.TryAcquire(b.Context(), locks, request)
 					if err != nil {
 						b.Fatal(err)
 					}

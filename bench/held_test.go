@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -155,15 +156,20 @@ func (nothing) Reap(context.Context, time.Duration) (strategies.Reaped, error) {
 }
 
 func (nothing) Features() strategies.Features {
-	return strategies.Features{Strategy: "nothing", Database: "none"}
+	return strategies.Features{Strategy: "nothing", Database: "none", Unbatched: true}
 }
 
-func (nothing) TryAcquire(context.Context, strategies.Request) (strategies.Grant, error) {
-	return nothing{}, nil
+func (s nothing) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return slices.Repeat([]strategies.Grant{s}, len(requests)), make([]error, len(requests))
+}
+
+func (nothing) Renew(_ context.Context, grants []strategies.Grant, _ time.Duration) []error {
+	return make([]error, len(grants))
+}
+
+func (nothing) Release(_ context.Context, grants []strategies.Grant) []error {
+	return make([]error, len(grants))
 }
 
 func (nothing) Token() int64                               { return 1 }
-func (nothing) Renew(context.Context, time.Duration) error { return nil }
-func (nothing) Check(context.Context) error                { return nil }
-func (nothing) Release(context.Context) error              { return nil }
 func (nothing) Guard(context.Context, strategies.Tx) error { return nil }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/cas"
@@ -149,7 +150,7 @@ func pairsIn(ctx context.Context, b *testing.B, locks strategies.Strategy) int64
 			}
 
 			for ctx.Err() == nil {
-				grant, err := locks.TryAcquire(context.WithoutCancel(ctx), r)
+				grant, err := single.TryAcquire(context.WithoutCancel(ctx), locks, r)
 				if err == nil {
 					err = grant.Release(context.WithoutCancel(ctx))
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/cas"
 )
@@ -87,7 +88,7 @@ func compareVariants(b *testing.B, text, binary *sql.DB) {
 	name, strategy := b.Name(), cas.New(mysql.New(text))
 	noted := &notes{DB: mysql.New(text)}
 	pair := func(strategy *cas.Strategy) {
-		grant, err := strategy.TryAcquire(b.Context(), strategies.Request{Name: name, Owner: rand.Text(), Lease: time.Minute})
+		grant, err := single.TryAcquire(b.Context(), strategy, strategies.Request{Name: name, Owner: rand.Text(), Lease: time.Minute})
 		if err == nil {
 			err = grant.Release(b.Context())
 		}

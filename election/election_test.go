@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/election"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -475,7 +476,7 @@ func TestObserve(t *testing.T) {
 		}
 
 		// It dies: nobody leads as soon as its lease has ended.
-		dead, err := memory.TryAcquire(ctx, strategies.Request{Name: name, Owner: "dead", Lease: 10 * time.Second, First: true})
+		dead, err := single.TryAcquire(ctx, memory, strategies.Request{Name: name, Owner: "dead", Lease: 10 * time.Second, First: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -422,7 +423,11 @@ type unreachable struct{ *sqllocktest.Memory }
 
 var errUnreachable = errors.New("dial tcp 192.0.2.1:5432: no answer")
 
-func (unreachable) TryAcquire(ctx context.Context, _ strategies.Request) (strategies.Grant, error) {
+func (s unreachable) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
+}
+
+func (unreachable) acquire(ctx context.Context, _ strategies.Request) (strategies.Grant, error) {
 	<-ctx.Done()
 
 	return nil, errors.Join(errUnreachable, ctx.Err())

@@ -30,12 +30,10 @@ const (
 // under way, and else together with those that gathered meanwhile, when an answer
 // comes. So nothing waits on an idle database, and many share the commits of a busy one.
 type batcher[C, R any] struct {
-	// single serves one call, together several, in one statement; together is nil if
-	// the strategy is no Batcher.
-	single   func(ctx context.Context, call C) (R, error)
-	together func(ctx context.Context, calls []C) ([]R, []error)
-	size     func(call C) int // in bytes; nil if calls are small
-	hands    *hands           // make them
+	// send makes calls, several in one statement. It answers those that this cannot serve with strategies.ErrNotBatched.
+	send  func(ctx context.Context, calls []C) ([]R, []error)
+	size  func(call C) int // in bytes; nil if calls are small
+	hands *hands           // make them
 
 	mu       sync.Mutex
 	waiting  list.List // of *waitingCall[C, R]
@@ -51,17 +49,20 @@ type waitingCall[C, R any] struct {
 
 	batcher *batcher[C, R]
 	ctx     context.Context //nolint:containedctx // of one call, which ends with it
-	call    C
+	call    [1]C
 	batch   *batch[C, R] // that it was sent with, under the batcher's mutex; nil if it was not sent
 }
 
 // newCall returns a call that is to be made.
 func (b *batcher[C, R]) newCall(ctx context.Context, call C) *waitingCall[C, R] {
-	return &waitingCall[C, R]{outcome: outcome[R]{came: make(chan struct{})}, batcher: b, ctx: ctx, call: call}
+	return &waitingCall[C, R]{outcome: outcome[R]{came: make(chan struct{})}, batcher: b, ctx: ctx, call: [1]C{call}}
 }
 
 // run makes the call in a statement of its own.
-func (w *waitingCall[C, R]) run() { w.put(w.batcher.single(w.ctx, w.call)) }
+func (w *waitingCall[C, R]) run() {
+	answers, errs := w.batcher.send(w.ctx, w.call[:])
+	w.put(answers[0], errs[0])
+}
 
 // batch is a statement that several calls share.
 type batch[C, R any] struct {
@@ -118,7 +119,7 @@ func (b *batcher[C, R]) expect(n int) func() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	if n < 2 || b.together == nil || b.underWay > 0 {
+	if n < 2 || b.underWay > 0 {
 		return func() {}
 	}
 
@@ -234,7 +235,7 @@ func (b *batcher[C, R]) fitLocked() int {
 
 	for place := b.waiting.Front(); n < most; place = place.Next() {
 		w, _ := place.Value.(*waitingCall[C, R])
-		if bytes += b.size(w.call); bytes > maxBytes && n > 0 {
+		if bytes += b.size(w.call[0]); bytes > maxBytes && n > 0 {
 			break
 		}
 
@@ -289,10 +290,10 @@ func (s *batch[C, R]) run() {
 
 	calls := make([]C, len(s.calls))
 	for i, w := range s.calls {
-		calls[i] = w.call
+		calls[i] = w.call[0]
 	}
 
-	rs, errs := s.batcher.together(s.ctx, calls)
+	rs, errs := s.batcher.send(s.ctx, calls)
 
 	for i, w := range s.calls {
 		w.put(rs[i], errs[i])

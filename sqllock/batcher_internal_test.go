@@ -26,16 +26,7 @@ func newEcho(t *testing.T, took time.Duration) *echo {
 	e := &echo{}
 	e.hands = &hands{}
 	t.Cleanup(e.hands.close)
-	e.single = func(ctx context.Context, call int) (int, error) {
-		e.note(call)
-
-		if !sleep(ctx, took) {
-			return 0, ctx.Err()
-		}
-
-		return call, nil
-	}
-	e.together = func(ctx context.Context, calls []int) ([]int, []error) {
+	e.send = func(ctx context.Context, calls []int) ([]int, []error) {
 		e.note(calls...)
 
 		errs := make([]error, len(calls))
@@ -47,7 +38,7 @@ func newEcho(t *testing.T, took time.Duration) *echo {
 		}
 
 		for i, call := range calls {
-			if call < 0 {
+			if call < 0 && len(calls) > 1 {
 				errs[i] = strategies.ErrNotBatched
 			}
 		}
@@ -198,7 +189,7 @@ func TestBatcher(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			e := newEcho(t, time.Minute)
-			e.together = func(_ context.Context, calls []int) ([]int, []error) {
+			e.send = func(_ context.Context, calls []int) ([]int, []error) {
 				time.Sleep(time.Minute) // as a driver that does not look at the context
 
 				return calls, make([]error, len(calls))
@@ -263,12 +254,7 @@ func TestBatcherAfterManyUnderWay(t *testing.T) {
 		l := &batcher[time.Duration, struct{}]{hands: &hands{}}
 		t.Cleanup(l.hands.close)
 
-		l.single = func(ctx context.Context, took time.Duration) (struct{}, error) {
-			sleep(ctx, took)
-
-			return struct{}{}, nil
-		}
-		l.together = func(ctx context.Context, calls []time.Duration) ([]struct{}, []error) {
+		l.send = func(ctx context.Context, calls []time.Duration) ([]struct{}, []error) {
 			sleep(ctx, calls[0])
 
 			return make([]struct{}, len(calls)), make([]error, len(calls))

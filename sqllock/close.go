@@ -88,7 +88,7 @@ func (l *Locker) releaseAll(ctx context.Context, held []*hold) (losses []error) 
 		slots = make(chan struct{}, renewers)
 	)
 
-	if l.batching != nil {
+	if !l.features.Unbatched {
 		slots = make(chan struct{}, maxBatch)
 	}
 

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -482,14 +484,26 @@ type lateRenewal struct {
 	delay time.Duration
 }
 
-func (l lateRenewal) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := l.Memory.TryAcquire(ctx, r)
+func (l lateRenewal) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, l.acquire, l.Memory.Acquire)
+}
 
-	return lateRenewalGrant{grant, l.delay}, err
+func (lateRenewal) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
+}
+
+func (lateRenewal) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, calls.ReleaseAlone)
+}
+
+func (l lateRenewal) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	grant, err := strategies.AcquireOne(ctx, l.Memory, r)
+
+	return lateRenewalGrant{single.Grant{Grant: grant, Strategy: l.Memory}, l.delay}, err
 }
 
 type lateRenewalGrant struct {
-	strategies.Grant
+	single.Grant
 	delay time.Duration
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -17,10 +18,22 @@ type always struct{ strategies.Strategy }
 
 type alwaysGrant struct{ strategies.Grant }
 
-func (always) TryAcquire(context.Context, strategies.Request) (strategies.Grant, error) {
+func (s always) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, calls.AcquireAlone)
+}
+
+func (always) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
+}
+
+func (always) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, calls.ReleaseAlone)
+}
+
+func (always) acquire(context.Context, strategies.Request) (strategies.Grant, error) {
 	return alwaysGrant{}, nil
 }
-func (always) Features() strategies.Features                    { return strategies.Features{} }
+func (always) Features() strategies.Features                    { return strategies.Features{Unbatched: true} }
 func (always) Validate() error                                  { return nil }
 func (always) Settle(context.Context, strategies.Request) error { return nil }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -92,17 +94,29 @@ type gated struct {
 	arrived, gate chan struct{}
 }
 
-func (g *gated) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := g.Memory.TryAcquire(ctx, r)
+func (g *gated) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, g.acquire, g.Memory.Acquire)
+}
+
+func (*gated) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
+}
+
+func (*gated) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, calls.ReleaseAlone)
+}
+
+func (g *gated) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	grant, err := strategies.AcquireOne(ctx, g.Memory, r)
 	if err != nil {
 		return nil, err
 	}
 
-	return &gatedGrant{Grant: grant, gated: g}, nil
+	return &gatedGrant{Grant: single.Grant{Grant: grant, Strategy: g.Memory}, gated: g}, nil
 }
 
 type gatedGrant struct {
-	strategies.Grant
+	single.Grant
 
 	gated *gated
 	first atomic.Bool

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -75,10 +76,14 @@ type unheard struct {
 	asked atomic.Int64
 }
 
-func (u *unheard) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (u *unheard) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, u.acquire, u.Memory.Acquire)
+}
+
+func (u *unheard) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	u.asked.Add(1)
 
-	return u.Memory.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, u.Memory, r)
 }
 
 func (*unheard) Call(context.Context, []string) error { return nil }

@@ -116,8 +116,12 @@ type lostAnswers struct {
 	took chan *sqllock.Lock
 }
 
-func (l *lostAnswers) ReleaseAll(ctx context.Context, grants []strategies.Grant) []error {
-	errs := l.Memory.ReleaseAll(ctx, grants)
+func (l *lostAnswers) Release(ctx context.Context, grants []strategies.Grant) []error {
+	errs := l.Memory.Release(ctx, grants)
+	if len(grants) == 1 {
+		return errs
+	}
+
 	for i := range errs {
 		errs[i] = errors.New("the answer was lost")
 	}

@@ -528,7 +528,7 @@ func doubtOf(grant strategies.Grant) time.Time {
 
 // free ends the grant in the database, and has what that does not end settled.
 func (h *hold) free(ctx context.Context) error {
-	err := h.grant.Release(ctx)
+	err := strategies.ReleaseOne(ctx, h.locker.strategy, h.grant)
 	if (err == nil || lossIn(err) != nil) && !doubtOf(h.grant).IsZero() {
 		h.settleDoubt(ctx)
 	}

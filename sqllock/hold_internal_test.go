@@ -6,16 +6,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 )
 
 // nothing is a strategy that grants nothing.
 type nothing struct{ strategies.Strategy }
 
-func (nothing) TryAcquire(context.Context, strategies.Request) (strategies.Grant, error) {
+func (s nothing) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, calls.AcquireAlone)
+}
+
+func (nothing) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
+}
+
+func (nothing) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, calls.ReleaseAlone)
+}
+
+func (nothing) acquire(context.Context, strategies.Request) (strategies.Grant, error) {
 	return nil, errors.New("no grant")
 }
-func (nothing) Features() strategies.Features { return strategies.Features{} }
+func (nothing) Features() strategies.Features { return strategies.Features{Unbatched: true} }
 func (nothing) Validate() error               { return nil }
 
 // A lock that is lost leaves the keeper a moment after its holder was told.

@@ -33,28 +33,15 @@ func (l *Locker) watchIdle() {
 	l.idle.keeper, l.idle.life = keeper, context.WithoutCancel(l.life)
 	keeper.KeepIdle()
 
-	single, together := l.acquires.single, l.acquires.together
-
-	l.acquires.single = func(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	l.acquires.send = func(ctx context.Context, all []strategies.Request) ([]strategies.Grant, []error) {
 		defer l.idle.arm(keepTime)
 
-		grant, err := single(ctx, r)
-		l.suspect(err)
-
-		return grant, err
-	}
-
-	if together != nil {
-		l.acquires.together = func(ctx context.Context, all []strategies.Request) ([]strategies.Grant, []error) {
-			defer l.idle.arm(keepTime)
-
-			grants, errs := together(ctx, all)
-			for _, err := range errs {
-				l.suspect(err)
-			}
-
-			return grants, errs
+		grants, errs := l.strategy.Acquire(ctx, all)
+		for _, err := range errs {
+			l.suspect(err)
 		}
+
+		return grants, errs
 	}
 }
 

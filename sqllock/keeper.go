@@ -418,11 +418,7 @@ func sendRenewals(holds []*hold, lease time.Duration) []time.Duration {
 	}
 
 	answers, err := within(ctx, func(ctx context.Context) ([]error, error) {
-		if len(grants) == 1 {
-			return []error{grants[0].Renew(ctx, lease)}, nil
-		}
-
-		return first.locker.batching.RenewAll(ctx, grants, lease), nil
+		return first.locker.strategy.Renew(ctx, grants, lease), nil
 	})
 
 	for n, i := range asked {

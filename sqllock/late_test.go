@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -25,7 +27,11 @@ type late struct {
 	returned atomic.Int64
 }
 
-func (l *late) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (l *late) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, l.acquire, l.Memory.Acquire)
+}
+
+func (l *late) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	defer l.returned.Add(1)
 
 	if l.attempts.Add(1) == 1 {
@@ -34,7 +40,7 @@ func (l *late) TryAcquire(ctx context.Context, r strategies.Request) (strategies
 		ctx = context.WithoutCancel(ctx)
 	}
 
-	return l.Memory.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, l.Memory, r)
 }
 
 // The next attempt is made while the first goes on, or was too late. What
@@ -208,16 +214,28 @@ func TestLossOfAnotherLock(t *testing.T) {
 // hung is a strategy whose grants of an hour never answer a renewal.
 type hung struct{ *sqllocktest.Memory }
 
-func (h hung) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := h.Memory.TryAcquire(ctx, r)
+func (h hung) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, h.acquire, h.Memory.Acquire)
+}
+
+func (hung) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
+}
+
+func (hung) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, calls.ReleaseAlone)
+}
+
+func (h hung) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	grant, err := strategies.AcquireOne(ctx, h.Memory, r)
 	if err == nil && r.Lease == time.Hour {
-		return hungGrant{grant}, nil
+		return hungGrant{single.Grant{Grant: grant, Strategy: h.Memory}}, nil
 	}
 
 	return grant, err
 }
 
-type hungGrant struct{ strategies.Grant }
+type hungGrant struct{ single.Grant }
 
 func (hungGrant) Renew(ctx context.Context, _ time.Duration) error {
 	<-ctx.Done()
@@ -270,14 +288,26 @@ func (c connected) Features() strategies.Features {
 	return f
 }
 
-func (c connected) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	g, err := c.Memory.TryAcquire(ctx, r)
+func (c connected) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, c.acquire, c.Memory.Acquire)
+}
 
-	return connectedGrant{g, c}, err
+func (connected) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
+}
+
+func (connected) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, calls.ReleaseAlone)
+}
+
+func (c connected) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	g, err := strategies.AcquireOne(ctx, c.Memory, r)
+
+	return connectedGrant{single.Grant{Grant: g, Strategy: c.Memory}, c}, err
 }
 
 type connectedGrant struct {
-	strategies.Grant
+	single.Grant
 	strategy connected
 }
 
@@ -322,14 +352,26 @@ func TestReleaseGivesTheConnectionBack(t *testing.T) {
 // somebody else takes at once.
 type followed struct{ *sqllocktest.Memory }
 
-func (f followed) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := f.Memory.TryAcquire(ctx, r)
+func (f followed) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, f.acquire, f.Memory.Acquire)
+}
 
-	return &followedGrant{Grant: grant, strategy: f, request: r}, err
+func (followed) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
+}
+
+func (followed) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, calls.ReleaseAlone)
+}
+
+func (f followed) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	grant, err := strategies.AcquireOne(ctx, f.Memory, r)
+
+	return &followedGrant{Grant: single.Grant{Grant: grant, Strategy: f.Memory}, strategy: f, request: r}, err
 }
 
 type followedGrant struct {
-	strategies.Grant
+	single.Grant
 	strategy followed
 	request  strategies.Request
 	tries    atomic.Int64
@@ -345,7 +387,7 @@ func (g *followedGrant) Release(ctx context.Context) error {
 	next := g.request
 	next.Owner = "the successor"
 
-	if _, err := g.strategy.Memory.TryAcquire(ctx, next); err != nil {
+	if _, err := single.TryAcquire(ctx, g.strategy.Memory, next); err != nil {
 		return err
 	}
 

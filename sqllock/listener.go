@@ -157,10 +157,6 @@ func (n *listener) calling() bool {
 	return n.notifier != nil && n.locker.features.Calls
 }
 
-func (n *listener) callOne(ctx context.Context, name string) (struct{}, error) {
-	return struct{}{}, n.notifier.Call(ctx, []string{name})
-}
-
 func (n *listener) callAll(ctx context.Context, names []string) ([]struct{}, []error) {
 	return make([]struct{}, len(names)), slices.Repeat([]error{n.notifier.Call(ctx, names)}, len(names))
 }

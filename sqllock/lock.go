@@ -143,7 +143,9 @@ func (l *Lock) Remaining() time.Duration {
 // *[LostError]: it is not, and the lock's context ends. [ErrReleased]: the handle was
 // released. Any other error: the database did not say.
 func (l *Lock) Check(ctx context.Context) error {
-	return l.ask(ctx, "check", func(ctx context.Context) error { return l.hold.grant.Check(ctx) })
+	return l.ask(ctx, "check", func(ctx context.Context) error {
+		return strategies.RenewOne(ctx, l.hold.locker.strategy, l.hold.grant, 0)
+	})
 }
 
 // Extend renews now, so that the lease runs for at least d from now on, and
@@ -184,7 +186,9 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	start := now()
 
 	h.renewing(h.settings.lease)
-	err := bounded(ctx, h.settings.lease, func(ctx context.Context) error { return h.grant.Renew(ctx, d) })
+	err := bounded(ctx, h.settings.lease, func(ctx context.Context) error {
+		return strategies.RenewOne(ctx, h.locker.strategy, h.grant, d)
+	})
 	h.renewalEnded(err)
 
 	if err := l.conclude(ctx, "extend", err); err != nil {

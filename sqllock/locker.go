@@ -29,8 +29,7 @@ type Locker struct {
 	keeper   keeper
 	news     news
 
-	batching strategies.Batcher // nil if the strategy is none
-	placer   strategies.Placer  // likewise
+	placer   strategies.Placer // likewise
 	acquires batcher[strategies.Request, strategies.Grant]
 	releases batcher[strategies.Grant, struct{}]
 	hands    hands
@@ -95,36 +94,23 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	l.release.after = releaseTimeout / releaseTries
 	l.acquires.hands, l.releases.hands, l.listener.calls.hands, l.waiters.entries.hands = &l.hands, &l.hands, &l.hands, &l.hands
 
-	l.acquires.single = strategy.TryAcquire
+	l.acquires.send = strategy.Acquire
 	l.acquires.size = func(r strategies.Request) int {
 		return len(r.Name) + len(r.Owner) + len(r.Holder.Host) + len(r.Holder.Label) + len(r.Holder.Metadata)
 	}
-	l.releases.single = func(ctx context.Context, g strategies.Grant) (struct{}, error) { return struct{}{}, g.Release(ctx) }
+	l.releases.send = func(ctx context.Context, grants []strategies.Grant) ([]struct{}, []error) {
+		return make([]struct{}, len(grants)), strategy.Release(ctx, grants)
+	}
 
 	l.listener.locker = l
 	l.listener.notifier, _ = strategy.(strategies.Notifier)
-	l.listener.calls.single, l.listener.calls.together = l.listener.callOne, l.listener.callAll
+	l.listener.calls.send = l.listener.callAll
 
 	l.waiters.locker, l.waiters.process, l.waiters.wake = l, newOwner(), make(chan struct{}, 1)
 	l.waiters.present, l.waiters.asking = make(map[*waiting]struct{}), make(map[string]*waiting)
 	l.waiters.queuer, _ = strategy.(strategies.Queuer)
-	l.waiters.entries.single = l.waiters.enterOne
-
-	if b, ok := strategy.(strategies.QueueBatcher); ok {
-		l.waiters.entries.together = func(ctx context.Context, all []strategies.Waiter) ([]bool, []error) {
-			return b.EnqueueAll(ctx, all, believed)
-		}
-	}
-
+	l.waiters.entries.send = l.waiters.enqueue
 	l.placer, _ = strategy.(strategies.Placer)
-
-	if b, ok := strategy.(strategies.Batcher); ok && !features.Unbatched {
-		l.batching = b
-		l.acquires.together = b.TryAcquireAll
-		l.releases.together = func(ctx context.Context, grants []strategies.Grant) ([]struct{}, []error) {
-			return make([]struct{}, len(grants)), b.ReleaseAll(ctx, grants)
-		}
-	}
 
 	l.life, l.close = context.WithCancelCause(context.Background()) //nolint:forbidigo // the locker's own life, which no call's context bounds
 	l.watchIdle()
@@ -179,7 +165,7 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, options ...Option)
 
 // batches says whether calls about a lock may go together with others.
 func (l *Locker) batches(set *settings) bool {
-	return l.batching != nil && !set.unbatched && !set.shared
+	return !l.features.Unbatched && !set.unbatched && !set.shared
 }
 
 // settle ends, in the background, what an acquisition that nobody has may have left
@@ -201,7 +187,7 @@ func (l *Locker) settleLocked(ctx context.Context, request strategies.Request, g
 	switch {
 	case known:
 		e.end = func(ctx context.Context) error {
-			err := grant.Release(ctx)
+			err := strategies.ReleaseOne(ctx, l.strategy, grant)
 			if (err == nil || lossIn(err) != nil) && !doubter.Doubt().IsZero() {
 				l.settle(ctx, request, nil)
 			}
@@ -213,7 +199,8 @@ func (l *Locker) settleLocked(ctx context.Context, request strategies.Request, g
 		e.until = e.until.Add(lastLook) // the lease begins when it arrives
 	case l.features.ConnectionHeld:
 		// That gives its connection back, too, which nothing else does.
-		e.end, e.until = grant.Release, time.Time{}
+		e.end = func(ctx context.Context) error { return strategies.ReleaseOne(ctx, l.strategy, grant) }
+		e.until = time.Time{}
 	}
 
 	l.background.startLocked(e)

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -18,19 +20,31 @@ import (
 // plain is a strategy that can do no more than it has to.
 type plain struct{ strategies.Strategy }
 
-type plainGrant struct{ strategies.Grant }
+type plainGrant struct{ single.Grant }
 
-func (p plain) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := p.Strategy.TryAcquire(ctx, r)
+func (p plain) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, p.acquire, p.Strategy.Acquire)
+}
+
+func (plain) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
+}
+
+func (plain) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, calls.ReleaseAlone)
+}
+
+func (p plain) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	grant, err := strategies.AcquireOne(ctx, p.Strategy, r)
 	if err != nil {
 		return nil, err
 	}
 
-	return plainGrant{grant}, nil
+	return plainGrant{single.Grant{Grant: grant, Strategy: p.Strategy}}, nil
 }
 
 func (plain) Features() strategies.Features {
-	return strategies.Features{Strategy: "plain", Database: "memory"}
+	return strategies.Features{Strategy: "plain", Database: "memory", Unbatched: true}
 }
 
 // invalid is a strategy that was built wrong.
@@ -108,7 +122,7 @@ func TestRunReaper(t *testing.T) {
 		ended := make(chan error, 1)
 
 		// Whose process dies.
-		if _, err := memory.Peer().TryAcquire(t.Context(), strategies.Request{Name: name, Owner: "gone", Lease: lease}); err != nil {
+		if _, err := single.TryAcquire(t.Context(), memory.Peer(), strategies.Request{Name: name, Owner: "gone", Lease: lease}); err != nil {
 			t.Fatalf("TryAcquire() = %v", err)
 		}
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -64,8 +65,12 @@ func (s *secondLost) Features() strategies.Features {
 	return f
 }
 
-func (s *secondLost) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := s.Memory.TryAcquire(ctx, r)
+func (s *secondLost) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
+}
+
+func (s *secondLost) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	grant, err := strategies.AcquireOne(ctx, s.Memory, r)
 	if s.attempts.Add(1) == 2 {
 		return nil, sqllocktest.ErrBroken
 	}
@@ -338,8 +343,12 @@ func TestNilLocks(t *testing.T) {
 // lateBatches answers attempts for several names late, whatever their context says.
 type lateBatches struct{ *sqllocktest.Memory }
 
-func (s lateBatches) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	grants, errs := s.Memory.TryAcquireAll(context.WithoutCancel(ctx), requests)
+func (s lateBatches) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	if len(requests) == 1 {
+		return s.Memory.Acquire(ctx, requests)
+	}
+
+	grants, errs := s.Memory.Acquire(context.WithoutCancel(ctx), requests)
 
 	<-time.After(500 * time.Millisecond)
 

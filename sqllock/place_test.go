@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -16,10 +18,17 @@ import (
 
 // placer is a strategy with a place for nobody until places are put in.
 type placer struct {
-	strategies.Strategy // a Memory that is no Batcher
+	strategies.Strategy // a Memory
 
 	places chan struct{}
 	asked  atomic.Int64
+}
+
+func (p *placer) Features() strategies.Features {
+	f := p.Strategy.Features()
+	f.Unbatched = true
+
+	return f
 }
 
 func (p *placer) Place(ctx context.Context, _ []string, waits func(error)) (any, error) {
@@ -40,12 +49,16 @@ func waitForPlace(ctx context.Context, p any, places <-chan struct{}, waits func
 	}
 }
 
-func (p *placer) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (p *placer) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, p.acquire, p.Strategy.Acquire)
+}
+
+func (p *placer) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if r.Place != p {
 		return nil, fmt.Errorf("%w: no place", sqllock.ErrTooManyConnections)
 	}
 
-	return p.Strategy.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, p.Strategy, r)
 }
 
 func newPlacer() *placer {
@@ -159,7 +172,7 @@ func TestAPlaceIsUsedWhoeverIsInLine(t *testing.T) {
 		time.Sleep(time.Second)
 
 		other := strategies.Waiter{Name: name, Process: "other", ID: "1"}
-		if _, err := memory.Enqueue(t.Context(), other, time.Hour); err != nil {
+		if _, err := single.Enqueue(t.Context(), memory, other, time.Hour); err != nil {
 			t.Fatalf("Enqueue() = %v, want nil", err)
 		}
 
@@ -197,8 +210,8 @@ func (s *lateEntry) Stand(ctx context.Context, process string) ([]strategies.Sta
 	return s.Memory.Stand(ctx, process)
 }
 
-func (s *lateEntry) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (bool, error) {
-	s.entries <- w
+func (s *lateEntry) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
+	s.entries <- all[0]
 
 	time.Sleep(time.Millisecond)
 
@@ -206,7 +219,7 @@ func (s *lateEntry) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.D
 		time.Sleep(500 * time.Millisecond)
 	}
 
-	return s.Memory.Enqueue(ctx, w, ttl)
+	return s.Memory.Enqueue(ctx, all, ttl)
 }
 
 // Whoever says again that it is in line does not stay there when it has had its turn meanwhile: those
@@ -219,7 +232,7 @@ func TestEntryThatComesAfterTheGrant(t *testing.T) {
 		"of a wait that is over": func(t *testing.T, s *lateEntry) {
 			t.Helper()
 
-			if _, err := s.Memory.Enqueue(t.Context(), <-s.entries, time.Minute); err != nil {
+			if _, err := single.Enqueue(t.Context(), s.Memory, <-s.entries, time.Minute); err != nil {
 				t.Errorf("Enqueue() = %v, want nil", err)
 			}
 		},
@@ -279,25 +292,44 @@ func (c *counter) Place(context.Context, []string, func(error)) (any, error) {
 	return new(ticket), nil
 }
 
-func (c *counter) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (c *counter) Features() strategies.Features {
+	f := c.Strategy.Features()
+	f.Unbatched = true
+
+	return f
+}
+
+func (c *counter) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, c.acquire, c.Strategy.Acquire)
+}
+
+func (*counter) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
+}
+
+func (*counter) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, calls.ReleaseAlone)
+}
+
+func (c *counter) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if place, ok := r.Place.(*ticket); !ok {
 		c.out.Add(1) // it takes one itself
 	} else if place.used.Swap(true) {
 		c.misused.Add(1)
 	}
 
-	grant, err := c.Strategy.TryAcquire(ctx, r)
+	grant, err := strategies.AcquireOne(ctx, c.Strategy, r)
 	if err != nil {
 		c.out.Add(-1)
 
 		return nil, err
 	}
 
-	return &countedGrant{Grant: grant, counter: c}, nil
+	return &countedGrant{Grant: single.Grant{Grant: grant, Strategy: c.Strategy}, counter: c}, nil
 }
 
 type countedGrant struct {
-	strategies.Grant
+	single.Grant
 
 	counter *counter
 	once    sync.Once

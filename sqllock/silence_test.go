@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -195,20 +197,24 @@ type overtaken struct {
 	first *strategies.Request
 }
 
-func (o *overtaken) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (o *overtaken) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, o.acquire, o.Memory.Acquire)
+}
+
+func (o *overtaken) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if o.first == nil {
 		o.first = &r
 
 		return nil, errors.New("the connection broke")
 	}
 
-	return o.Memory.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, o.Memory, r)
 }
 
 func (o *overtaken) arrive(t *testing.T) {
 	t.Helper()
 
-	if _, err := o.Memory.TryAcquire(t.Context(), *o.first); err != nil {
+	if _, err := single.TryAcquire(t.Context(), o.Memory, *o.first); err != nil {
 		t.Fatalf("TryAcquire() = %v", err)
 	}
 }
@@ -273,12 +279,16 @@ type somebodyLooks struct {
 	times atomic.Int64
 }
 
-func (s *somebodyLooks) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (s *somebodyLooks) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
+}
+
+func (s *somebodyLooks) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if s.times.Add(-1) >= 0 {
 		return nil, &strategies.HeldError{Name: r.Name, Detail: "its row is locked"}
 	}
 
-	return s.Memory.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, s.Memory, r)
 }
 
 // A job must not be skipped because somebody looked at its lock.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -23,8 +26,12 @@ type answered struct {
 	during func()
 }
 
-func (a *answered) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := a.Memory.TryAcquire(ctx, r)
+func (a *answered) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, a.acquire, a.Memory.Acquire)
+}
+
+func (a *answered) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	grant, err := strategies.AcquireOne(ctx, a.Memory, r)
 
 	if during := a.during; during != nil {
 		a.during = nil
@@ -86,20 +93,24 @@ func (d *deaf) hang(ctx context.Context, operation string) error {
 	return ctx.Err()
 }
 
-func (d *deaf) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (d *deaf) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, d.acquire, d.Memory.Acquire)
+}
+
+func (d *deaf) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if err := d.hang(ctx, "acquire"); err != nil {
 		return nil, err
 	}
 
-	return d.Memory.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, d.Memory, r)
 }
 
-func (d *deaf) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (bool, error) {
+func (d *deaf) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
 	if err := d.hang(ctx, "enqueue"); err != nil {
-		return false, err
+		return make([]bool, len(all)), slices.Repeat([]error{err}, len(all))
 	}
 
-	return d.Memory.Enqueue(ctx, w, ttl)
+	return d.Memory.Enqueue(ctx, all, ttl)
 }
 
 // A long lease is no reason to wait for as long.
@@ -149,20 +160,24 @@ func (s *stuck) hang() error {
 	return errors.New("cut off")
 }
 
-func (s *stuck) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (s *stuck) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, s.acquireAll)
+}
+
+func (s *stuck) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if err := s.hang(); err != nil {
 		return nil, err
 	}
 
-	return s.Memory.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, s.Memory, r)
 }
 
-func (s *stuck) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+func (s *stuck) acquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	if err := s.hang(); err != nil {
 		return make([]strategies.Grant, len(requests)), make([]error, len(requests))
 	}
 
-	return s.Memory.TryAcquireAll(ctx, requests)
+	return s.Memory.Acquire(ctx, requests)
 }
 
 // Statements that hang keep others waiting for a moment, whether those who sent
@@ -202,10 +217,14 @@ type slow struct{ *sqllocktest.Memory }
 
 const trip = 400 * time.Microsecond
 
-func (s slow) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (s slow) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
+}
+
+func (s slow) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	time.Sleep(trip)
 
-	return s.Memory.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, s.Memory, r)
 }
 
 func (slow) Call(context.Context, []string) error { return nil }
@@ -573,8 +592,8 @@ func TestLineOfManyProcesses(t *testing.T) {
 // lineless is a strategy that cannot write to the line.
 type lineless struct{ *sqllocktest.Memory }
 
-func (lineless) Enqueue(context.Context, strategies.Waiter, time.Duration) (bool, error) {
-	return false, errors.New("not now")
+func (lineless) Enqueue(_ context.Context, all []strategies.Waiter, _ time.Duration) ([]bool, []error) {
+	return make([]bool, len(all)), slices.Repeat([]error{errors.New("not now")}, len(all))
 }
 
 // Whoever cannot get into the line has its turn, and no more turns than those in it.
@@ -655,7 +674,7 @@ func TestEnteringWhileOthersLeave(t *testing.T) {
 		<-entered
 
 		next := strategies.Waiter{Name: names[3], Process: "next", ID: "1"}
-		if _, err := memory.Peer().Enqueue(t.Context(), next, time.Minute); err != nil {
+		if _, err := single.Enqueue(t.Context(), memory.Peer(), next, time.Minute); err != nil {
 			t.Fatalf("Enqueue() = %v, want nil", err)
 		}
 

@@ -168,7 +168,7 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 	ctx, cancel := context.WithTimeout(wait, tellTime)
 	defer cancel()
 
-	taken, err = w.entries.serve(ctx, waiter, !one.set.unbatched && w.entries.together != nil && !one.set.many())
+	taken, err = w.entries.serve(ctx, waiter, !one.set.unbatched && !one.set.many())
 	var abandoned abandonedError[bool]
 	if errors.As(err, &abandoned) {
 		abandoned.outcome.then(func(bool, error) { w.removeLate(one, waiter.ID) })
@@ -210,8 +210,8 @@ func (w *waiters) removeLate(one *waiting, id string) {
 	}
 }
 
-func (w *waiters) enterOne(ctx context.Context, one strategies.Waiter) (taken bool, err error) {
-	return w.queuer.Enqueue(ctx, one, believed)
+func (w *waiters) enqueue(ctx context.Context, all []strategies.Waiter) (taken []bool, errs []error) {
+	return w.queuer.Enqueue(ctx, all, believed)
 }
 
 // crowd notes that others wait for a name, and crowded says whether they did a moment ago.
@@ -708,9 +708,10 @@ func (w *waiters) note() (known []*waiting) {
 		case !noted && answers:
 			taken := false
 			answers = w.ask(func(ctx context.Context) (err error) {
-				taken, err = w.queuer.Enqueue(ctx, waiter, believed)
+				all, errs := w.enqueue(ctx, []strategies.Waiter{waiter})
+				taken = all[0]
 
-				return err
+				return errs[0]
 			}) == nil
 
 			w.setNoted(one, answers)

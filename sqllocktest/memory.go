@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -128,8 +129,22 @@ func (m *Memory) do(ctx context.Context, operation string, effect func(now time.
 	})
 }
 
-// TryAcquire makes one attempt.
-func (m *Memory) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+// Acquire makes an attempt for each request.
+func (m *Memory) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, m.acquireOne, m.acquireAll)
+}
+
+// Renew renews grants, or checks them.
+func (m *Memory) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, grants, lease, m.renewAll)
+}
+
+// Release ends grants.
+func (m *Memory) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, m.releaseAll)
+}
+
+func (m *Memory) acquireOne(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	var grant strategies.Grant
 
 	err := m.do(ctx, "acquire", func(now time.Time) (err error) {
@@ -148,8 +163,7 @@ func (m *Memory) TryAcquire(ctx context.Context, r strategies.Request) (strategi
 	return grant, nil
 }
 
-// TryAcquireAll makes one attempt for each request.
-func (m *Memory) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+func (m *Memory) acquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	grants, errs := make([]strategies.Grant, len(requests)), make([]error, len(requests))
 
 	err := m.do(ctx, "acquire-all", func(now time.Time) error {
@@ -168,8 +182,7 @@ func (m *Memory) TryAcquireAll(ctx context.Context, requests []strategies.Reques
 	return grants, errs
 }
 
-// RenewAll renews grants.
-func (m *Memory) RenewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+func (m *Memory) renewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
 	return m.all(ctx, "renew-all", grants, func(now time.Time, _ *memoryGrant, row *memoryRow) {
 		if expires := now.Add(lease); expires.After(row.expires) {
 			row.expires = expires
@@ -177,8 +190,7 @@ func (m *Memory) RenewAll(ctx context.Context, grants []strategies.Grant, lease 
 	})
 }
 
-// ReleaseAll ends grants.
-func (m *Memory) ReleaseAll(ctx context.Context, grants []strategies.Grant) []error {
+func (m *Memory) releaseAll(ctx context.Context, grants []strategies.Grant) []error {
 	return m.all(ctx, "release-all", grants, func(now time.Time, g *memoryGrant, row *memoryRow) {
 		row.free("", "")
 

@@ -20,23 +20,16 @@ type memoryWaiter struct {
 	came, expires time.Time
 }
 
-// Enqueue puts w into line.
-func (m *Memory) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (taken bool, err error) {
-	err = m.do(ctx, "enqueue", func(now time.Time) error {
-		m.store.ticket = max(m.store.ticket+1, now.Add(-w.Waited).UnixMicro())
-		taken = m.store.enqueue(now, w, ttl)
-
-		return nil
-	})
-
-	return taken, err
-}
-
-// EnqueueAll is Enqueue for several.
-func (m *Memory) EnqueueAll(ctx context.Context, all []strategies.Waiter, ttl time.Duration) (taken []bool, errs []error) {
+// Enqueue puts waiters into their lines.
+func (m *Memory) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) (taken []bool, errs []error) {
 	taken, errs = make([]bool, len(all)), make([]error, len(all))
 
-	err := m.do(ctx, "enqueue-all", func(now time.Time) error {
+	operation := "enqueue"
+	if len(all) > 1 {
+		operation = "enqueue-all"
+	}
+
+	err := m.do(ctx, operation, func(now time.Time) error {
 		m.store.ticket = max(m.store.ticket+1, now.Add(-all[0].Waited).UnixMicro())
 
 		for i, w := range all {

@@ -27,10 +27,12 @@ type heedless struct {
 
 func reckless(m *sqllocktest.Memory) strategies.Strategy { return heedless{m, &sync.Map{}} }
 
-func (h heedless) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	h.names.Store(r.Name, nil)
+func (h heedless) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	for _, r := range requests {
+		h.names.Store(r.Name, nil)
+	}
 
-	return h.Memory.TryAcquire(ctx, r)
+	return h.Memory.Acquire(ctx, requests)
 }
 
 func (h heedless) ReapIdle(ctx context.Context, idle time.Duration, limit int) (removed int, more bool, err error) {

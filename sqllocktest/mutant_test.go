@@ -106,7 +106,7 @@ var mutants = []struct {
 	})},
 	{"a raise without regard to the owner", "raise/by one who lost it", changed(mutation{
 		raise: func(ctx context.Context, g *changedGrant, token int64) (strategies.Grant, error) {
-			raiser, _ := g.Grant.(strategies.Raiser)
+			raiser, _ := g.Grant.Grant.(strategies.Raiser)
 			if raised, err := raiser.Raise(ctx, token); err == nil {
 				return raised, nil
 			}
@@ -228,7 +228,7 @@ var mutants = []struct {
 func takeAnyway(ctx context.Context, m *sqllocktest.Memory, r strategies.Request, _ error) (strategies.Grant, error) {
 	m.Lose(r.Name)
 
-	return m.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, m, r)
 }
 
 // waitForIt is an attempt that waits until the name is free.
@@ -241,7 +241,7 @@ func waitForIt(ctx context.Context, m *sqllocktest.Memory, r strategies.Request,
 		}
 
 		var grant strategies.Grant
-		if grant, err = m.TryAcquire(ctx, r); err == nil {
+		if grant, err = strategies.AcquireOne(ctx, m, r); err == nil {
 			return grant, nil
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -30,15 +31,17 @@ type sharedStrategy struct {
 	mutation sharedMutation
 }
 
-func (s sharedStrategy) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	acquire := (*sqllocktest.Memory).TryAcquire
+func (s sharedStrategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
+}
+
+func (s sharedStrategy) acquire(ctx context.Context, r strategies.Request) (grant strategies.Grant, err error) {
 	if s.mutation.acquire != nil {
-		acquire = func(m *sqllocktest.Memory, ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-			return s.mutation.acquire(ctx, m, r)
-		}
+		grant, err = s.mutation.acquire(ctx, s.Memory, r)
+	} else {
+		grant, err = strategies.AcquireOne(ctx, s.Memory, r)
 	}
 
-	grant, err := acquire(s.Memory, ctx, r)
 	if reader, ok := grant.(memoryReader); ok && err == nil && r.Mode == strategies.Shared {
 		return &sharedGrant{reader, s.Memory, r, s.mutation}, nil
 	}
@@ -49,6 +52,7 @@ func (s sharedStrategy) TryAcquire(ctx context.Context, r strategies.Request) (s
 // memoryReader is what the grant of a reader is.
 type memoryReader interface {
 	strategies.Grant
+	calls.Held
 	Phase() string
 	Contended() bool
 	Join(ctx context.Context, r strategies.Request) (bool, error)
@@ -104,7 +108,7 @@ func (g *sharedGrant) Guard(ctx context.Context, tx strategies.Tx) error {
 
 // beside grants the name to somebody who is refused it.
 func beside(ctx context.Context, m *sqllocktest.Memory, r strategies.Request, to strategies.Mode) (strategies.Grant, error) {
-	grant, err := m.TryAcquire(ctx, r)
+	grant, err := strategies.AcquireOne(ctx, m, r)
 
 	held := new(strategies.HeldError)
 	if !errors.As(err, &held) || held.Line != 0 || r.Mode != to {
@@ -118,7 +122,7 @@ func beside(ctx context.Context, m *sqllocktest.Memory, r strategies.Request, to
 
 	r.Name += " beside"
 
-	return m.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, m, r)
 }
 
 func readAnyway(ctx context.Context, m *sqllocktest.Memory, r strategies.Request) (strategies.Grant, error) {
@@ -133,7 +137,7 @@ func writeAnyway(ctx context.Context, m *sqllocktest.Memory, r strategies.Reques
 func readFirst(ctx context.Context, m *sqllocktest.Memory, r strategies.Request) (strategies.Grant, error) {
 	r.First = r.First || r.Mode == strategies.Shared
 
-	return m.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, m, r)
 }
 
 // stayInLine lets readers behind one that has the name.
@@ -142,7 +146,7 @@ func stayInLine(ctx context.Context, m *sqllocktest.Memory, r strategies.Request
 		r.Wait = ""
 	}
 
-	return m.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, m, r)
 }
 
 // readForEver gives readers a lease that hardly ends.
@@ -151,7 +155,7 @@ func readForEver(ctx context.Context, m *sqllocktest.Memory, r strategies.Reques
 		r.Lease = 1000 * time.Hour
 	}
 
-	return m.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, m, r)
 }
 
 // endPhase ends the phase with whoever leaves.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -57,9 +59,21 @@ func (s *changedStrategy) request(r strategies.Request) strategies.Request {
 	return r
 }
 
-func (s *changedStrategy) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (s *changedStrategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
+}
+
+func (*changedStrategy) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
+}
+
+func (*changedStrategy) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, calls.ReleaseAlone)
+}
+
+func (s *changedStrategy) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	changed := s.request(r)
-	grant, err := s.Memory.TryAcquire(ctx, changed)
+	grant, err := strategies.AcquireOne(ctx, s.Memory, changed)
 
 	if errors.Is(err, sqllock.ErrNotAcquired) && s.mutation.held != nil {
 		grant, err = s.mutation.held(ctx, s.Memory, changed, err)
@@ -73,7 +87,7 @@ func (s *changedStrategy) TryAcquire(ctx context.Context, r strategies.Request) 
 		return nil, err
 	}
 
-	return &changedGrant{grant, s.Memory, changed, s.mutation}, nil
+	return &changedGrant{single.Grant{Grant: grant, Strategy: s.Memory}, s.Memory, changed, s.mutation}, nil
 }
 
 func (s *changedStrategy) Settle(ctx context.Context, r strategies.Request) error {
@@ -85,7 +99,7 @@ func (s *changedStrategy) Settle(ctx context.Context, r strategies.Request) erro
 }
 
 type changedGrant struct {
-	strategies.Grant
+	single.Grant
 
 	memory   *sqllocktest.Memory
 	request  strategies.Request
@@ -137,13 +151,13 @@ func (g *changedGrant) Raise(ctx context.Context, token int64) (strategies.Grant
 		return g.mutation.raise(ctx, g, token)
 	}
 
-	raiser, _ := g.Grant.(strategies.Raiser)
+	raiser, _ := g.Grant.Grant.(strategies.Raiser)
 
 	return raiser.Raise(ctx, token)
 }
 
 func (g *changedGrant) ReleaseTx(ctx context.Context, tx strategies.Tx, tick int64) error {
-	releaser, _ := g.Grant.(strategies.TxReleaser)
+	releaser, _ := g.Grant.Grant.(strategies.TxReleaser)
 
 	if g.mutation.tick {
 		tick = 0
@@ -155,8 +169,8 @@ func (g *changedGrant) ReleaseTx(ctx context.Context, tx strategies.Tx, tick int
 // twiceGranting gives the grant of a name to all of a batch who ask for it.
 type twiceGranting struct{ *sqllocktest.Memory }
 
-func (s twiceGranting) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	grants, errs := s.Memory.TryAcquireAll(ctx, requests)
+func (s twiceGranting) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	grants, errs := s.Memory.Acquire(ctx, requests)
 
 	for i, r := range requests {
 		for j := range i {
@@ -176,12 +190,12 @@ type lockedForAMoment struct {
 	asked sync.Map // by owner
 }
 
-func (s *lockedForAMoment) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+func (s *lockedForAMoment) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	if _, again := s.asked.LoadOrStore(requests[0].Owner, true); again {
-		return s.Memory.TryAcquireAll(ctx, requests)
+		return s.Memory.Acquire(ctx, requests)
 	}
 
-	grants, errs := s.Memory.TryAcquireAll(ctx, requests[1:])
+	grants, errs := s.Memory.Acquire(ctx, requests[1:])
 
 	return append([]strategies.Grant{nil}, grants...), append([]error{&strategies.HeldError{Name: requests[0].Name}}, errs...)
 }
@@ -189,20 +203,32 @@ func (s *lockedForAMoment) TryAcquireAll(ctx context.Context, requests []strateg
 // unreserved hands on tokens that the row knows nothing of.
 type unreserved struct{ *sqllocktest.Memory }
 
-func (s unreserved) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (s unreserved) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
+}
+
+func (s unreserved) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	left := max(1, r.Tokens) - 1
 	r.Tokens = 1
 
-	grant, err := s.Memory.TryAcquire(ctx, r)
+	grant, err := strategies.AcquireOne(ctx, s.Memory, r)
 	if err != nil {
 		return nil, err
 	}
 
-	return unreservedGrant{grant, grant.Token(), left}, nil
+	held, _ := grant.(memoryHeld)
+
+	return unreservedGrant{held, grant.Token(), left}, nil
+}
+
+// memoryHeld is what the grant of a writer is.
+type memoryHeld interface {
+	strategies.Grant
+	calls.Held
 }
 
 type unreservedGrant struct {
-	strategies.Grant
+	memoryHeld
 
 	token, left int64
 }
@@ -214,23 +240,27 @@ func (g unreservedGrant) Next() strategies.Grant {
 		return nil
 	}
 
-	return unreservedGrant{g.Grant, g.token + 1, g.left - 1}
+	return unreservedGrant{g.memoryHeld, g.token + 1, g.left - 1}
 }
 
 // unheard says that it noted a waiter, and did not.
 type unheard struct{ *sqllocktest.Memory }
 
-func (unheard) Enqueue(context.Context, strategies.Waiter, time.Duration) (bool, error) {
-	return true, nil
+func (unheard) Enqueue(_ context.Context, all []strategies.Waiter, _ time.Duration) ([]bool, []error) {
+	return slices.Repeat([]bool{true}, len(all)), make([]error, len(all))
 }
 
 // pushing lets everybody go first.
 type pushing struct{ *sqllocktest.Memory }
 
-func (s pushing) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (s pushing) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
+}
+
+func (s pushing) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	r.First = true
 
-	return s.Memory.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, s.Memory, r)
 }
 
 // unordered sees nobody ahead, and tells of no turn.
@@ -259,8 +289,8 @@ func (unordered) Listen(context.Context, string, func(), func(string, string, in
 // immortal believes for ever that somebody waits.
 type immortal struct{ *sqllocktest.Memory }
 
-func (s immortal) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (bool, error) {
-	return s.Memory.Enqueue(ctx, w, 1000*ttl)
+func (s immortal) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
+	return s.Memory.Enqueue(ctx, all, 1000*ttl)
 }
 
 // staying never takes anybody out of a line.
@@ -271,29 +301,37 @@ func (staying) Leave(context.Context, string, []string) error { return nil }
 // forgetful forgets that anybody waits, whatever the line was when it was seen.
 type forgetful struct{ *sqllocktest.Memory }
 
-func (s forgetful) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (s forgetful) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
+}
+
+func (s forgetful) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if r.Line != 0 {
 		// The number as it is now, from a newcomer who is refused.
 		newcomer := r
 		newcomer.Owner, newcomer.First = r.Owner+"/newcomer", false
 
 		held := new(strategies.HeldError)
-		if _, err := s.Memory.TryAcquire(ctx, newcomer); errors.As(err, &held) {
+		if _, err := strategies.AcquireOne(ctx, s.Memory, newcomer); errors.As(err, &held) {
 			r.Line = held.Line
 		}
 	}
 
-	return s.Memory.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, s.Memory, r)
 }
 
 // counting grants any slot while fewer are held than there may be, as a counter does: which of them
 // are held does not matter, and a slot that is held already is one more holder.
 type counting struct{ *sqllocktest.Memory }
 
-func (s counting) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (s counting) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
+}
+
+func (s counting) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	name, slot := strategies.SplitSlot(r.Name)
 
-	grant, err := s.Memory.TryAcquire(ctx, r)
+	grant, err := strategies.AcquireOne(ctx, s.Memory, r)
 	if err == nil || !errors.Is(err, sqllock.ErrNotAcquired) {
 		return grant, err
 	}
@@ -305,16 +343,19 @@ func (s counting) TryAcquire(ctx context.Context, r strategies.Request) (strateg
 
 	r.Name += " and one more"
 
-	return s.Memory.TryAcquire(ctx, r)
+	return strategies.AcquireOne(ctx, s.Memory, r)
 }
 
 // slotless takes a wait for several slots for one for the first.
 type slotless struct{ *sqllocktest.Memory }
 
-func (s slotless) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (bool, error) {
-	w.Slots = 1
+func (s slotless) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Slots = 1
+	}
 
-	return s.Memory.Enqueue(ctx, w, ttl)
+	return s.Memory.Enqueue(ctx, all, ttl)
 }
 
 // unfree never sees a slot that is free, and tells nobody of one.
@@ -338,17 +379,13 @@ func (unfree) Listen(context.Context, string, func(), func(string, string, int64
 // stubborn does not tell which locks can be given back.
 type stubborn struct{ *sqllocktest.Memory }
 
-func (s stubborn) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (bool, error) {
-	return s.Memory.Enqueue(ctx, held(w), ttl)
-}
-
-func (s stubborn) EnqueueAll(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
+func (s stubborn) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
 	all = slices.Clone(all)
 	for i, w := range all {
 		all[i] = held(w)
 	}
 
-	return s.Memory.EnqueueAll(ctx, all, ttl)
+	return s.Memory.Enqueue(ctx, all, ttl)
 }
 
 func held(w strategies.Waiter) strategies.Waiter {
@@ -363,8 +400,8 @@ func held(w strategies.Waiter) strategies.Waiter {
 // alone sends each release of a batch by itself.
 type alone struct{ *sqllocktest.Memory }
 
-func (s alone) ReleaseAll(_ context.Context, grants []strategies.Grant) []error {
-	return slices.Repeat([]error{strategies.ErrNotBatched}, len(grants))
+func (alone) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, calls.ReleaseAlone)
 }
 
 // indiscriminate ends the latest grant, whichever was seen.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -228,7 +229,7 @@ func releaseTxOnly(e *env) string {
 	r.Name += " probe"
 
 	grant := e.grant(e.Strategy, r)
-	_, ok := grant.(strategies.TxReleaser)
+	_, ok := grant.Grant.(strategies.TxReleaser)
 
 	e.releaseGrant(grant)
 
@@ -271,7 +272,7 @@ type env struct {
 	name     string
 	a, b     *sqllock.Locker // on Strategy and on Other
 	lockers  []*sqllock.Locker
-	held     []strategies.Grant // from the strategy itself, and of a session
+	held     []single.Grant // from the strategy itself, and of a session
 	patience time.Duration
 }
 
@@ -543,7 +544,7 @@ func (e *env) request() strategies.Request {
 }
 
 // releaseGrant releases a grant that is still there.
-func (e *env) releaseGrant(grant strategies.Grant) {
+func (e *env) releaseGrant(grant single.Grant) {
 	e.Helper()
 
 	if err := grant.Release(e.ctx()); err != nil {
@@ -552,13 +553,13 @@ func (e *env) releaseGrant(grant strategies.Grant) {
 }
 
 // grant acquires with the strategy itself.
-func (e *env) grant(s strategies.Strategy, r strategies.Request) strategies.Grant {
+func (e *env) grant(s strategies.Strategy, r strategies.Request) single.Grant {
 	e.Helper()
 
-	var grant strategies.Grant
+	var grant single.Grant
 
 	e.poll("the strategy grants "+r.Name, func() error {
-		g, err := s.TryAcquire(e.ctx(), r)
+		g, err := single.TryAcquire(e.ctx(), s, r)
 		if err != nil && !errors.Is(err, sqllock.ErrNotAcquired) {
 			e.Fatalf("TryAcquire(%q) of the strategy = %v", r.Name, err)
 		}
@@ -568,7 +569,7 @@ func (e *env) grant(s strategies.Strategy, r strategies.Request) strategies.Gran
 		return err
 	})
 
-	if grant == nil {
+	if grant.Grant == nil {
 		e.FailNow()
 	}
 

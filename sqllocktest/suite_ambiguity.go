@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -54,7 +56,11 @@ type overtaken struct {
 	settled chan struct{}
 }
 
-func (o overtaken) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (o overtaken) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, o.acquire, o.Strategy.Acquire)
+}
+
+func (o overtaken) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	o.sent <- r
 
 	<-ctx.Done()
@@ -98,7 +104,7 @@ func acquireOvertaken(e *env) {
 	<-o.settled
 
 	// Now it arrives. Nobody knows of its grant, and nobody renews it.
-	if _, err := e.Strategy.TryAcquire(e.ctx(), request); err != nil {
+	if _, err := single.TryAcquire(e.ctx(), e.Strategy, request); err != nil {
 		e.Fatalf("TryAcquire() = %v, want a grant", err)
 	}
 

@@ -9,38 +9,43 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
 
-func batchOnly(e *env) strategies.Batcher {
+func batchOnly(e *env) batcher {
 	e.Helper()
 
-	batcher, ok := e.Strategy.(strategies.Batcher)
-	if !ok || e.features.Unbatched {
-		e.Skip("the strategy has no Batcher, or not on this database")
+	if e.features.Unbatched {
+		e.Skip("the strategy has no batches, or not on this database")
 	}
 
-	return heldBatcher{batcher, e}
+	return batcher{e.Strategy, e}
 }
 
-// heldBatcher is a Batcher whose grants end with the case: those of a session that is the pool's would otherwise keep that.
-type heldBatcher struct {
-	strategies.Batcher
+// batcher is a strategy whose grants end with the case: those of a session that is the pool's would otherwise keep that.
+type batcher struct {
+	strategies.Strategy
 
 	e *env
 }
 
-func (b heldBatcher) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	grants, errs := b.Batcher.TryAcquireAll(ctx, requests)
+func (b batcher) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	grants, errs := b.Strategy.Acquire(ctx, requests)
 
 	for _, g := range grants {
 		if g != nil && b.e.features.ConnectionHeld {
-			b.e.held = append(b.e.held, g)
+			b.e.held = append(b.e.held, single.Grant{Grant: g, Strategy: b.Strategy})
 		}
 	}
 
 	return grants, errs
+}
+
+// single is a grant of the strategy that is dealt with alone.
+func (e *env) single(g strategies.Grant) single.Grant {
+	return single.Grant{Grant: g, Strategy: e.Strategy}
 }
 
 // requests are n of new owners, each for a name of its own.
@@ -58,20 +63,20 @@ func (e *env) requests(n int) []strategies.Request {
 
 // acquireAll acquires all in one call and fails if it cannot. A session that broke may have the rows of a few locked for a
 // moment longer: their calls are repeated, each alone, as a locker repeats them.
-func (e *env) acquireAll(b strategies.Batcher, requests []strategies.Request) []strategies.Grant {
+func (e *env) acquireAll(b batcher, requests []strategies.Request) []strategies.Grant {
 	e.Helper()
 
-	grants, errs := b.TryAcquireAll(e.ctx(), requests)
+	grants, errs := b.Acquire(e.ctx(), requests)
 	for i, err := range errs {
 		for deadline := time.Now().Add(e.patience); lockedForNow(err) && time.Now().Before(deadline); {
 			e.elapse(10 * time.Millisecond)
 
-			again, failed := b.TryAcquireAll(e.ctx(), requests[i:i+1])
+			again, failed := b.Acquire(e.ctx(), requests[i:i+1])
 			grants[i], err = again[0], failed[0]
 		}
 
 		if err != nil {
-			e.Fatalf("TryAcquireAll() of %q = %v, want the grant", requests[i].Name, err)
+			e.Fatalf("Acquire() of %q = %v, want the grant", requests[i].Name, err)
 		}
 	}
 
@@ -97,7 +102,7 @@ func batchCases() []testCase {
 			}
 
 			held := e.acquireName(e.b, requests[2].Name, sqllock.WithLabel("the holder"))
-			grants, errs := b.TryAcquireAll(e.ctx(), requests)
+			grants, errs := b.Acquire(e.ctx(), requests)
 
 			for i, r := range requests {
 				if i == 2 {
@@ -113,7 +118,7 @@ func batchCases() []testCase {
 					e.Fatalf("the answer for %q = %v, want the grant", r.Name, errs[i])
 				}
 
-				if err := grants[i].Check(e.ctx()); err != nil {
+				if err := e.single(grants[i]).Check(e.ctx()); err != nil {
 					e.Errorf("Check() of %q = %v, want nil", r.Name, err)
 				}
 
@@ -131,7 +136,7 @@ func batchCases() []testCase {
 				requests := e.requests(4)
 				requests[1].Name, requests[2].Name = requests[0].Name, requests[0].Name
 
-				grants, _ := b.TryAcquireAll(e.ctx(), requests)
+				grants, _ := b.Acquire(e.ctx(), requests)
 				granted := 0
 
 				for _, g := range grants[:3] {
@@ -149,7 +154,7 @@ func batchCases() []testCase {
 						continue
 					}
 
-					e.releaseGrant(g)
+					e.releaseGrant(e.single(g))
 				}
 			}
 		}},
@@ -172,9 +177,9 @@ func batchCases() []testCase {
 					last = append(last, g.Token())
 				}
 
-				for i, err := range b.ReleaseAll(e.ctx(), grants) {
+				for i, err := range b.Release(e.ctx(), grants) {
 					if err != nil {
-						e.Fatalf("ReleaseAll() of grant %d = %v, want nil", i, err)
+						e.Fatalf("Release() of grant %d = %v, want nil", i, err)
 					}
 				}
 			}
@@ -185,8 +190,8 @@ func batchCases() []testCase {
 
 			e.script.Fail("acquire-all", 1, After, nil)
 
-			if _, errs := b.TryAcquireAll(e.ctx(), requests); errs[0] == nil || errors.Is(errs[0], sqllock.ErrNotAcquired) || errors.Is(errs[0], strategies.ErrNotBatched) {
-				e.Fatalf("TryAcquireAll() whose answer was lost = %v, want that it is not known", errs[0])
+			if _, errs := b.Acquire(e.ctx(), requests); errs[0] == nil || errors.Is(errs[0], sqllock.ErrNotAcquired) || errors.Is(errs[0], strategies.ErrNotBatched) {
+				e.Fatalf("Acquire() whose answer was lost = %v, want that it is not known", errs[0])
 			}
 
 			first := e.acquireAll(b, requests)
@@ -198,7 +203,7 @@ func batchCases() []testCase {
 				}
 			}
 
-			alone, err := e.Strategy.TryAcquire(e.ctx(), requests[1])
+			alone, err := single.TryAcquire(e.ctx(), e.Strategy, requests[1])
 			if err != nil || alone.Token() != first[1].Token() {
 				e.Errorf("TryAcquire() of an owner that has it = %v, want the same grant", err)
 			}
@@ -214,9 +219,9 @@ func batchCases() []testCase {
 
 			grants := e.acquireAll(b, requests)
 
-			for i, err := range b.RenewAll(e.ctx(), grants, lease) {
+			for i, err := range b.Renew(e.ctx(), grants, lease) {
 				if errors.Is(err, strategies.ErrNotBatched) {
-					err = grants[i].Renew(e.ctx(), lease)
+					err = e.single(grants[i]).Renew(e.ctx(), lease)
 				}
 
 				if err != nil {
@@ -225,9 +230,9 @@ func batchCases() []testCase {
 			}
 
 			// What the second finds is that the first has done it.
-			for i, err := range b.ReleaseAll(e.ctx(), grants) {
+			for i, err := range b.Release(e.ctx(), grants) {
 				if errors.Is(err, strategies.ErrNotBatched) {
-					err = grants[i].Release(e.ctx())
+					err = e.single(grants[i]).Release(e.ctx())
 				}
 
 				if err != nil {
@@ -254,11 +259,11 @@ func batchCases() []testCase {
 
 			e.Faulty.Undo("acquire-all")
 
-			grants, errs := b.TryAcquireAll(e.ctx(), requests)
+			grants, errs := b.Acquire(e.ctx(), requests)
 
 			for i, g := range grants {
-				if errs[i] == nil && g.Check(e.ctx()) != nil {
-					e.Errorf("TryAcquireAll() for request %d = a grant that there is not", i)
+				if errs[i] == nil && e.single(g).Check(e.ctx()) != nil {
+					e.Errorf("Acquire() for request %d = a grant that there is not", i)
 				}
 			}
 
@@ -266,17 +271,17 @@ func batchCases() []testCase {
 
 			e.Faulty.Undo("renew-all")
 
-			errs = b.RenewAll(e.ctx(), grants, 3*lease)
+			errs = b.Renew(e.ctx(), grants, 3*lease)
 
 			for i, r := range requests {
 				switch {
 				case errs[i] == nil: // where no rows come, nothing is undone
 					if left := e.refusedName(e.b, r.Name).Remaining; left < 2*lease {
-						e.Errorf("RenewAll() for %s of grant %d = nil, and %s are left", 3*lease, i, left)
+						e.Errorf("Renew() for %s of grant %d = nil, and %s are left", 3*lease, i, left)
 					}
 				case e.features.ConnectionHeld: // the session broke, and all of its locks have ended
-					if err := grants[i].Check(e.ctx()); !errors.Is(err, strategies.ErrLost) {
-						e.Errorf("RenewAll() of grant %d = %v, and Check() = %v, want ErrLost", i, errs[i], err)
+					if err := e.single(grants[i]).Check(e.ctx()); !errors.Is(err, strategies.ErrLost) {
+						e.Errorf("Renew() of grant %d = %v, and Check() = %v, want ErrLost", i, errs[i], err)
 					}
 
 					e.release(e.acquireName(e.b, r.Name))
@@ -289,11 +294,11 @@ func batchCases() []testCase {
 
 			e.Faulty.Undo("release-all")
 
-			errs = b.ReleaseAll(e.ctx(), grants)
+			errs = b.Release(e.ctx(), grants)
 
 			for i, g := range grants {
-				if errs[i] == nil && g.Check(e.ctx()) == nil {
-					e.Errorf("ReleaseAll() of grant %d = nil, and it is held", i)
+				if errs[i] == nil && e.single(g).Check(e.ctx()) == nil {
+					e.Errorf("Release() of grant %d = nil, and it is held", i)
 				}
 			}
 		}},
@@ -301,9 +306,9 @@ func batchCases() []testCase {
 			b := batchOnly(e)
 			grants := e.acquireAll(b, e.requests(3))
 
-			for i, err := range b.RenewAll(e.ctx(), grants, 3*lease) {
+			for i, err := range b.Renew(e.ctx(), grants, 3*lease) {
 				if err != nil {
-					e.Errorf("RenewAll() of grant %d = %v, want nil", i, err)
+					e.Errorf("Renew() of grant %d = %v, want nil", i, err)
 				}
 			}
 
@@ -333,8 +338,8 @@ func batchCases() []testCase {
 				verb string
 				errs func() []error
 			}{
-				{"RenewAll", func() []error { return b.RenewAll(e.ctx(), grants, lease) }},
-				{"ReleaseAll", func() []error { return b.ReleaseAll(e.ctx(), grants) }},
+				{"Renew", func() []error { return b.Renew(e.ctx(), grants, lease) }},
+				{"Release", func() []error { return b.Release(e.ctx(), grants) }},
 			} {
 				started := time.Now()
 				errs := c.errs()
@@ -370,20 +375,20 @@ func batchCases() []testCase {
 			successor := e.acquireName(e.b, requests[1].Name)
 
 			for verb, errs := range map[string][]error{
-				"RenewAll": b.RenewAll(e.ctx(), grants, lease), "ReleaseAll": b.ReleaseAll(e.ctx(), grants),
+				"Renew": b.Renew(e.ctx(), grants, lease), "Release": b.Release(e.ctx(), grants),
 			} {
 				if !errors.Is(errs[1], strategies.ErrNotBatched) {
 					e.Errorf("%s() of a grant that was taken over = %v, want ErrAlone", verb, errs[1])
 				}
 
-				if verb == "ReleaseAll" && (errs[0] != nil || errs[2] != nil) {
-					e.Errorf("ReleaseAll() beside a grant that was taken over = %v and %v, want nil", errs[0], errs[2])
+				if verb == "Release" && (errs[0] != nil || errs[2] != nil) {
+					e.Errorf("Release() beside a grant that was taken over = %v and %v, want nil", errs[0], errs[2])
 				}
 			}
 
 			e.alive(successor)
 
-			if err := grants[1].Release(e.ctx()); !errors.Is(err, sqllock.ErrLost) {
+			if err := e.single(grants[1]).Release(e.ctx()); !errors.Is(err, sqllock.ErrLost) {
 				e.Errorf("Release() of a grant that was taken over = %v, want ErrLost", err)
 			}
 		}},
@@ -507,9 +512,9 @@ func batchAsked(e *env) {
 			last[i] = status.Token
 		}
 
-		for i, err := range b.ReleaseAll(e.ctx(), grants) {
+		for i, err := range b.Release(e.ctx(), grants) {
 			if err != nil {
-				e.Fatalf("ReleaseAll() of grant %d = %v, want nil", i, err)
+				e.Fatalf("Release() of grant %d = %v, want nil", i, err)
 			}
 		}
 	}
@@ -537,17 +542,17 @@ func batchInLine(e *env) {
 			requests[i].First = i == first
 		}
 
-		grants, errs := b.TryAcquireAll(e.ctx(), requests)
+		grants, errs := b.Acquire(e.ctx(), requests)
 
 		for i, err := range errs {
 			if i == first {
 				if err != nil {
-					e.Fatalf("TryAcquireAll() for who is the first = %v, want the grant", err)
+					e.Fatalf("Acquire() for who is the first = %v, want the grant", err)
 				}
 
-				e.releaseGrant(grants[i])
+				e.releaseGrant(e.single(grants[i]))
 			} else if held := new(strategies.HeldError); !errors.As(err, &held) || held.Line == 0 {
-				e.Errorf("TryAcquireAll() of grant %d while others wait for it = %v, want a HeldError with Line", i, err)
+				e.Errorf("Acquire() of grant %d while others wait for it = %v, want a HeldError with Line", i, err)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -43,22 +44,22 @@ func (e *env) reserves() {
 	grant := e.grant(e.Strategy, r)
 
 	for n := 1; ; n++ {
-		if grant = e.next(grant); grant == nil && n == 1 {
+		if grant = e.next(grant); grant.Grant == nil && n == 1 {
 			e.Skip("the strategy reserves no tokens")
 		}
 
-		if grant == nil && n != reserved {
+		if grant.Grant == nil && n != reserved {
 			e.Fatalf("a grant of %d tokens has %d", reserved, n)
 		}
 
-		if grant == nil {
+		if grant.Grant == nil {
 			return
 		}
 	}
 }
 
 // reserver acquires a grant with many tokens.
-func (e *env) reserver() (strategies.Grant, strategies.Request) {
+func (e *env) reserver() (single.Grant, strategies.Request) {
 	e.Helper()
 	e.reserves()
 
@@ -68,12 +69,15 @@ func (e *env) reserver() (strategies.Grant, strategies.Request) {
 	return e.grant(e.Strategy, r), r
 }
 
-func (e *env) next(g strategies.Grant) strategies.Grant {
-	if reserver, ok := g.(strategies.Reserver); ok {
-		return reserver.Next()
+// next is a grant under its next token; its Grant is nil if it has none left.
+func (e *env) next(g single.Grant) single.Grant {
+	if reserver, ok := g.Grant.(strategies.Reserver); ok {
+		g.Grant = reserver.Next()
+
+		return g
 	}
 
-	return nil
+	return single.Grant{}
 }
 
 // inTurn lets n waiters of one locker have the lock one after the other, and
@@ -158,7 +162,7 @@ func handOffTokens(e *env) {
 
 	for i := int64(1); i < reserved; i++ {
 		next := e.next(grant)
-		if next == nil || next.Token() != first+i {
+		if next.Grant == nil || next.Token() != first+i {
 			e.Fatalf("Next() number %d of %d = %v, want token %d", i, many-1, next, first+i)
 		}
 
@@ -194,7 +198,7 @@ func handOffGuard(e *env) {
 	before, _ := e.reserver()
 	after := e.next(before)
 
-	if after == nil {
+	if after.Grant == nil {
 		e.Fatalf("Next() = nil, want one of %d", many)
 	}
 
@@ -204,7 +208,7 @@ func handOffGuard(e *env) {
 		e.Error("Guard() of a grant that was handed on = nil, want an error")
 	}
 
-	if releaser, ok := before.(strategies.TxReleaser); ok {
+	if releaser, ok := before.Grant.(strategies.TxReleaser); ok {
 		if err := releaser.ReleaseTx(e.ctx(), tx.Tx, 0); err == nil {
 			e.Error("ReleaseTx() of a grant that was handed on = nil, want an error")
 		}
@@ -287,7 +291,7 @@ func handOffOldSnapshot(e *env) {
 		tx := e.begin(level)
 
 		next := e.next(e.next(grant))
-		if next == nil {
+		if next.Grant == nil {
 			e.Fatalf("Next() = nil, want one of %d", reserved)
 		}
 

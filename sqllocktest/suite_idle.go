@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -182,12 +183,15 @@ func idleMany(e *env) {
 		e.gone(r.Name)
 	}
 
-	var grants []strategies.Grant
+	var grants []single.Grant
 
 	alone := requests
 
-	if b, ok := e.Strategy.(strategies.Batcher); ok && !e.features.Unbatched && !e.harness.Plain {
-		grants = e.acquireAll(b, requests[:20])
+	if !e.features.Unbatched && !e.harness.Plain {
+		for _, g := range e.acquireAll(batcher{e.Strategy, e}, requests[:20]) {
+			grants = append(grants, e.single(g))
+		}
+
 		alone = requests[20:]
 	}
 
@@ -415,7 +419,7 @@ func idleUnready(e *env) {
 	e.script.Fail("ready", 1, Before, nil)
 	r := e.request()
 
-	grant, err := e.Strategy.TryAcquire(e.ctx(), r)
+	grant, err := single.TryAcquire(e.ctx(), e.Strategy, r)
 	if err == nil {
 		// A session that was only kept broke, and the strategy has asked again on another.
 		e.grow("a row that was not ready", last.Token(), grant.Token())
@@ -466,7 +470,7 @@ func idleHammer(e *env) {
 				r := e.request()
 				r.Name = name
 
-				grant, err := s.TryAcquire(e.ctx(), r)
+				grant, err := single.TryAcquire(e.ctx(), s, r)
 				if errors.Is(err, sqllock.ErrNotAcquired) || errors.Is(err, strategies.ErrBusy) {
 					continue
 				}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -18,7 +19,7 @@ func lineCases() []testCase {
 		{"line/in the order of arrival", queuesOnly, lineInOrder},
 		{"line/nobody is granted what is kept for others", queuesOnly, lineKept},
 		{"line/says how its waiters stand", queuesOnly, lineStandings},
-		{"line/several enter it in one statement", queueBatchersOnly, lineTogether},
+		{"line/several enter it in one statement", queuesOnly, lineTogether},
 		{"line/of those who have gone is forgotten", queuesOnly, lineForgotten},
 		{"line/a try does not overtake", queuesOnly, lineTry},
 		{"line/the dead are passed", queuesOnly, lineDead},
@@ -106,7 +107,7 @@ func (e *env) someone() strategies.Waiter {
 func (e *env) enqueue(w strategies.Waiter, ttl time.Duration) (taken bool) {
 	e.Helper()
 
-	taken, err := e.queuer(e.Strategy).Enqueue(e.ctx(), w, ttl)
+	taken, err := single.Enqueue(e.ctx(), e.queuer(e.Strategy), w, ttl)
 	if err != nil {
 		e.Fatalf("Enqueue() = %v, want nil", err)
 	}
@@ -140,7 +141,7 @@ func (e *env) kept(what string) *strategies.HeldError {
 	held := new(strategies.HeldError)
 
 	e.poll(what+", a newcomer is refused", func() error {
-		grant, err := e.Other.TryAcquire(e.ctx(), e.newcomer())
+		grant, err := single.TryAcquire(e.ctx(), e.Other, e.newcomer())
 		if err == nil {
 			_ = grant.Release(e.ctx())
 
@@ -235,20 +236,11 @@ func lineStandings(e *env) {
 	e.releaseGrant(grant)
 }
 
-func queueBatchersOnly(e *env) string {
-	if _, ok := e.Strategy.(strategies.QueueBatcher); !ok {
-		return "the strategy has no QueueBatcher"
-	}
-
-	return ""
-}
-
 // Several enter the lines of their names as each would alone, and nobody's row lock keeps the others
 // from it.
 func lineTogether(e *env) {
-	batcher, _ := e.Strategy.(strategies.QueueBatcher)
 	together := func(waiters ...strategies.Waiter) (taken []bool, errs []error) {
-		e.within(e.harness.TryWithin, "EnqueueAll()", func() { taken, errs = batcher.EnqueueAll(e.ctx(), waiters, lease) })
+		e.within(e.harness.TryWithin, "Enqueue() of several", func() { taken, errs = e.queuer(e.Strategy).Enqueue(e.ctx(), waiters, lease) })
 
 		return taken, errs
 	}
@@ -268,7 +260,7 @@ func lineTogether(e *env) {
 	// The second time they are there.
 	for range 2 {
 		if taken, errs := together(held, free); !taken[0] || taken[1] || errs[0] != nil || errs[1] != nil {
-			e.Errorf("EnqueueAll() for a name that is held and one that is free = %t, %v, want true and false", taken, errs)
+			e.Errorf("Enqueue() for a name that is held and one that is free = %t, %v, want true and false", taken, errs)
 		}
 
 		for _, s := range e.stand(held.Process) {
@@ -283,20 +275,21 @@ func lineTogether(e *env) {
 
 	if all, err := e.queuer(e.Other).Waiters(e.ctx(), strategies.WaiterFilter{Name: held.Name, Holding: true}); err != nil ||
 		len(all) != 1 || all[0].Holder != held.Holder || !slices.Equal(all[0].Holding, held.Holding) {
-		e.Errorf("Waiters() = %+v, %v, want what EnqueueAll was told: %+v", all, err, held)
+		e.Errorf("Waiters() = %+v, %v, want what Enqueue was told: %+v", all, err, held)
 	}
 
 	if e.LockRow != nil && !e.harness.GuardBlocksRenewal {
-		again := e.someone()
-		again.Name = free.Name
+		again, other := e.someone(), e.someone()
+		again.Name, other.Process = free.Name, again.Process
 		unlock := e.LockRow(e.T, free.Name)
 
-		if _, errs := together(again); errs[0] != nil && !errors.Is(errs[0], strategies.ErrNotBatched) {
-			e.Errorf("EnqueueAll() beside a locked row = %v, want nil or ErrNotBatched", errs[0])
+		if _, errs := together(again, other); errs[0] != nil && !errors.Is(errs[0], strategies.ErrNotBatched) {
+			e.Errorf("Enqueue() beside a locked row = %v, want nil or ErrNotBatched", errs[0])
 		}
 
 		unlock()
 		e.leave(again)
+		e.leave(other)
 	}
 
 	for _, s := range e.leave(held, free) {

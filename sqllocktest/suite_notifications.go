@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -116,7 +117,7 @@ func waitNoted(e *env) {
 	waiter := strategies.Waiter{Name: e.name, Process: e.request().Owner, ID: "1"}
 
 	e.within(e.harness.TryWithin, "Enqueue() beside a locked row", func() {
-		if _, err := queuer.Enqueue(e.ctx(), waiter, lease); err != nil && !errors.Is(err, strategies.ErrBusy) {
+		if _, err := single.Enqueue(e.ctx(), queuer, waiter, lease); err != nil && !errors.Is(err, strategies.ErrBusy) {
 			e.Errorf("Enqueue() beside a locked row = %v, want nil or ErrBusy", err)
 		}
 	})
@@ -124,7 +125,7 @@ func waitNoted(e *env) {
 	unlock()
 	e.release(lock)
 
-	if taken, err := queuer.Enqueue(e.ctx(), waiter, lease); taken || err != nil {
+	if taken, err := single.Enqueue(e.ctx(), queuer, waiter, lease); taken || err != nil {
 		e.Errorf("Enqueue() for a name that nobody holds = %t, %v, want false", taken, err)
 	}
 }

@@ -57,7 +57,7 @@ func ownerStaleGrant(e *env) {
 		_ = tx.Rollback()
 	}
 
-	if releaser, ok := first.(strategies.TxReleaser); ok {
+	if releaser, ok := first.Grant.(strategies.TxReleaser); ok {
 		tx := e.begin("")
 		e.lost("ReleaseTx() of a stale grant", releaser.ReleaseTx(e.ctx(), tx.Tx, 0), sqllock.ReasonTakenOver)
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -178,7 +179,7 @@ func permitsGuarded(e *env) {
 		e.Errorf("Slot() beside a holder of slot 1 = %d, want 0", first.Slot())
 	}
 
-	if _, err := e.Strategy.TryAcquire(e.ctx(), e.slot(1)); !errors.Is(err, sqllock.ErrNotAcquired) {
+	if _, err := single.TryAcquire(e.ctx(), e.Strategy, e.slot(1)); !errors.Is(err, sqllock.ErrNotAcquired) {
 		e.Errorf("TryAcquire() of slot 1, which is held and guarded, = %v, want ErrNotAcquired", err)
 	}
 

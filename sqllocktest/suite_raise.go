@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -33,7 +34,7 @@ func raisesOnly(e *env) string {
 const ahead = int64(time.Hour / time.Microsecond)
 
 // raise raises a grant, which must be possible.
-func (e *env) raise(grant strategies.Grant, token int64) strategies.Grant {
+func (e *env) raise(grant single.Grant, token int64) single.Grant {
 	e.Helper()
 
 	raised, err := e.raiser(grant).Raise(e.ctx(), token)
@@ -41,15 +42,15 @@ func (e *env) raise(grant strategies.Grant, token int64) strategies.Grant {
 		e.Fatalf("Raise(%d) = %v, want nil", token, err)
 	}
 
-	return raised
+	return single.Grant{Grant: raised, Strategy: grant.Strategy}
 }
 
-func (e *env) raiser(grant strategies.Grant) strategies.Raiser {
+func (e *env) raiser(grant single.Grant) strategies.Raiser {
 	e.Helper()
 
-	raiser, ok := grant.(strategies.Raiser)
+	raiser, ok := grant.Grant.(strategies.Raiser)
 	if !ok {
-		e.Fatalf("a grant is a %T and no Raiser, though Features().Raises", grant)
+		e.Fatalf("a grant is a %T and no Raiser, though Features().Raises", grant.Grant)
 	}
 
 	return raiser
@@ -96,7 +97,7 @@ func raiseLower(e *env) {
 
 	high := e.raise(grant, token+ahead)
 
-	for _, again := range []strategies.Grant{e.raise(grant, token+1), e.raise(high, token+ahead)} {
+	for _, again := range []single.Grant{e.raise(grant, token+1), e.raise(high, token+ahead)} {
 		if again.Token() != token+ahead {
 			e.Errorf("Token() after a larger one = %d, want %d", again.Token(), token+ahead)
 		}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
-	"github.com/sqllock/sqllock/strategies"
 )
 
 // severalCases are about several names at once.
@@ -61,7 +60,7 @@ func severalRefused(e *env) {
 }
 
 func batchesOnly(e *env) string {
-	if _, ok := e.Strategy.(strategies.Batcher); !ok || e.features.Unbatched || e.harness.Plain {
+	if e.features.Unbatched || e.harness.Plain {
 		return "the strategy has no batches, or not here"
 	}
 

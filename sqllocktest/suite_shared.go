@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -257,11 +258,11 @@ func sharedBlockedBeside(e *env) {
 
 	var (
 		tried sync.WaitGroup
-		grant strategies.Grant
+		grant single.Grant
 		err   error
 	)
 
-	tried.Go(func() { grant, err = e.Strategy.TryAcquire(e.ctx(), request) })
+	tried.Go(func() { grant, err = single.TryAcquire(e.ctx(), e.Strategy, request) })
 	e.reach(reached, e.op("acquire"))
 
 	other := e.grant(e.Other, beside)
@@ -613,8 +614,8 @@ func sharedLeaveLine(e *env) {
 
 		if i == 0 {
 			defer e.releaseGrant(e.grant(e.Other, turn))
-		} else if sharer, ok := first.(strategies.Sharer); !ok {
-			e.Errorf("the grant of a reader is a %T, want a Sharer", first)
+		} else if sharer, ok := first.Grant.(strategies.Sharer); !ok {
+			e.Errorf("the grant of a reader is a %T, want a Sharer", first.Grant)
 		} else if joined, err := sharer.Join(e.ctx(), turn); !joined || err != nil {
 			e.Errorf("Join() = %t, %v, want true", joined, err)
 		}
@@ -633,7 +634,7 @@ func sharedStandings(e *env) {
 	reader := e.read(e.a)
 
 	wait := func(process, id string, shared bool) {
-		_, err := queuer.Enqueue(e.ctx(), strategies.Waiter{Name: e.name, Process: process, ID: id, Shared: shared}, time.Minute)
+		_, err := single.Enqueue(e.ctx(), queuer, strategies.Waiter{Name: e.name, Process: process, ID: id, Shared: shared}, time.Minute)
 		if err != nil {
 			e.Fatalf("Enqueue(%s) = %v", id, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -52,7 +53,7 @@ func waitersInOrder(e *env) {
 	c := strategies.Waiter{Name: e.name + "/other", Process: a.Process, ID: "x"}
 
 	for i, w := range []strategies.Waiter{a, b, c, a} { // a again: it keeps its place
-		if _, err := []strategies.Queuer{first, second, first, second}[i].Enqueue(e.ctx(), w, lease); err != nil {
+		if _, err := single.Enqueue(e.ctx(), []strategies.Queuer{first, second, first, second}[i], w, lease); err != nil {
 			e.Fatalf("Enqueue(%q) = %v", w.ID, err)
 		}
 
@@ -159,7 +160,7 @@ func waitersKept(e *env) {
 	for _, w := range []strategies.Waiter{
 		{Name: e.name, Process: living, ID: "1"}, {Name: e.name + "/other", Process: living, ID: "2"}, {Name: e.name, Process: dead, ID: "1"},
 	} {
-		if _, err := q.Enqueue(e.ctx(), w, moment); err != nil {
+		if _, err := single.Enqueue(e.ctx(), q, w, moment); err != nil {
 			e.Fatalf("Enqueue() = %v", err)
 		}
 	}

@@ -32,12 +32,12 @@ var (
 	// ErrUnsettled is wrapped by an error of an attempt, also by a HeldError, that may have left something which the next
 	// attempt must not find. Settle has to follow, and the next attempt is another owner's.
 	ErrUnsettled = errors.New("the attempt may have left something")
-	// ErrNotBatched is a Batcher's answer to a call that needs a statement of its own.
+	// ErrNotBatched is a strategy's answer to one of several calls that needs a statement of its own.
 	// Nothing was granted or released; a renewal may have been done all the same.
 	ErrNotBatched = errors.New("not together with others")
 )
 
-// Uncertain says whether an attempt that failed with err may have been granted all the same, as Strategy.TryAcquire has it.
+// Uncertain says whether an attempt that failed with err may have been granted all the same, as Strategy.Acquire has it.
 func Uncertain(err error) bool {
 	if err == nil || errors.Is(err, ErrUnsettled) {
 		return err != nil

@@ -5,21 +5,6 @@ import (
 	"time"
 )
 
-// Batcher is a strategy that serves several calls with one statement. The core
-// sends what has gathered while another statement was under way. Answers come
-// in the order of the calls, and each has the meaning that it would have in a
-// statement of its own. A call that the statement could not serve, because a row was
-// locked for example, is answered with ErrNotBatched and not waited for: the core
-// then makes it on its own.
-type Batcher interface {
-	// TryAcquireAll makes one attempt for each request. Their names differ, and none is Shared.
-	TryAcquireAll(ctx context.Context, requests []Request) ([]Grant, []error)
-	// RenewAll renews grants of this strategy, for the same lease.
-	RenewAll(ctx context.Context, grants []Grant, lease time.Duration) []error
-	// ReleaseAll ends grants of this strategy.
-	ReleaseAll(ctx context.Context, grants []Grant) []error
-}
-
 // IdleReaper is a strategy that removes what it keeps of names that are not in use. The core has it do so in the background.
 type IdleReaper interface {
 	// ReapIdle removes what is kept of so many names at most that were acquired longer ago than idle, if nothing is to be
@@ -32,11 +17,15 @@ type IdleReaper interface {
 // Queuer is a strategy that keeps in the database who waits for a name: one line for each
 // name, in the order of arrival. Exclusion does not depend on it.
 type Queuer interface {
-	// Enqueue puts w at the end of the line for its name, for ttl, unless it is in it. One that was Behind
-	// begins at the end when it is not any more. It says whether the name is taken, so that
+	// Enqueue puts waiters at the ends of the lines for their names, for ttl, unless they are in them. One that was Behind
+	// begins at the end when it is not any more. It says whether a name is taken, so that
 	// its release will be told to those who listen. If not it may be free, or may have been
 	// released before this was known: Stand says.
-	Enqueue(ctx context.Context, w Waiter, ttl time.Duration) (taken bool, err error)
+	//
+	// Several are of one process and of different names, and none is Behind. ErrNotBatched says
+	// that one has to go alone: a transaction has the row of its name locked, for example. It
+	// may be in the line all the same.
+	Enqueue(ctx context.Context, all []Waiter, ttl time.Duration) (taken []bool, errs []error)
 	// Keep gives all that was noted for a process another ttl, and returns how many
 	// those are.
 	Keep(ctx context.Context, process string, ttl time.Duration) (int, error)
@@ -47,15 +36,6 @@ type Queuer interface {
 	// Waiters lists those who wait and whose ttl has not ended, by name and in the order of
 	// arrival, those Behind last.
 	Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error)
-}
-
-// QueueBatcher is a Queuer that puts several into their lines in one statement.
-type QueueBatcher interface {
-	// EnqueueAll is Enqueue for waiters of one process and of different names, none of them
-	// Behind. ErrNotBatched says
-	// that one has to go alone: a transaction has the row of its name locked, for example. It
-	// may be in the line all the same.
-	EnqueueAll(ctx context.Context, all []Waiter, ttl time.Duration) (taken []bool, errs []error)
 }
 
 // Standing is how a waiter stands.
@@ -131,7 +111,7 @@ type WaiterFilter struct {
 	Limit int
 }
 
-// Placer is a strategy, and no Batcher, that can keep only so many locks at a time,
+// Placer is a strategy that is Unbatched and can keep only so many locks at a time,
 // because each holds a connection of the pool. TryAcquire, which does not wait, returns
 // ErrTooManyConnections if there is no place.
 type Placer interface {
@@ -238,7 +218,7 @@ type Sharer interface {
 	// Phase is the Owner that Waiter tells while readers have the name.
 	Phase() string
 	// Join says whether more readers of this process may have the grant, too: nobody waits for the name, or it is
-	// first their turn. Of r it heeds First, Line, Process and Wait, as an acquisition does. Errors are those of Grant.Check.
+	// first their turn. Of r it heeds First, Line, Process and Wait, as an acquisition does. Errors are those of Strategy.Renew.
 	Join(ctx context.Context, r Request) (bool, error)
 }
 

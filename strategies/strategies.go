@@ -6,7 +6,7 @@
 // and why a grant is gone as a [LostError]; the core makes of them what users see.
 //
 // What every strategy must have is in [Strategy] and [Grant]. What only some have is
-// an interface of its own, and the core finds it by a type assertion: [Batcher],
+// an interface of its own, and the core finds it by a type assertion:
 // [Notifier], [Placer] and [Queuer] of a strategy; [TxReleaser], [Reserver], [Raiser], [Doubter], [Partial],
 // [Sharer] and [Contention] of a grant. The conformance suite in package sqllocktest says whether a
 // strategy keeps the contract. The package imports the standard library only.
@@ -22,10 +22,11 @@ import (
 // core has those, and calls no strategy under a mutex that others need. It needs no goroutine,
 // unless it asks several servers at once, as package quorum does.
 type Strategy interface {
-	// TryAcquire makes one attempt to take the name for r.Owner and does not
-	// wait for a holder, a guard or a transaction that stands in the way.
+	// Acquire makes one attempt for each request to take its name for its owner, and does not
+	// wait for a holder, a guard or a transaction that stands in the way. Answers come in the order of the
+	// requests, whose names differ. Of several none is Shared.
 	//
-	// It returns a *HeldError if the name is not free. An error that wraps
+	// An error is a *HeldError if the name is not free. An error that wraps
 	// ErrUnsupported, ErrNoSchema, ErrReadOnly or ErrNotAllowed is final. One that
 	// wraps ErrNotSent, ErrBusy or ErrTooManyConnections says that nothing was taken,
 	// or was given back with its connection. After any other error the outcome is
@@ -33,7 +34,22 @@ type Strategy interface {
 	// no answer came. An attempt that is repeated with the same
 	// owner must then succeed, with the same token, or the strategy must have
 	// ended what the first one took.
-	TryAcquire(ctx context.Context, r Request) (Grant, error)
+	//
+	// Several calls share a statement, or a few. One that they could not serve, because a row was
+	// locked for example, is answered with ErrNotBatched and not waited for: the core then makes it
+	// alone. So are all if the strategy is Unbatched. The same goes for Renew and Release.
+	Acquire(ctx context.Context, requests []Request) ([]Grant, []error)
+	// Renew lets the leases of grants run for so long from now on, by the database's
+	// clock, or longer if they do already: a renewal that was held up on its
+	// way must not shorten what a later one gave. nil: renewed. A *LostError:
+	// the grant is gone for good. Any other error: unknown, which is not renewed.
+	// With a lease of zero it asks the database whether the grants are still there, and changes
+	// nothing.
+	Renew(ctx context.Context, grants []Grant, lease time.Duration) []error
+	// Release ends grants. nil: the grant was ended by this call or by an earlier
+	// one. A *LostError: it had been lost before. Any other error: unknown, and the
+	// call may be repeated.
+	Release(ctx context.Context, grants []Grant) []error
 	// Settle ends whatever attempts by r.Owner left behind, because an answer was
 	// lost for example. nil: nothing is left. It may be repeated.
 	Settle(ctx context.Context, r Request) error
@@ -65,18 +81,6 @@ type Grant interface {
 	// Token is the fencing token, larger than that of every earlier grant of
 	// the name.
 	Token() int64
-	// Renew lets the lease run for so long from now on, by the database's
-	// clock, or longer if it does already: a renewal that was held up on its
-	// way must not shorten what a later one gave. nil: renewed. A *LostError:
-	// the grant is gone for good. Any other error: unknown, which is not renewed.
-	Renew(ctx context.Context, lease time.Duration) error
-	// Check asks the database whether the grant is still there, and changes
-	// nothing. Errors are those of Renew.
-	Check(ctx context.Context) error
-	// Release ends the grant. nil: it was ended by this call or by an earlier
-	// one. A *LostError: it had been lost before. Any other error: unknown, and the
-	// call may be repeated.
-	Release(ctx context.Context) error
 	// Guard checks in tx that the grant is the name's latest and keeps any
 	// other from being made until tx ends. A *LostError: it is not.
 	Guard(ctx context.Context, tx Tx) error
@@ -164,7 +168,7 @@ type Features struct {
 	Slots bool
 	// Several: several names can be acquired at once.
 	Several bool
-	// Unbatched: a Batcher answers every call with ErrNotBatched.
+	// Unbatched: calls are made one by one. Several are all answered with ErrNotBatched.
 	Unbatched bool
 	// Raises: its grants are Raisers, but those of a Request that is Shared.
 	Raises bool

@@ -36,8 +36,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
@@ -105,12 +107,26 @@ func (s *Strategy) Features() strategies.Features {
 	return f
 }
 
-// TryAcquire takes the advisory lock if no session has it.
+// Acquire takes the advisory locks that no session has.
 //
 // What is sent on the session is not cut short by ctx, because that would break
 // the connection under the other locks; an acquisition that nobody waits for
 // any more is given back by the core.
-func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, s.acquireAll)
+}
+
+// Renew renews the leases of grants on the session, or checks them.
+func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, held, lease, s.renewAll)
+}
+
+// Release ends the leases first, while the keys still keep others out, and then frees those.
+func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) []error {
+	return calls.Release(ctx, held, s.releaseAll)
+}
+
+func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if r.Mode == strategies.Shared && s.sql.TryShared.SQL == "" {
 		return nil, &strategies.UnsupportedError{
 			Strategy: name, Where: "for readers on MySQL and MariaDB, whose GET_LOCK knows none", Instead: "cas",
@@ -128,8 +144,8 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strate
 	return made[0], errs[0]
 }
 
-// TryAcquireAll takes those that no session has, all in one statement.
-func (s *Strategy) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+// acquireAll takes those that no session has, all in one statement.
+func (s *Strategy) acquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	requests = slices.Clone(requests)
 	for i := range requests {
 		requests[i].Tokens = 1

@@ -12,8 +12,6 @@ import (
 	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
 
-var _ strategies.Batcher = (*Strategy)(nil)
-
 // attempts are those of one statement.
 type attempts struct {
 	*session
@@ -247,8 +245,8 @@ func (c *session) refused(ctx context.Context, st grants.State, r strategies.Req
 	return c.explain(err)
 }
 
-// ReleaseAll ends the leases first, while the keys still keep others out, and then frees those, in one statement.
-func (s *Strategy) ReleaseAll(ctx context.Context, held []strategies.Grant) []error {
+// releaseAll is Release in one statement.
+func (s *Strategy) releaseAll(ctx context.Context, held []strategies.Grant) []error {
 	errs := slices.Repeat([]error{strategies.ErrNotBatched}, len(held))
 
 	c := sessionOf(held)
@@ -332,8 +330,8 @@ func (c *session) hinted(err error) {
 	}
 }
 
-// RenewAll renews the leases of grants on the session.
-func (s *Strategy) RenewAll(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
+// renewAll is Renew in one statement.
+func (s *Strategy) renewAll(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
 	errs := slices.Repeat([]error{strategies.ErrNotBatched}, len(held))
 
 	c := sessionOf(held)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
@@ -32,8 +33,6 @@ type Strategy struct {
 
 // queue is what the strategy keeps of those who wait, as all do.
 type queue = grants.Queue
-
-var _ strategies.Batcher = (*Strategy)(nil)
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
@@ -52,8 +51,22 @@ func (s *Strategy) Features() strategies.Features {
 	return f
 }
 
-// TryAcquire takes the row if it is free.
-func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (grant strategies.Grant, err error) {
+// Acquire takes the rows that are free.
+func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, s.store.AcquireAll)
+}
+
+// Renew renews grants, or checks them.
+func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, held, lease, s.store.RenewAll)
+}
+
+// Release frees the rows of grants.
+func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) []error {
+	return calls.Release(ctx, held, s.store.ReleaseAll)
+}
+
+func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (grant strategies.Grant, err error) {
 	conn, ctx, cancel, err := s.store.Attempt(ctx)
 	if err != nil {
 		return nil, err
@@ -74,19 +87,4 @@ func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (grant 
 	}
 
 	return s.store.Grant(r, token), nil
-}
-
-// TryAcquireAll takes the rows that are free, all in one statement.
-func (s *Strategy) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return s.store.TryAcquireAll(ctx, requests)
-}
-
-// RenewAll renews grants in one statement.
-func (s *Strategy) RenewAll(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
-	return s.store.RenewAll(ctx, held, lease)
-}
-
-// ReleaseAll releases grants in one statement.
-func (s *Strategy) ReleaseAll(ctx context.Context, held []strategies.Grant) []error {
-	return s.store.ReleaseAll(ctx, held)
 }

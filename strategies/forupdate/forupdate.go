@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
@@ -89,7 +90,7 @@ func (s *Strategy) Validate() error {
 // Features says what the strategy can do.
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
-	f.ConnectionHeld, f.MaxLease, f.Several, f.Shared = true, grants.MaxLease, false, true
+	f.ConnectionHeld, f.MaxLease, f.Several, f.Shared, f.Unbatched = true, grants.MaxLease, false, true, true
 
 	return f
 }
@@ -103,9 +104,24 @@ func (s *Strategy) Place(ctx context.Context, holding []string, waits func(why e
 	return s.places, nil
 }
 
-// TryAcquire takes the row lock if no session has it. Without a place from Place it
+// Acquire takes the row lock if no session has it. Without a place from Place it
 // takes one that is free.
-func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (made strategies.Grant, err error) {
+func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, calls.AcquireAlone)
+}
+
+// Renew tells the server that the holder lives, then extends the lease, or checks both.
+func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, held, lease, calls.RenewAlone)
+}
+
+// Release ends the lease first, while the row lock still keeps others out, and
+// then the transaction.
+func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) []error {
+	return calls.Release(ctx, held, calls.ReleaseAlone)
+}
+
+func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (made strategies.Grant, err error) {
 	if r.Place == nil {
 		if err := s.places.take(); err != nil {
 			return nil, err

@@ -21,8 +21,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
@@ -89,8 +91,23 @@ func (s *Strategy) Features() strategies.Features {
 	return f
 }
 
-// TryAcquire takes the name's record if it is free, and inserts the row.
-func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+// Acquire takes the records that are free and makes their rows. Records and rows of many names change together on PostgreSQL and
+// SQLite. On MySQL they change in steps that each commit by themselves, as for one name.
+func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.try, s.store.AcquireAll)
+}
+
+// Renew renews grants, or checks them.
+func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, held, lease, s.store.RenewAll)
+}
+
+// Release deletes the rows of grants and frees their records.
+func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) []error {
+	return calls.Release(ctx, held, s.store.ReleaseAll)
+}
+
+func (s *Strategy) try(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	grant, err := s.acquire(ctx, r)
 	if s.store.Busy(err) {
 		return nil, &strategies.HeldError{Name: r.Name, Detail: err.Error()}

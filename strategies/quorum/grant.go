@@ -135,7 +135,9 @@ func (g *grant) enter(ctx context.Context, at []int, limit time.Duration, first 
 	calls := make([]func(context.Context) (strategies.Grant, error), len(s.members))
 
 	for _, i := range at {
-		calls[i] = func(ctx context.Context) (strategies.Grant, error) { return s.members[i].TryAcquire(ctx, g.request) }
+		calls[i] = func(ctx context.Context) (strategies.Grant, error) {
+			return strategies.AcquireOne(ctx, s.members[i], g.request)
+		}
 	}
 
 	answers := q.ask(ctx, calls)
@@ -461,7 +463,7 @@ func (g *grant) Missing() error {
 func (g *grant) renew(ctx context.Context, i int, granted strategies.Grant, lease time.Duration) error {
 	token := g.Token()
 	if granted.Token() >= token {
-		return granted.Renew(ctx, lease)
+		return strategies.RenewOne(ctx, g.strategy.members[i], granted, lease)
 	}
 
 	raised, failed := raise(ctx, granted, token)
@@ -476,7 +478,7 @@ func (g *grant) renew(ctx context.Context, i int, granted strategies.Grant, leas
 	}
 
 	// Without the token it does not count, but its lease may run.
-	if err := granted.Renew(ctx, lease); err != nil {
+	if err := strategies.RenewOne(ctx, g.strategy.members[i], granted, lease); err != nil {
 		return err
 	}
 
@@ -588,8 +590,8 @@ func (g *grant) askHolding(
 
 // Check asks the servers whether a majority has the lock still.
 func (g *grant) Check(ctx context.Context) error {
-	answers := g.askHolding(ctx, limit(g.request.Lease), func(ctx context.Context, _ int, granted strategies.Grant) error {
-		return granted.Check(ctx)
+	answers := g.askHolding(ctx, limit(g.request.Lease), func(ctx context.Context, i int, granted strategies.Grant) error {
+		return strategies.RenewOne(ctx, g.strategy.members[i], granted, 0)
 	})
 
 	// Losses are not noted: a lease that has ended there, and that nobody else has had since, is there again when it is renewed.
@@ -747,7 +749,8 @@ func (g *grant) releases() []func(context.Context) (none, error) {
 		switch {
 		case s.freed:
 		case s.grant != nil && s.grant.Token() >= g.token:
-			calls[i] = only(s.grant.Release)
+			granted := s.grant
+			calls[i] = only(func(ctx context.Context) error { return strategies.ReleaseOne(ctx, member, granted) })
 		case s.grant != nil || s.under > 0 || !s.doubt.IsZero():
 			// Whether its token was raised is not known, by which it would know itself.
 			calls[i] = only(func(ctx context.Context) error { return member.Settle(ctx, g.request) })

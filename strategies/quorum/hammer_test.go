@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -22,10 +24,22 @@ type far struct {
 	moody bool
 }
 
-func (f far) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (f far) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, f.acquire, f.Memory.Acquire)
+}
+
+func (far) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
+}
+
+func (far) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, calls.ReleaseAlone)
+}
+
+func (f far) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	f.travel()
 
-	grant, err := f.Memory.TryAcquire(ctx, r)
+	grant, err := strategies.AcquireOne(ctx, f.Memory, r)
 
 	f.travel()
 
@@ -33,7 +47,7 @@ func (f far) TryAcquire(ctx context.Context, r strategies.Request) (strategies.G
 		return nil, err
 	}
 
-	return farGrant{grant, f}, nil
+	return farGrant{single.Grant{Grant: grant, Strategy: f.Memory}, f}, nil
 }
 
 func (f far) Settle(ctx context.Context, r strategies.Request) error {
@@ -54,7 +68,7 @@ func (f far) travel() {
 }
 
 type farGrant struct {
-	strategies.Grant
+	single.Grant
 
 	server far
 }
@@ -77,14 +91,14 @@ func (g farGrant) Raise(ctx context.Context, token int64) (strategies.Grant, err
 	g.server.travel()
 	defer g.server.travel()
 
-	raiser, _ := g.Grant.(strategies.Raiser)
+	raiser, _ := g.Grant.Grant.(strategies.Raiser)
 
 	raised, err := raiser.Raise(ctx, token)
 	if err != nil {
 		return nil, err
 	}
 
-	return farGrant{raised, g.server}, nil
+	return farGrant{single.Grant{Grant: raised, Strategy: g.server.Memory}, g.server}, nil
 }
 
 // witness sees who has the lock, and what they say of it.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -80,7 +81,7 @@ func same(a, b strategies.Strategy) bool {
 
 // Features says what the strategy can do: what a lock is, and no more.
 func (s *Strategy) Features() strategies.Features {
-	f := strategies.Features{Strategy: name, Unguarded: true}
+	f := strategies.Features{Strategy: name, Unguarded: true, Unbatched: true}
 
 	var databases []string
 
@@ -137,8 +138,22 @@ func own(r strategies.Request) strategies.Request {
 	return r
 }
 
-// TryAcquire asks all servers at once, and has the name if a majority grants it.
-func (s *Strategy) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+// Acquire asks all servers at once, and has the name if a majority grants it.
+func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, s.acquire, calls.AcquireAlone)
+}
+
+// Renew renews the leases that there are, and has the other servers asked to grant the name to its holder, too; or checks them.
+func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, held, lease, calls.RenewAlone)
+}
+
+// Release ends grants on all servers.
+func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) []error {
+	return calls.Release(ctx, held, calls.ReleaseAlone)
+}
+
+func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if r.Mode != strategies.Exclusive {
 		return nil, &strategies.UnsupportedError{Strategy: name, Where: "for shared locks", Instead: "cas"}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -706,7 +707,7 @@ func TestInspect(t *testing.T) {
 		p := c.process()
 		left := strategies.Request{Name: "a", Owner: "left", Lease: lease, First: true, Holder: strategies.Holder{Host: "h", PID: 1}}
 
-		if _, err := c.servers[0].TryAcquire(t.Context(), left); err != nil {
+		if _, err := single.TryAcquire(t.Context(), c.servers[0], left); err != nil {
 			t.Fatal(err)
 		}
 
@@ -756,7 +757,7 @@ func TestSplitVote(t *testing.T) {
 		for i := range ends {
 			r := strategies.Request{Name: "a", Owner: string(rune('x' + i)), Lease: lease, First: true, Holder: strategies.Holder{Host: "same", PID: 1}}
 
-			grant, err := c.servers[i].TryAcquire(t.Context(), r)
+			grant, err := single.TryAcquire(t.Context(), c.servers[i], r)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/quorum"
@@ -19,7 +20,7 @@ import (
 func (c cluster) taken(name string, i int, d time.Duration) {
 	r := strategies.Request{Name: name, Owner: "another", Lease: lease, First: true, Holder: strategies.Holder{Host: "h", PID: 1}}
 
-	grant, err := c.servers[i].TryAcquire(c.Context(), r)
+	grant, err := single.TryAcquire(c.Context(), c.servers[i], r)
 	if err != nil {
 		c.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/databases/postgres"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -157,14 +158,14 @@ func TestRefusedWithTheKey(t *testing.T) {
 		return strategies.Request{Name: name, Owner: owner, Lease: time.Minute}
 	}
 
-	beside, err := strategy.TryAcquire(t.Context(), request("beside", "beside"))
+	beside, err := single.TryAcquire(t.Context(), strategy, request("beside", "beside"))
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	faulty.Fail("advisory.acquire", 1, sqllocktest.After, conflict{})
 
-	if _, err := strategy.TryAcquire(t.Context(), request("refused", "first")); !errors.Is(err, sqllock.ErrNotAcquired) {
+	if _, err := single.TryAcquire(t.Context(), strategy, request("refused", "first")); !errors.Is(err, sqllock.ErrNotAcquired) {
 		t.Errorf("TryAcquire() that was refused = %v, want ErrNotAcquired", err)
 	}
 
@@ -174,12 +175,12 @@ func TestRefusedWithTheKey(t *testing.T) {
 
 	faulty.Fail("advisory.acquire-all", 1, sqllocktest.After, conflict{})
 
-	_, errs := strategy.TryAcquireAll(t.Context(), []strategies.Request{request("a", "a"), request("b", "b")})
+	_, errs := strategy.Acquire(t.Context(), []strategies.Request{request("a", "a"), request("b", "b")})
 	if n := keys(t, db); n != 1 || errs[0] == nil || errs[1] == nil {
 		t.Errorf("after acquisitions that were refused, %v, there are %d keys, want that of the other lock", errs, n)
 	}
 
-	second, err := strategy.TryAcquire(t.Context(), request("second", "second"))
+	second, err := single.TryAcquire(t.Context(), strategy, request("second", "second"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,10 +191,15 @@ func TestRefusedWithTheKey(t *testing.T) {
 		t.Errorf("Release() that was refused when it was done = %v, want nil", err)
 	}
 
+	third, err := single.TryAcquire(t.Context(), strategy, request("third", "third"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	faulty.Fail("advisory.release-all", 1, sqllocktest.After, conflict{})
 
-	if err := errors.Join(beside.Check(t.Context()), releaseAlone(t.Context(), strategy, beside)); err != nil {
-		t.Errorf("Check() and Release() of the other lock = %v, want nil", err)
+	if err := errors.Join(beside.Check(t.Context()), releaseTogether(t.Context(), strategy, beside, third)); err != nil {
+		t.Errorf("Check() and Release() of the other locks = %v, want nil", err)
 	}
 
 	if n := keys(t, db); n != 0 {
@@ -201,14 +207,21 @@ func TestRefusedWithTheKey(t *testing.T) {
 	}
 }
 
-// releaseAlone releases together with others, and then alone, as the core does.
-func releaseAlone(ctx context.Context, batcher strategies.Batcher, grant strategies.Grant) error {
-	err := batcher.ReleaseAll(ctx, []strategies.Grant{grant})[0]
-	if errors.Is(err, strategies.ErrNotBatched) {
-		err = grant.Release(ctx)
+// releaseTogether releases in one statement what it can, and then the others alone, as the core does.
+func releaseTogether(ctx context.Context, strategy strategies.Strategy, held ...single.Grant) error {
+	grants := make([]strategies.Grant, len(held))
+	for i, g := range held {
+		grants[i] = g.Grant
 	}
 
-	return err
+	errs := strategy.Release(ctx, grants)
+	for i, err := range errs {
+		if errors.Is(err, strategies.ErrNotBatched) {
+			errs[i] = held[i].Release(ctx)
+		}
+	}
+
+	return errors.Join(errs...)
 }
 
 // TestBrokenInABatch: a session that breaks while a batch makes rows brings nothing, and is not used any more.
@@ -220,7 +233,7 @@ func TestBrokenInABatch(t *testing.T) {
 		return strategies.Request{Name: name, Owner: name, Lease: time.Minute}
 	}
 
-	there, err := strategy.TryAcquire(t.Context(), request("there"))
+	there, err := single.TryAcquire(t.Context(), strategy, request("there"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +244,7 @@ func TestBrokenInABatch(t *testing.T) {
 
 	faulty.Fail("create", 1, sqllocktest.Before, nil)
 
-	made, errs := strategy.TryAcquireAll(t.Context(), []strategies.Request{request("there"), request("new"), request("newer")})
+	made, errs := strategy.Acquire(t.Context(), []strategies.Request{request("there"), request("new"), request("newer")})
 
 	for i, err := range errs {
 		if err == nil || made[i] != nil {
@@ -257,14 +270,14 @@ func TestSameOwnersLease(t *testing.T) {
 	strategy, _, db := advisoryOn(t)
 	request := strategies.Request{Name: "again", Owner: "owner", Lease: time.Minute}
 
-	first, err := strategy.TryAcquire(t.Context(), request)
+	first, err := single.TryAcquire(t.Context(), strategy, request)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	request.Lease = time.Hour
 
-	second, err := strategy.TryAcquire(t.Context(), request)
+	second, err := single.TryAcquire(t.Context(), strategy, request)
 	if err != nil || second.Token() != first.Token() {
 		t.Fatalf("TryAcquire() of who has it = %v, want its grant", err)
 	}
@@ -291,7 +304,7 @@ func TestKeptSessionSent(t *testing.T) {
 
 	request := strategies.Request{Name: "sent", Owner: "first", Lease: time.Minute}
 
-	first, err := strategy.TryAcquire(t.Context(), request)
+	first, err := single.TryAcquire(t.Context(), strategy, request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +318,7 @@ func TestKeptSessionSent(t *testing.T) {
 	faulty.Fail("advisory.acquire", 1, sqllocktest.After, nil)
 	faulty.Full(1)
 
-	if _, err := strategy.TryAcquire(t.Context(), request); err == nil || errors.Is(err, strategies.ErrNotSent) {
+	if _, err := single.TryAcquire(t.Context(), strategy, request); err == nil || errors.Is(err, strategies.ErrNotSent) {
 		t.Errorf("TryAcquire() whose answer was lost = %v, want an error that is not ErrNotSent", err)
 	}
 }

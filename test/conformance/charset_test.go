@@ -14,6 +14,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/sqllock/sqllock/databases/mysql"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/test/catalog"
@@ -186,10 +187,10 @@ func (c charsetCase) together(t *testing.T) {
 	s := cas.New(mysql.New(c.pool))
 	requests := c.requests("together", "cas")
 
-	grants, errs := s.TryAcquireAll(t.Context(), requests)
+	grants, errs := s.Acquire(t.Context(), requests)
 	for i, err := range errs {
 		if err != nil {
-			t.Fatalf("TryAcquireAll() of %q = %v, want the grant", requests[i].Name, err)
+			t.Fatalf("Acquire() of %q = %v, want the grant", requests[i].Name, err)
 		}
 	}
 
@@ -204,18 +205,18 @@ func (c charsetCase) together(t *testing.T) {
 	exec(t, c.beside, "UPDATE sqllock_leases FORCE INDEX (PRIMARY) SET expires_at = expires_at - 59000000 WHERE name IN (?"+strings.Repeat(", ?", len(names)-1)+")",
 		names...)
 
-	for i, err := range s.RenewAll(t.Context(), grants, time.Minute) {
+	for i, err := range s.Renew(t.Context(), grants, time.Minute) {
 		if err != nil {
-			t.Errorf("RenewAll() of %q = %v, want nil", requests[i].Name, err)
+			t.Errorf("Renew() of %q = %v, want nil", requests[i].Name, err)
 		}
 	}
 
 	c.wantRows(t, requests)
 	c.wantHeld(t, s, requests)
 
-	for i, err := range s.ReleaseAll(t.Context(), grants) {
+	for i, err := range s.Release(t.Context(), grants) {
 		if err != nil {
-			t.Errorf("ReleaseAll() of %q = %v, want nil", requests[i].Name, err)
+			t.Errorf("Release() of %q = %v, want nil", requests[i].Name, err)
 		}
 	}
 
@@ -235,7 +236,7 @@ func (c charsetCase) alone(t *testing.T) {
 		s := strategy.Make(mysql.New(c.pool))
 
 		for _, r := range c.requests("alone", strategy.Name)[injection-1 : injection+2] {
-			g, err := s.TryAcquire(t.Context(), r)
+			g, err := single.TryAcquire(t.Context(), s, r)
 			if err != nil {
 				t.Fatalf("TryAcquire(%q) with %s = %v, want the grant", r.Name, strategy.Name, err)
 			}
@@ -268,13 +269,13 @@ func (c charsetCase) alone(t *testing.T) {
 func (c charsetCase) read(t *testing.T, s strategies.Strategy, readers []strategies.Request) {
 	t.Helper()
 
-	var grants []strategies.Grant
+	var grants []single.Grant
 
 	for i := range readers {
 		readers[i].Name, readers[i].Mode, readers[i].First = readers[0].Name, strategies.Shared, true
 		r := readers[i]
 
-		g, err := s.TryAcquire(t.Context(), r)
+		g, err := single.TryAcquire(t.Context(), s, r)
 		if err != nil {
 			t.Fatalf("TryAcquire(%q) of a reader = %v, want the grant", r.Name, err)
 		}
@@ -301,7 +302,7 @@ func (c charsetCase) force(t *testing.T, s strategies.Strategy, r strategies.Req
 
 	const reason = `Wartung: müßig, 你' "\`
 
-	g, err := s.TryAcquire(t.Context(), r)
+	g, err := single.TryAcquire(t.Context(), s, r)
 	if err != nil {
 		t.Fatalf("TryAcquire(%q) = %v, want the grant", r.Name, err)
 	}
@@ -317,7 +318,7 @@ func (c charsetCase) force(t *testing.T, s strategies.Strategy, r strategies.Req
 }
 
 // guard pins a grant in a transaction of the same pool.
-func (c charsetCase) guard(t *testing.T, g strategies.Grant, name string) {
+func (c charsetCase) guard(t *testing.T, g single.Grant, name string) {
 	t.Helper()
 
 	tx, err := c.pool.BeginTx(t.Context(), nil)

@@ -12,6 +12,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/sqllock/sqllock/databases/mysql"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -53,10 +54,10 @@ func ask(name string) strategies.Request {
 }
 
 // acquire acquires a name, alone.
-func (n namedLocks) acquire(name string) strategies.Grant {
+func (n namedLocks) acquire(name string) single.Grant {
 	n.Helper()
 
-	grant, err := n.strategy.TryAcquire(n.Context(), ask(name))
+	grant, err := single.TryAcquire(n.Context(), n.strategy, ask(name))
 	if err != nil {
 		n.Fatalf("TryAcquire(%q) = %v, want the lock", name, err)
 	}
@@ -65,7 +66,7 @@ func (n namedLocks) acquire(name string) strategies.Grant {
 }
 
 // release releases grants, alone.
-func (n namedLocks) release(grants ...strategies.Grant) {
+func (n namedLocks) release(grants ...single.Grant) {
 	n.Helper()
 
 	for _, grant := range grants {
@@ -109,7 +110,7 @@ func TestReadersOfNamedLocks(t *testing.T) {
 		request := ask("read")
 		request.Mode = strategies.Shared
 
-		_, err := n.strategy.TryAcquire(n.Context(), request)
+		_, err := single.TryAcquire(n.Context(), n.strategy, request)
 		if want := "for readers on MySQL and MariaDB, whose GET_LOCK knows none"; !errors.Is(err, sqllock.ErrUnsupported) || !strings.Contains(err.Error(), want) {
 			n.Errorf("TryAcquire() of a reader = %v, want ErrUnsupported %s", err, want)
 		}
@@ -149,7 +150,7 @@ func TestNamedLocksOfABatch(t *testing.T) {
 			requests[i] = ask(name)
 		}
 
-		made, errs := n.strategy.TryAcquireAll(n.Context(), requests)
+		made, errs := n.strategy.Acquire(n.Context(), requests)
 
 		for i, name := range names {
 			switch held := new(strategies.HeldError); name {
@@ -183,17 +184,17 @@ func TestNamedLocksOfABatch(t *testing.T) {
 		exec(n.T, n.beside, "UPDATE sqllock_leases SET owner = '', ended = 'forced: so' WHERE name = 'own'")
 
 		held := []strategies.Grant{made[0], made[3], made[4], made[6], made[7]}
-		errs = n.strategy.ReleaseAll(n.Context(), held)
+		errs = n.strategy.Release(n.Context(), held)
 
 		for i, err := range errs {
 			if lost := i == 2; (err != nil) != lost || lost && !errors.Is(err, strategies.ErrNotBatched) {
-				n.Errorf("ReleaseAll() of grant %d = %v, want ErrNotBatched of the one that is lost", i, err)
+				n.Errorf("Release() of grant %d = %v, want ErrNotBatched of the one that is lost", i, err)
 			}
 		}
 
 		n.wantLocked("after a release of all", names, "own")
 
-		if err := made[4].Release(n.Context()); !errors.Is(err, sqllock.ErrLost) {
+		if err := strategies.ReleaseOne(n.Context(), n.strategy, made[4]); !errors.Is(err, sqllock.ErrLost) {
 			n.Errorf("Release() of a grant that was taken away = %v, want ErrLost", err)
 		}
 
@@ -224,7 +225,7 @@ func TestRefusedWithTheNamedLock(t *testing.T) {
 	t.Parallel()
 
 	onNamedLocks(t, func(n namedLocks) {
-		names := []string{"beside", "refused", "a", "b", "second"}
+		names := []string{"beside", "refused", "a", "b", "second", "third"}
 		refused := &driver.MySQLError{Number: 1205, Message: "a lock wait timeout"}
 
 		for _, name := range names[1:] {
@@ -235,7 +236,7 @@ func TestRefusedWithTheNamedLock(t *testing.T) {
 
 		n.faulty.Fail("advisory.acquire", 1, sqllocktest.After, refused)
 
-		if _, err := n.strategy.TryAcquire(n.Context(), ask("refused")); !errors.Is(err, sqllock.ErrNotAcquired) {
+		if _, err := single.TryAcquire(n.Context(), n.strategy, ask("refused")); !errors.Is(err, sqllock.ErrNotAcquired) {
 			n.Errorf("TryAcquire() that was refused = %v, want ErrNotAcquired", err)
 		}
 
@@ -243,9 +244,9 @@ func TestRefusedWithTheNamedLock(t *testing.T) {
 
 		n.faulty.Fail("advisory.acquire-all", 1, sqllocktest.After, refused)
 
-		_, errs := n.strategy.TryAcquireAll(n.Context(), []strategies.Request{ask("a"), ask("b")})
+		_, errs := n.strategy.Acquire(n.Context(), []strategies.Request{ask("a"), ask("b")})
 		if !errors.Is(errs[0], strategies.ErrNotBatched) || !errors.Is(errs[1], strategies.ErrNotBatched) {
-			n.Errorf("TryAcquireAll() that was refused = %v, want ErrNotBatched", errs)
+			n.Errorf("Acquire() that was refused = %v, want ErrNotBatched", errs)
 		}
 
 		n.wantLocked("after acquisitions that were refused", names, "beside")
@@ -255,10 +256,12 @@ func TestRefusedWithTheNamedLock(t *testing.T) {
 		n.faulty.Fail("advisory.release", 1, sqllocktest.After, refused)
 		n.release(second)
 
+		third := n.acquire("third")
+
 		n.faulty.Fail("advisory.release-all", 1, sqllocktest.After, refused)
 
-		if err := errors.Join(beside.Check(n.Context()), releaseAlone(n.Context(), n.strategy, beside)); err != nil {
-			n.Errorf("Check() and Release() of the other lock = %v, want nil", err)
+		if err := errors.Join(beside.Check(n.Context()), releaseTogether(n.Context(), n.strategy, beside, third)); err != nil {
+			n.Errorf("Check() and Release() of the other locks = %v, want nil", err)
 		}
 
 		n.wantLocked("after the releases", names)
@@ -281,11 +284,11 @@ func TestStatementsOfNamedLocks(t *testing.T) {
 
 		n.release(n.acquire("a"))
 
-		made, errs := n.strategy.TryAcquireAll(n.Context(), requests)
-		errs = append(errs, n.strategy.ReleaseAll(n.Context(), made)...)
+		made, errs := n.strategy.Acquire(n.Context(), requests)
+		errs = append(errs, n.strategy.Release(n.Context(), made)...)
 
 		if err := errors.Join(errs...); err != nil {
-			n.Errorf("TryAcquireAll() and ReleaseAll() = %v, want nil", err)
+			n.Errorf("Acquire() and Release() = %v, want nil", err)
 		}
 
 		got, want := strings.Join(n.faulty.Statements()[before:], " "), "advisory.acquire advisory.release advisory.acquire-all advisory.release-all"

@@ -13,6 +13,7 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/databases/postgres"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/migrations"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
@@ -98,8 +99,8 @@ func guardedRead(
 	ctx := context.WithoutCancel(t.Context())
 	r := strategies.Request{Name: "guarded", Owner: uniqueName(), Lease: time.Minute, Tokens: 2}
 
-	take := func() strategies.Grant {
-		grant, err := strategy.TryAcquire(ctx, r)
+	take := func() single.Grant {
+		grant, err := single.TryAcquire(ctx, strategy, r)
 		if err != nil {
 			t.Fatalf("TryAcquire() = %v", err)
 		}
@@ -107,12 +108,12 @@ func guardedRead(
 		return grant
 	}
 
-	var grant strategies.Grant
+	var grant single.Grant
 
 	if handed {
 		grant = take()
 
-		if _, ok := grant.(strategies.Reserver); !ok {
+		if _, ok := grant.Grant.(strategies.Reserver); !ok {
 			_ = grant.Release(ctx)
 
 			return
@@ -132,11 +133,11 @@ func guardedRead(
 
 	exec(t, pool, "UPDATE guarded SET value = value + 1")
 
-	if reserver, ok := grant.(strategies.Reserver); ok {
-		grant = reserver.Next()
+	if reserver, ok := grant.Grant.(strategies.Reserver); ok {
+		grant.Grant = reserver.Next()
 	}
 
-	if grant == nil {
+	if grant.Grant == nil {
 		grant = take()
 	}
 

@@ -13,6 +13,7 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/databases/postgres"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/forupdate"
@@ -59,7 +60,7 @@ func sessionGone(t *testing.T, db *sql.DB, pool databases.DB, end, name string) 
 	}
 
 	// The name's rows are there.
-	before, err := strategy.TryAcquire(t.Context(), request("before"))
+	before, err := single.TryAcquire(t.Context(), strategy, request("before"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func sessionGone(t *testing.T, db *sql.DB, pool databases.DB, end, name string) 
 	attempted := make(chan error, 1)
 
 	go func() {
-		_, err := strategy.TryAcquire(t.Context(), request("first"))
+		_, err := single.TryAcquire(t.Context(), strategy, request("first"))
 		attempted <- err
 	}()
 
@@ -89,7 +90,7 @@ func sessionGone(t *testing.T, db *sql.DB, pool databases.DB, end, name string) 
 		t.Errorf("Status() = token %d, %v, want %d, that of the grant before", status.Token, err, before.Token())
 	}
 
-	next, err := strategy.TryAcquire(t.Context(), request("next"))
+	next, err := single.TryAcquire(t.Context(), strategy, request("next"))
 	if err != nil {
 		t.Fatalf("TryAcquire() by the next = %v, want the lock", err)
 	}
@@ -160,7 +161,7 @@ CREATE TRIGGER note_commit AFTER UPDATE ON sqllock_locks FOR EACH ROW WHEN (NEW.
 	}
 
 	durable := func() (token int64, setting string) {
-		grant, err := strategy.TryAcquire(t.Context(), strategies.Request{Name: "name", Owner: "owner", Lease: time.Minute})
+		grant, err := single.TryAcquire(t.Context(), strategy, strategies.Request{Name: "name", Owner: "owner", Lease: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/databases/sqlite"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/cas"
 )
@@ -25,13 +26,13 @@ func TestIdleOfTheDead(t *testing.T) {
 			db, beside := databaseAndPool(t, server)
 			strategy := cas.New(db)
 
-			grant, err := strategy.TryAcquire(t.Context(), strategies.Request{Name: "once", Owner: "holder", Lease: time.Minute, Tokens: 1})
+			grant, err := single.TryAcquire(t.Context(), strategy, strategies.Request{Name: "once", Owner: "holder", Lease: time.Minute, Tokens: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
 
 			waiter := strategies.Waiter{Name: "once", Process: "dead", ID: "waiter", Slots: 1}
-			if _, err := strategy.Enqueue(t.Context(), waiter, time.Millisecond); err != nil {
+			if _, err := single.Enqueue(t.Context(), strategy, waiter, time.Millisecond); err != nil {
 				t.Fatal(err)
 			}
 

@@ -11,6 +11,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/insert"
@@ -78,7 +79,7 @@ func tryAndRelease(t *testing.T, s *insert.Strategy, requests []strategies.Reque
 	for _, r := range requests {
 		r.Owner = rand.Text()
 
-		grant, err := s.TryAcquire(t.Context(), r)
+		grant, err := single.TryAcquire(t.Context(), s, r)
 		if err == nil {
 			err = grant.Release(t.Context())
 		}
@@ -117,9 +118,9 @@ func leftOver(t *testing.T, s *insert.Strategy, beside *sql.DB) {
 	requests := three(t, s)
 	exec(t, beside, insertRow(requests[1].Name))
 
-	grants, errs := s.TryAcquireAll(t.Context(), requests)
+	grants, errs := s.Acquire(t.Context(), requests)
 	if err := errors.Join(errs...); err != nil {
-		t.Fatalf("TryAcquireAll() = %v, want the grants", err)
+		t.Fatalf("Acquire() = %v, want the grants", err)
 	}
 
 	for i, found := 0, owners(t, beside, requests); i < len(requests); i++ {
@@ -128,12 +129,12 @@ func leftOver(t *testing.T, s *insert.Strategy, beside *sql.DB) {
 		}
 	}
 
-	if err := errors.Join(s.ReleaseAll(t.Context(), grants)...); err != nil {
-		t.Errorf("ReleaseAll() = %v, want nil", err)
+	if err := errors.Join(s.Release(t.Context(), grants)...); err != nil {
+		t.Errorf("Release() = %v, want nil", err)
 	}
 
 	if found := owners(t, beside, requests); len(found) != 0 {
-		t.Errorf("after ReleaseAll() there are rows of %v, want none", found)
+		t.Errorf("after Release() there are rows of %v, want none", found)
 	}
 
 	tryAndRelease(t, s, requests)
@@ -175,7 +176,7 @@ func failing(t *testing.T, db databases.DB) {
 				}
 
 				what := fmt.Sprintf("%q fail at %v with %v", statements, when, cause)
-				grants, errs := s.TryAcquireAll(t.Context(), requests)
+				grants, errs := s.Acquire(t.Context(), requests)
 
 				faulty.Reset()
 
@@ -187,7 +188,7 @@ func failing(t *testing.T, db databases.DB) {
 
 					switch ours := status.Owner == r.Owner; {
 					case grants[i] != nil && ours:
-						err = grants[i].Release(t.Context())
+						err = strategies.ReleaseOne(t.Context(), s, grants[i])
 					case grants[i] != nil:
 						t.Errorf("%s: %q is granted, and the record is not its owner's", what, r.Name)
 					case strategies.Uncertain(errs[i]):
@@ -229,19 +230,19 @@ func inTheWay(t *testing.T, s *insert.Strategy, beside *sql.DB, brieflyAlone boo
 
 	started := time.Now()
 
-	grants, errs := s.TryAcquireAll(t.Context(), requests)
+	grants, errs := s.Acquire(t.Context(), requests)
 
 	if took := time.Since(started); took > brief {
-		t.Errorf("TryAcquireAll() took %s, want %s at most", took, brief)
+		t.Errorf("Acquire() took %s, want %s at most", took, brief)
 	}
 
 	if errs[1] == nil {
-		t.Errorf("TryAcquireAll() granted %q, whose row it cannot make", requests[1].Name)
+		t.Errorf("Acquire() granted %q, whose row it cannot make", requests[1].Name)
 	}
 
 	for i, r := range requests {
 		if errors.Is(errs[i], strategies.ErrNotBatched) && i != 1 {
-			grants[i], errs[i] = s.TryAcquire(t.Context(), r)
+			grants[i], errs[i] = strategies.AcquireOne(t.Context(), s, r)
 		}
 
 		if i != 1 && errs[i] != nil {
@@ -250,7 +251,7 @@ func inTheWay(t *testing.T, s *insert.Strategy, beside *sql.DB, brieflyAlone boo
 	}
 
 	for _, i := range []int{0, 2} {
-		if err := grants[i].Release(t.Context()); err != nil {
+		if err := strategies.ReleaseOne(t.Context(), s, grants[i]); err != nil {
 			t.Errorf("Release() of %q = %v, want nil", requests[i].Name, err)
 		}
 	}
@@ -258,7 +259,7 @@ func inTheWay(t *testing.T, s *insert.Strategy, beside *sql.DB, brieflyAlone boo
 	if brieflyAlone {
 		started = time.Now()
 
-		if _, err := s.TryAcquire(t.Context(), requests[1]); !errors.Is(err, strategies.ErrNotAcquired) && !errors.Is(err, strategies.ErrBusy) {
+		if _, err := single.TryAcquire(t.Context(), s, requests[1]); !errors.Is(err, strategies.ErrNotAcquired) && !errors.Is(err, strategies.ErrBusy) {
 			t.Errorf("TryAcquire() = %v, want that it is refused", err)
 		}
 

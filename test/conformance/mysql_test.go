@@ -196,8 +196,7 @@ func TestLargestBatch(t *testing.T) {
 			for _, made := range catalog.All() {
 				strategy := made.Make(mysql.New(mysqlPool(t, config)))
 
-				batcher, batches := strategy.(strategies.Batcher)
-				if !batches || strategy.Features().Unbatched {
+				if strategy.Features().Unbatched {
 					continue
 				}
 
@@ -214,16 +213,16 @@ func TestLargestBatch(t *testing.T) {
 						size += len(r.Name) + len(r.Holder.Label) + len(r.Holder.Metadata)
 					}
 
-					grants, errs := batcher.TryAcquireAll(t.Context(), requests)
+					grants, errs := strategy.Acquire(t.Context(), requests)
 					for _, err := range errs {
 						if err != nil {
-							t.Fatalf("TryAcquireAll() of %d = %v, want nil", len(requests), err)
+							t.Fatalf("Acquire() of %d = %v, want nil", len(requests), err)
 						}
 					}
 
-					for _, err := range batcher.ReleaseAll(t.Context(), grants) {
+					for _, err := range strategy.Release(t.Context(), grants) {
 						if err != nil {
-							t.Fatalf("ReleaseAll() = %v, want nil", err)
+							t.Fatalf("Release() = %v, want nil", err)
 						}
 					}
 				})

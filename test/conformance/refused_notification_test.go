@@ -13,6 +13,7 @@ import (
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/postgres"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -144,11 +145,11 @@ func (u *untold) each() {
 	features := u.strategy.Features()
 
 	for _, waited := range []bool{false, true} {
-		u.free(fmt.Sprintf("Release() of one who waited: %t", waited), u.request(waited), strategies.Grant.Release)
-		u.freeAll(fmt.Sprintf("ReleaseAll() of those who waited: %t", waited), waited)
+		u.free(fmt.Sprintf("Release() of one who waited: %t", waited), u.request(waited), single.Grant.Release)
+		u.freeAll(fmt.Sprintf("Release() of those who waited: %t", waited), waited)
 	}
 
-	u.free("Ask()", u.request(false), func(g strategies.Grant, ctx context.Context) error {
+	u.free("Ask()", u.request(false), func(g single.Grant, ctx context.Context) error {
 		asked, err := u.strategy.(strategies.Noter).Ask(ctx, u.name(), "for a test")
 		if err == nil && !asked {
 			err = errors.New("nobody was asked")
@@ -156,7 +157,7 @@ func (u *untold) each() {
 
 		return errors.Join(err, g.Release(ctx))
 	})
-	u.free("Announce() and Call()", u.request(false), func(g strategies.Grant, ctx context.Context) error {
+	u.free("Announce() and Call()", u.request(false), func(g single.Grant, ctx context.Context) error {
 		err := g.Release(ctx)
 
 		return errors.Join(
@@ -167,7 +168,7 @@ func (u *untold) each() {
 	if features.MinHold {
 		r := u.request(false)
 		r.MinHold = time.Millisecond
-		u.free("Release() with a minimum hold", r, strategies.Grant.Release)
+		u.free("Release() with a minimum hold", r, single.Grant.Release)
 
 		r = u.request(false)
 		r.MinHold = time.Millisecond
@@ -178,19 +179,19 @@ func (u *untold) each() {
 		for _, waited := range []bool{false, true} {
 			r := u.request(waited)
 			r.Mode = strategies.Shared
-			u.free(fmt.Sprintf("Release() of a reader who waited: %t", waited), r, strategies.Grant.Release)
+			u.free(fmt.Sprintf("Release() of a reader who waited: %t", waited), r, single.Grant.Release)
 		}
 	}
 
 	u.free("ReleaseTx()", u.request(false), u.releaseTx)
-	u.free("Settle()", u.request(false), func(g strategies.Grant, ctx context.Context) error {
+	u.free("Settle()", u.request(false), func(g single.Grant, ctx context.Context) error {
 		err := u.strategy.Settle(ctx, strategies.Request{Name: u.name(), Owner: "first", Lease: untoldLease})
 
 		return errors.Join(err, ended(g.Release(ctx)))
 	})
 
 	// The last, as it ends the session that another lock may be on.
-	u.free("ForceRelease()", u.request(false), func(g strategies.Grant, ctx context.Context) error {
+	u.free("ForceRelease()", u.request(false), func(g single.Grant, ctx context.Context) error {
 		status, _, err := u.strategy.Status(ctx, u.name())
 		if err != nil {
 			return err
@@ -230,10 +231,10 @@ func (u *untold) request(waited bool) strategies.Request {
 }
 
 // free has somebody wait for a lock, which a call frees, and another take it.
-func (u *untold) free(what string, r strategies.Request, call func(g strategies.Grant, ctx context.Context) error) {
+func (u *untold) free(what string, r strategies.Request, call func(g single.Grant, ctx context.Context) error) {
 	u.Helper()
 
-	grant, err := u.strategy.TryAcquire(u.Context(), r)
+	grant, err := single.TryAcquire(u.Context(), u.strategy, r)
 	if err != nil {
 		u.Fatalf("%s: TryAcquire() = %v", what, err)
 	}
@@ -250,15 +251,14 @@ func (u *untold) free(what string, r strategies.Request, call func(g strategies.
 func (u *untold) freeAll(what string, waited bool) {
 	u.Helper()
 
-	batcher, ok := u.strategy.(strategies.Batcher)
-	if !ok {
+	if u.strategy.Features().Unbatched {
 		return
 	}
 
 	requests := []strategies.Request{u.request(waited), u.request(waited)}
 	requests[1].Owner = "second"
 
-	grants, errs := batcher.TryAcquireAll(u.Context(), requests)
+	grants, errs := u.strategy.Acquire(u.Context(), requests)
 	if err := errors.Join(errs...); err != nil {
 		u.Fatalf("%s: TryAcquireAll() = %v", what, err)
 	}
@@ -267,9 +267,9 @@ func (u *untold) freeAll(what string, waited bool) {
 		u.enqueue(r.Name)
 	}
 
-	for i, err := range batcher.ReleaseAll(u.Context(), grants) {
+	for i, err := range u.strategy.Release(u.Context(), grants) {
 		if errors.Is(err, strategies.ErrNotBatched) {
-			err = grants[i].Release(u.Context())
+			err = strategies.ReleaseOne(u.Context(), u.strategy, grants[i])
 		}
 
 		if err != nil {
@@ -281,8 +281,8 @@ func (u *untold) freeAll(what string, waited bool) {
 }
 
 // releaseTx releases a lock in a transaction, where the strategy can.
-func (u *untold) releaseTx(g strategies.Grant, ctx context.Context) error { //nolint:revive // as the method expression Grant.Release
-	releaser, ok := g.(strategies.TxReleaser)
+func (u *untold) releaseTx(g single.Grant, ctx context.Context) error { //nolint:revive // as the method expression Grant.Release
+	releaser, ok := g.Grant.(strategies.TxReleaser)
 	if !ok {
 		return g.Release(ctx)
 	}
@@ -303,7 +303,7 @@ func (u *untold) enqueue(name string) {
 	u.Helper()
 
 	w := strategies.Waiter{Name: name, Process: "other", ID: name}
-	if _, err := u.strategy.(strategies.Queuer).Enqueue(u.Context(), w, untoldLease); err != nil {
+	if _, err := single.Enqueue(u.Context(), u.strategy.(strategies.Queuer), w, untoldLease); err != nil {
 		u.Fatalf("Enqueue() = %v", err)
 	}
 }
@@ -315,7 +315,7 @@ func (u *untold) take(what, name string) {
 	r := strategies.Request{Name: name, Owner: "next", First: true, Lease: untoldLease}
 
 	for began := time.Now(); ; time.Sleep(time.Millisecond) { //nolint:forbidigo // it looks again
-		grant, err := u.strategy.TryAcquire(u.Context(), r)
+		grant, err := single.TryAcquire(u.Context(), u.strategy, r)
 
 		switch {
 		case err == nil:
@@ -426,7 +426,7 @@ func TestReleaseInAPreparedTransaction(t *testing.T) {
 				r := u.request(false)
 				r.MinHold = minHold
 
-				u.free("ReleaseTx()", r, func(g strategies.Grant, ctx context.Context) error {
+				u.free("ReleaseTx()", r, func(g single.Grant, ctx context.Context) error {
 					said = false
 					if err := releasePrepared(ctx, pool, db, g); err != nil || said {
 						return fmt.Errorf("it notifies: %t, %w", said, err)
@@ -444,7 +444,7 @@ func TestReleaseInAPreparedTransaction(t *testing.T) {
 }
 
 // releasePrepared releases a lock in a transaction that is committed in two phases, if the server has such.
-func releasePrepared(ctx context.Context, pool *sql.DB, db watched, g strategies.Grant) error {
+func releasePrepared(ctx context.Context, pool *sql.DB, db watched, g single.Grant) error {
 	var most int
 
 	id := uniqueName()
@@ -467,7 +467,7 @@ func releasePrepared(ctx context.Context, pool *sql.DB, db watched, g strategies
 
 	defer func() { _ = tx.Rollback() }() // which changes nothing any more
 
-	if err := g.(strategies.TxReleaser).ReleaseTx(ctx, db.Tx(postgres.StdTx(tx)), 0); err != nil {
+	if err := g.Grant.(strategies.TxReleaser).ReleaseTx(ctx, db.Tx(postgres.StdTx(tx)), 0); err != nil {
 		return err
 	}
 

@@ -18,6 +18,7 @@ import (
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/databases/sqlite"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -236,7 +237,7 @@ func isolated(t *testing.T, server, level string) (databases.DB, *sql.DB) {
 }
 
 // batchTwice does what lockTwice does, with several locks at a time.
-func batchTwice(t *testing.T, name string, batcher strategies.Batcher) {
+func batchTwice(t *testing.T, name string, batcher strategies.Strategy) {
 	t.Helper()
 
 	for i := range 2 {
@@ -247,18 +248,18 @@ func batchTwice(t *testing.T, name string, batcher strategies.Batcher) {
 			})
 		}
 
-		grants, errs := batcher.TryAcquireAll(t.Context(), requests)
+		grants, errs := batcher.Acquire(t.Context(), requests)
 		if err := errors.Join(errs...); err != nil {
-			t.Errorf("%s: TryAcquireAll() = %v, want the grants", name, err)
+			t.Errorf("%s: Acquire() = %v, want the grants", name, err)
 
 			return
 		}
 
-		if err := errors.Join(batcher.RenewAll(t.Context(), grants, time.Minute)...); err != nil {
+		if err := errors.Join(batcher.Renew(t.Context(), grants, time.Minute)...); err != nil {
 			t.Errorf("%s: RenewAll() = %v, want nil", name, err)
 		}
 
-		if err := errors.Join(batcher.ReleaseAll(t.Context(), grants)...); err != nil {
+		if err := errors.Join(batcher.Release(t.Context(), grants)...); err != nil {
 			t.Errorf("%s: ReleaseAll() = %v, want nil", name, err)
 		}
 	}
@@ -345,8 +346,8 @@ func lockTwice(t *testing.T, name string, strategy strategies.Strategy) {
 
 	locker := lockerOn(t, strategy)
 
-	if batcher, ok := strategy.(strategies.Batcher); ok && !strategy.Features().Unbatched {
-		batchTwice(t, name, batcher)
+	if !strategy.Features().Unbatched {
+		batchTwice(t, name, strategy)
 	}
 
 	if locker.Features().Several {
@@ -549,7 +550,7 @@ func TestReapEndsSessions(t *testing.T) {
 
 		request := strategies.Request{Name: "reaped", Owner: "first", Lease: time.Hour}
 
-		grant, err := first.TryAcquire(t.Context(), request)
+		grant, err := single.TryAcquire(t.Context(), first, request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -569,7 +570,7 @@ func TestReapEndsSessions(t *testing.T) {
 		defer tick.Stop()
 
 		for request.Owner = "second"; ; <-tick.C {
-			next, err := second.TryAcquire(t.Context(), request)
+			next, err := single.TryAcquire(t.Context(), second, request)
 			if err == nil {
 				_ = next.Release(t.Context())
 
@@ -613,7 +614,7 @@ func readers(t *testing.T, beside *sql.DB, first, second strategies.Strategy, ag
 	for _, end := range []string{"reap", "force"} {
 		request := strategies.Request{Name: "read", Owner: end + "ed", Lease: time.Hour, Mode: strategies.Shared}
 
-		grant, err := first.TryAcquire(t.Context(), request)
+		grant, err := single.TryAcquire(t.Context(), first, request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -675,7 +676,7 @@ func sessionEndsBefore(t *testing.T, statement string, locked bool) {
 	}
 
 	// The name's rows are there.
-	before, err := second.TryAcquire(t.Context(), request("before"))
+	before, err := single.TryAcquire(t.Context(), second, request("before"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -688,7 +689,7 @@ func sessionEndsBefore(t *testing.T, statement string, locked bool) {
 	attempted := make(chan error, 1)
 
 	go func() {
-		_, err := first.TryAcquire(t.Context(), request("first"))
+		_, err := single.TryAcquire(t.Context(), first, request("first"))
 		attempted <- err
 	}()
 
@@ -702,7 +703,7 @@ func sessionEndsBefore(t *testing.T, statement string, locked bool) {
 		t.Fatalf("ended %d sessions, %v, want that of the attempt", ended, err)
 	}
 
-	grant, err := second.TryAcquire(t.Context(), request("second"))
+	grant, err := single.TryAcquire(t.Context(), second, request("second"))
 	if err != nil {
 		t.Fatalf("TryAcquire() after the session has ended = %v, want the lock", err)
 	}
@@ -730,7 +731,7 @@ func TestEndedSessionIsNotUsedAgain(t *testing.T) {
 	const lease = 2 * time.Second
 
 	// The lease expires, and not the session, which has heard of its holder since.
-	expire := func(t *testing.T, db *sqllocktest.Faulty, grant strategies.Grant) {
+	expire := func(t *testing.T, db *sqllocktest.Faulty, grant single.Grant) {
 		t.Helper()
 
 		<-time.After(lease / 2)
@@ -757,7 +758,7 @@ func TestEndedSessionIsNotUsedAgain(t *testing.T) {
 		for _, ended := range []struct {
 			by, kill string
 			strategy func(databases.DB) strategies.Strategy
-			before   func(*testing.T, *sqllocktest.Faulty, strategies.Grant)
+			before   func(*testing.T, *sqllocktest.Faulty, single.Grant)
 			end      func(context.Context, strategies.Strategy, strategies.Status) error
 		}{
 			{"a reaper", "forupdate.kill", func(db databases.DB) strategies.Strategy { return forupdate.New(db) }, expire, reap},
@@ -770,10 +771,10 @@ func TestEndedSessionIsNotUsedAgain(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s by %s", server, strategy.Features().Strategy, ended.by), func(t *testing.T) {
 				t.Parallel()
 
-				acquire := func() strategies.Grant {
+				acquire := func() single.Grant {
 					t.Helper()
 
-					grant, err := strategy.TryAcquire(t.Context(), strategies.Request{Name: uniqueName(), Owner: uniqueName(), Lease: lease})
+					grant, err := single.TryAcquire(t.Context(), strategy, strategies.Request{Name: uniqueName(), Owner: uniqueName(), Lease: lease})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -783,7 +784,7 @@ func TestEndedSessionIsNotUsedAgain(t *testing.T) {
 
 				name := uniqueName()
 
-				doomed, err := strategy.TryAcquire(t.Context(), strategies.Request{Name: name, Owner: name, Lease: lease})
+				doomed, err := single.TryAcquire(t.Context(), strategy, strategies.Request{Name: name, Owner: name, Lease: lease})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -802,7 +803,7 @@ func TestEndedSessionIsNotUsedAgain(t *testing.T) {
 				_ = doomed.Release(t.Context())
 
 				// Whatever connections the pool has.
-				next := []strategies.Grant{acquire(), acquire()}
+				next := []single.Grant{acquire(), acquire()}
 
 				resume()
 
@@ -856,13 +857,13 @@ func TestFollowedRelease(t *testing.T) {
 				request := strategies.Request{Name: uniqueName(), Owner: "first", Lease: time.Minute}
 
 				var (
-					first strategies.Grant
+					first single.Grant
 					err   error
 				)
 
 				// MySQL may refuse a try for a gap beside the new name that another test has locked for a moment.
 				eventually(t, "the first gets the lock", func() bool {
-					first, err = strategy.TryAcquire(t.Context(), request)
+					first, err = single.TryAcquire(t.Context(), strategy, request)
 
 					return err == nil
 				})
@@ -879,11 +880,11 @@ func TestFollowedRelease(t *testing.T) {
 
 				request.Owner = "second"
 
-				var second strategies.Grant
+				var second single.Grant
 
 				// The server ends a session that broke a moment later.
 				eventually(t, "another gets the lock", func() bool {
-					second, err = other.TryAcquire(t.Context(), request)
+					second, err = single.TryAcquire(t.Context(), other, request)
 
 					return err == nil
 				})
@@ -919,7 +920,7 @@ func TestBrokenFirstLook(t *testing.T) {
 					faulty.Fail(statement, 1, sqllocktest.Before, nil)
 
 					request := strategies.Request{Name: uniqueName(), Owner: "owner", Lease: time.Minute}
-					grant, err := strategy.TryAcquire(t.Context(), request)
+					grant, err := single.TryAcquire(t.Context(), strategy, request)
 
 					switch {
 					case err == nil:
@@ -1061,7 +1062,7 @@ func TestReadOnly(t *testing.T) {
 			one, many := advisory.New(mysql.New(db)), advisory.New(mysql.New(db))
 
 			for strategy, name := range map[*advisory.Strategy]string{one: "one", many: "many"} {
-				if _, err := strategy.TryAcquire(t.Context(), request(name)); err != nil {
+				if _, err := single.TryAcquire(t.Context(), strategy, request(name)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -1082,11 +1083,11 @@ func TestReadOnly(t *testing.T) {
 			}
 
 			// Their account may write all the same.
-			if _, err := one.TryAcquire(t.Context(), request("another")); !errors.Is(err, sqllock.ErrReadOnly) {
+			if _, err := single.TryAcquire(t.Context(), one, request("another")); !errors.Is(err, sqllock.ErrReadOnly) {
 				t.Errorf("TryAcquire() on a session of a server that has become read-only = %v, want ErrReadOnly", err)
 			}
 
-			_, errs := many.TryAcquireAll(t.Context(), []strategies.Request{request("another"), request("yet another")})
+			_, errs := many.Acquire(t.Context(), []strategies.Request{request("another"), request("yet another")})
 			if !errors.Is(errs[0], sqllock.ErrReadOnly) || !errors.Is(errs[1], sqllock.ErrReadOnly) {
 				t.Errorf("TryAcquireAll() on such a session = %v, want ErrReadOnly", errs)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/advisory"
 	"github.com/sqllock/sqllock/strategies/forupdate"
@@ -45,7 +46,7 @@ func TestHeldLockHasNoSnapshot(t *testing.T) { //nolint:tparallel // an index wa
 func holdsBackNothing(t *testing.T, db *sql.DB, strategy strategies.Strategy, mode strategies.Mode) {
 	t.Helper()
 
-	grant, err := strategy.TryAcquire(t.Context(), strategies.Request{
+	grant, err := single.TryAcquire(t.Context(), strategy, strategies.Request{
 		Name: t.Name(), Owner: "owner", Lease: 5 * time.Minute, Mode: mode,
 	})
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -17,17 +19,39 @@ import (
 type changed struct {
 	strategies.Strategy
 
-	change func(ctx context.Context, r strategies.Request, g strategies.Grant) (strategies.Grant, error)
+	change func(ctx context.Context, r strategies.Request, g single.Grant) (strategies.Grant, error)
 }
 
 func newChanged(
-	inner strategies.Strategy, change func(context.Context, strategies.Request, strategies.Grant) (strategies.Grant, error),
+	inner strategies.Strategy, change func(context.Context, strategies.Request, single.Grant) (strategies.Grant, error),
 ) (strategies.Strategy, error) {
 	return changed{inner, change}, nil
 }
 
-func (c changed) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	g, err := c.Strategy.TryAcquire(ctx, r)
+func (c changed) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, c.acquire, calls.AcquireAlone)
+}
+
+func (changed) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
+}
+
+func (changed) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, calls.ReleaseAlone)
+}
+
+func (c changed) Features() strategies.Features { return alone(c.Strategy) }
+
+// alone are the features of a strategy whose calls are made one by one.
+func alone(s strategies.Strategy) strategies.Features {
+	f := s.Features()
+	f.Unbatched = true
+
+	return f
+}
+
+func (c changed) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	g, err := single.TryAcquire(ctx, c.Strategy, r)
 	if err != nil {
 		return nil, err
 	}
@@ -43,14 +67,14 @@ func (c changed) TryAcquire(ctx context.Context, r strategies.Request) (strategi
 // renewing changes what the core hears of a renewal.
 func renewing(hear func(error) error) func(*worker, strategies.Strategy) (strategies.Strategy, error) {
 	return func(_ *worker, inner strategies.Strategy) (strategies.Strategy, error) {
-		return newChanged(inner, func(_ context.Context, _ strategies.Request, g strategies.Grant) (strategies.Grant, error) {
+		return newChanged(inner, func(_ context.Context, _ strategies.Request, g single.Grant) (strategies.Grant, error) {
 			return misheard{g, hear}, nil
 		})
 	}
 }
 
 type misheard struct {
-	strategies.Grant
+	single.Grant
 
 	hear func(error) error
 }
@@ -66,9 +90,13 @@ func newUnsettled(_ *worker, inner strategies.Strategy) (strategies.Strategy, er
 
 type unsettled struct{ strategies.Strategy }
 
-// TryAcquire answers a call that has been cancelled later than the core waits for it, as a slow server does.
-func (u unsettled) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	g, err := u.Strategy.TryAcquire(ctx, r)
+// Acquire answers a call that has been cancelled later than the core waits for it, as a slow server does.
+func (u unsettled) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, u.acquire, calls.AcquireAlone)
+}
+
+func (u unsettled) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+	g, err := strategies.AcquireOne(ctx, u.Strategy, r)
 	if ctx.Err() != nil {
 		sleep(context.WithoutCancel(ctx), 100*time.Millisecond)
 	}
@@ -76,17 +104,19 @@ func (u unsettled) TryAcquire(ctx context.Context, r strategies.Request) (strate
 	return g, err
 }
 
+func (u unsettled) Features() strategies.Features { return alone(u.Strategy) }
+
 func (unsettled) Settle(context.Context, strategies.Request) error { return nil }
 
 // newSameToken hands locks on as if they were the same.
 func newSameToken(_ *worker, inner strategies.Strategy) (strategies.Strategy, error) {
-	return newChanged(inner, func(_ context.Context, _ strategies.Request, g strategies.Grant) (strategies.Grant, error) {
+	return newChanged(inner, func(_ context.Context, _ strategies.Request, g single.Grant) (strategies.Grant, error) {
 		return sameToken{g, g.Token()}, nil
 	})
 }
 
 type sameToken struct {
-	strategies.Grant
+	single.Grant
 
 	token int64
 }
@@ -94,10 +124,10 @@ type sameToken struct {
 func (s sameToken) Token() int64 { return s.token }
 
 func (s sameToken) Next() strategies.Grant {
-	reserver, _ := s.Grant.(strategies.Reserver)
+	reserver, _ := s.Grant.Grant.(strategies.Reserver)
 
 	if next := reserver.Next(); next != nil {
-		return sameToken{next, s.token}
+		return sameToken{single.Grant{Grant: next, Strategy: s.Strategy}, s.token}
 	}
 
 	return nil
@@ -106,13 +136,13 @@ func (s sameToken) Next() strategies.Grant {
 // newUnreserved hands locks on with tokens that the row does not know of, and may
 // give again: those of the next half second, where tokens follow the clock.
 func newUnreserved(_ *worker, inner strategies.Strategy) (strategies.Strategy, error) {
-	return newChanged(inner, func(_ context.Context, _ strategies.Request, g strategies.Grant) (strategies.Grant, error) {
+	return newChanged(inner, func(_ context.Context, _ strategies.Request, g single.Grant) (strategies.Grant, error) {
 		return unreserved{g, 0}, nil
 	})
 }
 
 type unreserved struct {
-	strategies.Grant
+	single.Grant
 
 	ahead int64
 }
@@ -120,10 +150,10 @@ type unreserved struct {
 func (u unreserved) Token() int64 { return u.Grant.Token() + u.ahead }
 
 func (u unreserved) Next() strategies.Grant {
-	reserver, _ := u.Grant.(strategies.Reserver)
+	reserver, _ := u.Grant.Grant.(strategies.Reserver)
 
 	if next := reserver.Next(); next != nil {
-		return unreserved{next, u.ahead + time.Second.Microseconds()/2}
+		return unreserved{single.Grant{Grant: next, Strategy: u.Strategy}, u.ahead + time.Second.Microseconds()/2}
 	}
 
 	return nil
@@ -180,10 +210,10 @@ func newSleeping(_ *worker, inner strategies.Strategy) (strategies.Strategy, err
 
 type slowEntry struct{ standing }
 
-func (s slowEntry) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (bool, error) {
+func (s slowEntry) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
 	sleep(ctx, 30*time.Millisecond)
 
-	return s.standing.Enqueue(ctx, w, ttl)
+	return s.standing.Enqueue(ctx, all, ttl)
 }
 
 // counters is a table of tokens that count from one.
@@ -198,7 +228,7 @@ func newHeldToken(w *worker, inner strategies.Strategy) (strategies.Strategy, er
 		return nil, err
 	}
 
-	return newChanged(inner, func(ctx context.Context, r strategies.Request, g strategies.Grant) (strategies.Grant, error) {
+	return newChanged(inner, func(ctx context.Context, r strategies.Request, g single.Grant) (strategies.Grant, error) {
 		// Beyond the attempt, whose context ends with it.
 		tx, err := w.data.BeginTx(context.WithoutCancel(ctx), nil)
 		if err != nil {
@@ -222,7 +252,7 @@ func duplicate(err error) bool {
 }
 
 type heldToken struct {
-	strategies.Grant
+	single.Grant
 
 	tx    *sql.Tx
 	token int64
@@ -253,10 +283,22 @@ func newPooledAdvisory(w *worker, inner strategies.Strategy) (strategies.Strateg
 }
 
 func (pooledAdvisory) Features() strategies.Features {
-	return strategies.Features{Strategy: "advisory", Database: "postgres", ConnectionHeld: true}
+	return strategies.Features{Strategy: "advisory", Database: "postgres", ConnectionHeld: true, Unbatched: true}
 }
 
-func (p pooledAdvisory) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (p pooledAdvisory) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, p.acquire, calls.AcquireAlone)
+}
+
+func (pooledAdvisory) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
+}
+
+func (pooledAdvisory) Release(ctx context.Context, grants []strategies.Grant) []error {
+	return calls.Release(ctx, grants, calls.ReleaseAlone)
+}
+
+func (p pooledAdvisory) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	var locked bool
 
 	err := p.db.QueryRowContext(ctx, "SELECT pg_try_advisory_lock(hashtextextended($1, 0))", r.Name).Scan(&locked)

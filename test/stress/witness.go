@@ -14,7 +14,6 @@ import (
 type lined interface {
 	strategies.Strategy
 	strategies.Queuer
-	strategies.QueueBatcher // of whom nothing is written down: it does not say whose acquisitions they are
 	strategies.Notifier
 }
 
@@ -39,11 +38,7 @@ func witnessed(inner strategies.Strategy, log *logbook, locker int) strategies.S
 
 	w := &witness{lined: with, log: log, locker: locker, first: map[string]instant{}}
 
-	// The core asks for these by type. No strategy is both.
-	if batcher, ok := inner.(strategies.Batcher); ok {
-		return batchWitness{w, batcher}
-	}
-
+	// The core asks for it by type.
 	if placer, ok := inner.(strategies.Placer); ok {
 		return placeWitness{w, placer}
 	}
@@ -67,11 +62,6 @@ func (w *witness) GiveBack(ctx context.Context, after time.Duration) time.Durati
 	return 0
 }
 
-type batchWitness struct {
-	*witness
-	strategies.Batcher
-}
-
 type placeWitness struct {
 	*witness
 	strategies.Placer
@@ -80,20 +70,22 @@ type placeWitness struct {
 // acquisitionKey is where the context of an acquisition has its number.
 type acquisitionKey struct{}
 
-// Enqueue writes down who is in line from now on. The ticket was drawn between the call and the return.
-func (w *witness) Enqueue(ctx context.Context, who strategies.Waiter, ttl time.Duration) (bool, error) {
+// Enqueue writes down who is in line from now on. The ticket was drawn between the call and the return. Of several nothing is
+// written down: the call does not say whose acquisitions they are.
+func (w *witness) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
 	began := now()
 
-	taken, err := w.lined.Enqueue(ctx, who, ttl)
+	taken, errs := w.lined.Enqueue(ctx, all, ttl)
+	who := all[0]
 
 	// Only the first time is told by the acquisition itself. If its context has ended, the answer is for nobody.
-	if id, ok := ctx.Value(acquisitionKey{}).(int64); ok && err == nil && ctx.Err() == nil {
+	if id, ok := ctx.Value(acquisitionKey{}).(int64); ok && len(all) == 1 && errs[0] == nil && ctx.Err() == nil {
 		w.log.write(record{
 			Time: now(), Op: opLine, Phase: phaseEnter, ID: id, Name: who.Name, Wait: who.ID, Locker: w.locker, Began: began,
 		})
 	}
 
-	return taken, err
+	return taken, errs
 }
 
 // Leave writes down who may be out of line from now on.
@@ -105,23 +97,14 @@ func (w *witness) Leave(ctx context.Context, process string, ids []string) error
 	return w.lined.Leave(ctx, process, ids)
 }
 
-// TryAcquire writes down a grant.
-func (w *witness) TryAcquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	began := w.asks(r)
-	g, err := w.lined.TryAcquire(ctx, r)
-	w.answered(r, began, g, err)
-
-	return g, err
-}
-
-// TryAcquireAll writes down grants.
-func (w batchWitness) TryAcquireAll(ctx context.Context, all []strategies.Request) ([]strategies.Grant, []error) {
+// Acquire writes down grants.
+func (w *witness) Acquire(ctx context.Context, all []strategies.Request) ([]strategies.Grant, []error) {
 	began := make([]instant, len(all))
 	for i, r := range all {
 		began[i] = w.asks(r)
 	}
 
-	granted, errs := w.Batcher.TryAcquireAll(ctx, all)
+	granted, errs := w.lined.Acquire(ctx, all)
 
 	for i, r := range all {
 		w.answered(r, began[i], granted[i], errs[i])

@@ -3,20 +3,20 @@ package grants
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// TryAcquireAll makes one attempt for each request, all in one statement. It
+// AcquireAll makes one attempt for each request, all in one statement. It
 // waits for nobody's row lock.
-func (s *Store) TryAcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+func (s *Store) AcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	b := s.acquisitions(requests)
 
 	if s.sql.Batch.Acquire.SQL == "" {
-		return b.grants, alone(len(requests))
+		return calls.AcquireAlone(ctx, requests)
 	}
 
 	conn, ctx, cancel, err := s.Attempt(ctx)
@@ -50,9 +50,6 @@ func (s *Store) TryAcquireAll(ctx context.Context, requests []strategies.Request
 
 	return b.grants, b.errs
 }
-
-// alone is the answer to so many calls where there are no batches.
-func alone(calls int) []error { return slices.Repeat([]error{strategies.ErrNotBatched}, calls) }
 
 // acquisitions are those of one statement.
 type acquisitions struct {
@@ -212,7 +209,7 @@ func (b *acquisitions) look(
 // RenewAll renews grants in one statement.
 func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
 	if s.sql.Batch.Acquire.SQL == "" {
-		return alone(len(grants))
+		return calls.ReleaseAlone(ctx, grants)
 	}
 
 	t := s.together(grants, func(*Grant) bool { return true })
@@ -251,7 +248,7 @@ func (t *together) renewOn(ctx context.Context, conn databases.Conn, lease time.
 // another way, alone.
 func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) []error {
 	if s.sql.Batch.Acquire.SQL == "" {
-		return alone(len(grants))
+		return calls.ReleaseAlone(ctx, grants)
 	}
 
 	durable := false

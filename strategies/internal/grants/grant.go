@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -294,6 +295,7 @@ func sessionGone(checked, cause error) error {
 type Record interface {
 	strategies.Grant
 	strategies.Contention
+	calls.Held
 
 	Request() strategies.Request
 	RenewOn(ctx context.Context, on databases.Session, lease time.Duration) error

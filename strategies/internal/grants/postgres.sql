@@ -208,6 +208,7 @@ UPDATE sqllock_locks SET token = {floor}
 SELECT f.oid::bigint::pg_catalog.text,
        EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.relname = 'sqllock_locks' AND c.oid::bigint::pg_catalog.text = :where::pg_catalog.text)
   FROM (SELECT 'sqllock_locks'::pg_catalog.regclass::pg_catalog.oid AS oid) f
+ WHERE {at-primary}
 
 -- name: grant.state
 SELECT owner, token, ended, (pg_catalog.date_part('epoch', expires_at - {now}) * 1000000::float)::bigint,

@@ -25,9 +25,20 @@ var (
 // Queue returns what the store keeps of those who wait.
 func (s *Store) Queue() Queue { return Queue{s} }
 
-// Enqueue puts w into the line for its name. The first time it also removes what dead
+// Enqueue puts waiters into the lines for their names.
+func (q Queue) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
+	if len(all) != 1 {
+		return q.enqueueSeveral(ctx, all, ttl)
+	}
+
+	taken, err := q.enqueueOne(ctx, all[0], ttl)
+
+	return []bool{taken}, []error{err}
+}
+
+// enqueueOne puts w into the line for its name. The first time it also removes what dead
 // processes left: not everybody runs a reaper.
-func (q Queue) Enqueue(ctx context.Context, w strategies.Waiter, ttl time.Duration) (taken bool, err error) {
+func (q Queue) enqueueOne(ctx context.Context, w strategies.Waiter, ttl time.Duration) (taken bool, err error) {
 	s := q.store
 
 	// Leave would find nothing if it overtook a statement that was given up.

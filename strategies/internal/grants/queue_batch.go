@@ -13,9 +13,9 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// EnqueueAll is Enqueue for several waiters of one process. It waits for no row lock: who has to
+// enqueueSeveral is Enqueue in one statement. It waits for no row lock: who has to
 // goes alone, with ErrNotBatched.
-func (q Queue) EnqueueAll(ctx context.Context, all []strategies.Waiter, ttl time.Duration) (taken []bool, errs []error) {
+func (q Queue) enqueueSeveral(ctx context.Context, all []strategies.Waiter, ttl time.Duration) (taken []bool, errs []error) {
 	taken, errs = make([]bool, len(all)), make([]error, len(all))
 	known, err := q.enqueueAll(ctx, all, ttl)
 

@@ -73,6 +73,7 @@ func TestTokenMustBePositive(t *testing.T) {
 	const want = "does not keep the promise"
 
 	request := strategies.Request{Name: "name", Owner: "owner", Lease: time.Minute}
+	other := strategies.Request{Name: "other", Owner: "another", Lease: time.Minute}
 
 	for _, dialect := range []databases.Dialect{databases.Postgres, databases.MySQL, databases.SQLite} {
 		for _, token := range []int64{0, -1} {
@@ -86,7 +87,7 @@ func TestTokenMustBePositive(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%T/%d", dialect, strategy, token), func(t *testing.T) {
 					t.Parallel()
 
-					grant, err := strategy.TryAcquire(t.Context(), request)
+					grant, err := strategies.AcquireOne(t.Context(), strategy, request)
 					if grant != nil || err == nil || dialect != databases.MySQL && !strings.Contains(err.Error(), want) {
 						t.Errorf("TryAcquire() = %v, %v, want an error that says %q", grant, err, want)
 					}
@@ -102,9 +103,9 @@ func TestTokenMustBePositive(t *testing.T) {
 
 				db := &answering{dialect: dialect, token: token, owners: []string{"owner"}}
 
-				grants, errs := cas.New(db).TryAcquireAll(t.Context(), []strategies.Request{request})
+				grants, errs := cas.New(db).Acquire(t.Context(), []strategies.Request{request, other})
 				if grants[0] != nil || errs[0] == nil || !strings.Contains(errs[0].Error(), want) {
-					t.Errorf("TryAcquireAll() = %v, %v, want an error that says %q", grants, errs, want)
+					t.Errorf("Acquire() = %v, %v, want an error that says %q", grants, errs, want)
 				}
 			})
 		}

@@ -1,0 +1,87 @@
+// Package calls is for strategies whose grants are renewed and released by methods of their own. It tells a call that is alone
+// from several, which may share a statement.
+package calls
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// Held is a grant that can be renewed, checked and released alone.
+type Held interface {
+	Renew(ctx context.Context, lease time.Duration) error
+	Check(ctx context.Context) error
+	Release(ctx context.Context) error
+}
+
+// Acquire makes one attempt by itself, and several together.
+func Acquire(
+	ctx context.Context, requests []strategies.Request,
+	one func(context.Context, strategies.Request) (strategies.Grant, error),
+	several func(context.Context, []strategies.Request) ([]strategies.Grant, []error),
+) ([]strategies.Grant, []error) {
+	if len(requests) != 1 {
+		return several(ctx, requests)
+	}
+
+	grant, err := one(ctx, requests[0])
+
+	return []strategies.Grant{grant}, []error{err}
+}
+
+// Renew renews one grant by itself, and several together. With a lease of zero it checks them, which is done alone.
+func Renew(
+	ctx context.Context, grants []strategies.Grant, lease time.Duration,
+	several func(context.Context, []strategies.Grant, time.Duration) []error,
+) []error {
+	switch {
+	case len(grants) != 1 && lease != 0:
+		return several(ctx, grants, lease)
+	case lease == 0:
+		return one(grants, func(g Held) error { return g.Check(ctx) })
+	default:
+		return one(grants, func(g Held) error { return g.Renew(ctx, lease) })
+	}
+}
+
+// Release ends one grant by itself, and several together.
+func Release(ctx context.Context, grants []strategies.Grant, several func(context.Context, []strategies.Grant) []error) []error {
+	if len(grants) != 1 {
+		return several(ctx, grants)
+	}
+
+	return one(grants, func(g Held) error { return g.Release(ctx) })
+}
+
+// one does something with a grant that is alone.
+func one(grants []strategies.Grant, do func(Held) error) []error {
+	if len(grants) != 1 {
+		return alone(len(grants))
+	}
+
+	held, ok := grants[0].(Held)
+	if !ok {
+		return []error{fmt.Errorf("%T is no grant of this strategy", grants[0])}
+	}
+
+	return []error{do(held)}
+}
+
+// AcquireAlone is the answer to several requests where there are no statements for several.
+func AcquireAlone(_ context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return make([]strategies.Grant, len(requests)), alone(len(requests))
+}
+
+// RenewAlone is that to renewals.
+func RenewAlone(_ context.Context, grants []strategies.Grant, _ time.Duration) []error {
+	return alone(len(grants))
+}
+
+// ReleaseAlone is that to releases.
+func ReleaseAlone(_ context.Context, grants []strategies.Grant) []error { return alone(len(grants)) }
+
+func alone(n int) []error { return slices.Repeat([]error{strategies.ErrNotBatched}, n) }
