@@ -138,6 +138,7 @@ func (w *watch) renewed(sqllock.Event) {
 // nothing is a strategy that grants everything and keeps nothing.
 type nothing struct{}
 
+func (nothing) Close(context.Context)                            {}
 func (nothing) Validate() error                                  { return nil }
 func (nothing) Settle(context.Context, strategies.Request) error { return nil }
 
@@ -159,7 +160,7 @@ func (nothing) Features() strategies.Features {
 	return strategies.Features{Strategy: "nothing", Database: "none", Unbatched: true}
 }
 
-func (s nothing) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+func (s nothing) Acquire(_ context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	return slices.Repeat([]strategies.Grant{s}, len(requests)), make([]error, len(requests))
 }
 

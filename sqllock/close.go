@@ -9,8 +9,12 @@ import (
 	"time"
 )
 
-// closeTime bounds Close, whose context may have no end.
-const closeTime = 15 * time.Second
+const (
+	// closeTime bounds Close, whose context may have no end.
+	closeTime = 15 * time.Second
+	// giveBackTime bounds what gives a connection back that the strategy keeps.
+	giveBackTime = 5 * time.Second
+)
 
 var errNotClosed = fmt.Errorf("not done within %s", closeTime)
 
@@ -70,7 +74,13 @@ func (l *Locker) Close(ctx context.Context) error {
 	}
 
 	l.reaper.close(ctx)
-	l.idle.close(ctx)
+	// It does not wait for a driver that does not return.
+	_ = bounded(ctx, giveBackTime, func(ctx context.Context) error {
+		l.strategy.Close(ctx)
+
+		return nil
+	})
+
 	l.news.last(ctx)
 	l.hands.close()
 	l.keeper.alarm() // it ends

@@ -35,6 +35,7 @@ func (always) acquire(context.Context, strategies.Request) (strategies.Grant, er
 }
 func (always) Features() strategies.Features                    { return strategies.Features{Unbatched: true} }
 func (always) Validate() error                                  { return nil }
+func (always) Close(context.Context)                            {}
 func (always) Settle(context.Context, strategies.Request) error { return nil }
 
 func (alwaysGrant) Token() int64                               { return 1 }

@@ -30,6 +30,7 @@ func (nothing) acquire(context.Context, strategies.Request) (strategies.Grant, e
 }
 func (nothing) Features() strategies.Features { return strategies.Features{Unbatched: true} }
 func (nothing) Validate() error               { return nil }
+func (nothing) Close(context.Context)         {}
 
 // A lock that is lost leaves the keeper a moment after its holder was told.
 func TestCloseAfterALoss(t *testing.T) {

@@ -2,7 +2,9 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -44,7 +46,6 @@ type Locker struct {
 
 	background background
 	reaper     reaper
-	idle       idle
 	reached    atomic.Bool // the database has answered
 	inTxs      atomic.Bool // locks are used in transactions: none is handed on any more
 }
@@ -94,7 +95,7 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	l.release.after = releaseTimeout / releaseTries
 	l.acquires.hands, l.releases.hands, l.listener.calls.hands, l.waiters.entries.hands = &l.hands, &l.hands, &l.hands, &l.hands
 
-	l.acquires.send = strategy.Acquire
+	l.acquires.send = l.attempt
 	l.acquires.size = func(r strategies.Request) int {
 		return len(r.Name) + len(r.Owner) + len(r.Holder.Host) + len(r.Holder.Label) + len(r.Holder.Metadata)
 	}
@@ -113,7 +114,6 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	l.placer, _ = strategy.(strategies.Placer)
 
 	l.life, l.close = context.WithCancelCause(context.Background()) //nolint:forbidigo // the locker's own life, which no call's context bounds
-	l.watchIdle()
 
 	return l, nil
 }
@@ -161,6 +161,30 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, options ...Option)
 	}
 
 	return a.run(ctx)
+}
+
+// attempt makes attempts. One that fails may have lost the session that other locks are on.
+func (l *Locker) attempt(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	grants, errs := l.strategy.Acquire(ctx, requests)
+
+	if l.features.ConnectionHeld && slices.ContainsFunc(errs, suspect) {
+		l.keeper.hurry()
+	}
+
+	return grants, errs
+}
+
+// suspect says whether what ended an attempt may have ended the session that holds locks, so that others may have them by now. The
+// end of the caller's context breaks nothing; a deadline is often met because the database is slow, which more renewals would
+// only make slower.
+func suspect(err error) bool {
+	for _, harmless := range []error{context.Canceled, context.DeadlineExceeded, strategies.ErrNotAcquired, strategies.ErrNotBatched} {
+		if errors.Is(err, harmless) {
+			return false
+		}
+	}
+
+	return err != nil
 }
 
 // batches says whether calls about a lock may go together with others.

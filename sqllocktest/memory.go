@@ -425,6 +425,9 @@ func (r *memoryRow) free(reason strategies.Reason, detail string) {
 	}
 }
 
+// Close has nothing to give back.
+func (*Memory) Close(context.Context) {}
+
 // Settle ends what attempts of the owner left.
 func (m *Memory) Settle(ctx context.Context, r strategies.Request) error {
 	return m.do(ctx, "settle", func(now time.Time) error {

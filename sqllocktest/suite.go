@@ -316,9 +316,7 @@ func (e *env) finish() {
 		_ = g.Release(ctx)
 	}
 
-	if keeper, ok := e.Strategy.(strategies.IdleKeeper); ok {
-		keeper.GiveBack(ctx, 0)
-	}
+	e.Strategy.Close(ctx)
 
 	for _, f := range []*Faulty{e.Faulty, e.OtherFaulty} {
 		if f == nil {

@@ -124,16 +124,6 @@ type Placer interface {
 	Place(ctx context.Context, holding []string, waits func(why error)) (any, error)
 }
 
-// IdleKeeper is a strategy whose locks are on a connection of the pool, and that can keep it for a while when the last of them
-// has ended: the next may come soon, and need not set up another.
-type IdleKeeper interface {
-	// KeepIdle lets the strategy keep it from now on. Whoever calls this calls GiveBack after each attempt, again and again.
-	KeepIdle()
-	// GiveBack gives it back to the pool if no lock has been on it for so long, and returns when to call again; zero if
-	// there is nothing to give back until the next attempt.
-	GiveBack(ctx context.Context, after time.Duration) (again time.Duration)
-}
-
 // Notifier is a Queuer that tells those who are in line of a release.
 type Notifier interface {
 	// Listen calls ready when from now on nothing is missed that is told to a process,

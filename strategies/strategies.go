@@ -1,5 +1,5 @@
 // Package strategies is the contract between the core, which knows no SQL, and
-// strategies, which have no timers. Users take a strategy from one of the folders
+// strategies, which have no log. Users take a strategy from one of the folders
 // here and give it to sqllock.New; only authors of strategies need the rest.
 //
 // Everything passes as data. A strategy reports who holds a name as a [HeldError]
@@ -20,7 +20,7 @@ import (
 // Strategy is how a lock is kept in a database. It is safe for concurrent use. It
 // makes one attempt for each call and has no log or pause between attempts of its own: the
 // core has those, and calls no strategy under a mutex that others need. It needs no goroutine,
-// unless it asks several servers at once, as package quorum does.
+// unless it asks several servers at once, as package quorum does, or gives back later what it keeps.
 type Strategy interface {
 	// Acquire makes one attempt for each request to take its name for its owner, and does not
 	// wait for a holder, a guard or a transaction that stands in the way. Answers come in the order of the
@@ -73,6 +73,8 @@ type Strategy interface {
 	// Reap ends grants whose lease has expired and removes what is left of names
 	// that have been idle for longer than retention.
 	Reap(ctx context.Context, retention time.Duration) (Reaped, error)
+	// Close gives back what the strategy keeps of the pool without a lock, for the next one. It may be used again.
+	Close(ctx context.Context)
 }
 
 // Grant is one acquisition as the strategy holds it. Its methods are safe for

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/strategies"
 )
 
-var _ strategies.IdleKeeper = (*Strategy)(nil)
-
 const (
+	// keepTime is how long the session is kept when the last lock on it has ended, and closeTime bounds what gives it back.
+	keepTime  = 2 * time.Second
+	closeTime = 5 * time.Second
 	// leastLimit is the least limit on idle sessions with which one is kept: the server would end it meanwhile.
 	leastLimit = 5 * time.Second
 	// leastPool are the least connections of a pool with which one is kept: of fewer the program would miss it.
@@ -24,11 +24,30 @@ func (s *Strategy) spare() bool {
 	return most == 0 || most >= leastPool
 }
 
-// KeepIdle lets the session be kept when the last lock on it has ended.
-func (s *Strategy) KeepIdle() { s.keeps.Store(true) }
+// Close gives the session's connection back, unless a lock is on it.
+func (s *Strategy) Close(ctx context.Context) { s.giveBack(ctx, 0) }
 
-// GiveBack gives the session's connection back if no lock has been on it for so long.
-func (s *Strategy) GiveBack(ctx context.Context, after time.Duration) (again time.Duration) {
+// keep has the session's connection given back later, if no other lock comes.
+func (s *Strategy) keep(rest time.Duration) {
+	if s.keeps.Swap(true) {
+		return
+	}
+
+	time.AfterFunc(rest, func() {
+		s.keeps.Store(false)
+
+		ctx, cancel := context.WithTimeout(context.Background(), closeTime) //nolint:forbidigo // no call's: they have ended
+		defer cancel()
+
+		if again := s.giveBack(ctx, keepTime); again > 0 {
+			s.keep(again)
+		}
+	})
+}
+
+// giveBack gives the session's connection back if no lock has been on it for so long. It returns when that may be so; zero if
+// there is none, or a lock is on it, whose end has it looked at again.
+func (s *Strategy) giveBack(ctx context.Context, after time.Duration) (again time.Duration) {
 	s.mu.Lock()
 	c := s.current
 	s.mu.Unlock()
@@ -38,16 +57,14 @@ func (s *Strategy) GiveBack(ctx context.Context, after time.Duration) (again tim
 	}
 
 	if err := c.enter(ctx); err != nil {
-		return max(after, time.Second) // it is in use
+		return keepTime // it is in use
 	}
 
 	defer c.leave()
 
 	switch rest := after - time.Since(c.idle); {
-	case c.conn == nil:
+	case c.conn == nil || len(c.grants) > 0:
 		return 0
-	case len(c.grants) > 0:
-		return max(after, time.Second)
 	case rest > 0:
 		return rest
 	default:
@@ -61,8 +78,9 @@ func (s *Strategy) GiveBack(ctx context.Context, after time.Duration) (again tim
 func (c *session) closeIfIdle(ctx context.Context) {
 	switch {
 	case c.conn == nil || len(c.grants) > 0:
-	case c.strategy.keeps.Load() && c.strategy.spare() && !c.doomed && c.limit >= leastLimit:
+	case c.strategy.spare() && !c.doomed && c.limit >= leastLimit:
 		c.idle = time.Now()
+		c.strategy.keep(keepTime) //nolint:contextcheck // it is given back when the call has ended
 	default:
 		c.giveBack(ctx)
 	}

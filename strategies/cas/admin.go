@@ -34,3 +34,6 @@ func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, rea
 func (s *Strategy) Reap(ctx context.Context, retention time.Duration) (strategies.Reaped, error) {
 	return s.store.Reap(ctx, retention)
 }
+
+// Close has nothing to give back.
+func (*Strategy) Close(context.Context) {}

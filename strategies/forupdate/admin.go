@@ -20,3 +20,6 @@ func (s *Strategy) List(ctx context.Context, f strategies.Filter) ([]strategies.
 func (s *Strategy) Status(ctx context.Context, name string) (strategies.Status, bool, error) {
 	return s.store.Status(ctx, name)
 }
+
+// Close has nothing to give back.
+func (*Strategy) Close(context.Context) {}

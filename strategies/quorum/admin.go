@@ -289,3 +289,13 @@ func (s *Strategy) ReapIdle(ctx context.Context, idle time.Duration, limit int) 
 
 	return removed, more, s.enough(errorsOf(answers))
 }
+
+// Close gives back what the members keep.
+func (s *Strategy) Close(ctx context.Context) {
+	q := round[none]{limit: endLimit}
+	q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (none, error) {
+		member.Close(ctx)
+
+		return none{}, nil
+	}))
+}

@@ -242,6 +242,8 @@ func TestBrokenInABatch(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	strategy.Close(t.Context()) // what breaks on a session that was kept is tried again on another
+
 	faulty.Fail("create", 1, sqllocktest.Before, nil)
 
 	made, errs := strategy.Acquire(t.Context(), []strategies.Request{request("there"), request("new"), request("newer")})
@@ -295,12 +297,45 @@ func TestSameOwnersLease(t *testing.T) {
 	}
 }
 
+// TestSessionIsKeptForAWhile when the last lock on it has ended, or until Close.
+func TestSessionIsKeptForAWhile(t *testing.T) {
+	t.Parallel()
+
+	strategy, faulty, _ := advisoryOn(t)
+
+	for _, closes := range []bool{true, false} {
+		lock, err := single.TryAcquire(t.Context(), strategy, strategies.Request{Name: "kept", Owner: "owner", Lease: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		strategy.Close(t.Context())
+
+		if err := errors.Join(lock.Check(t.Context()), lock.Release(t.Context())); err != nil {
+			t.Errorf("Check() after Close(), and Release() = %v, want nil", err)
+		}
+
+		if n := faulty.Leaks(); n != 1 {
+			t.Errorf("after the last lock has ended %d connections are in use, want one", n)
+		}
+
+		if closes {
+			strategy.Close(t.Context())
+		} else {
+			eventually(t, "the session is given back", func() bool { return faulty.Leaks() == 0 })
+		}
+
+		if n := faulty.Leaks(); n != 0 {
+			t.Errorf("%d connections are in use, want none", n)
+		}
+	}
+}
+
 // TestKeptSessionSent: an attempt that was sent on a kept session is not said to be unsent because there is no other.
 func TestKeptSessionSent(t *testing.T) {
 	t.Parallel()
 
 	strategy, faulty, _ := advisoryOn(t)
-	strategy.KeepIdle()
 
 	request := strategies.Request{Name: "sent", Owner: "first", Lease: time.Minute}
 

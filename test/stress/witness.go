@@ -46,22 +46,6 @@ func witnessed(inner strategies.Strategy, log *logbook, locker int) strategies.S
 	return w
 }
 
-// KeepIdle lets a strategy keep its connection that can.
-func (w *witness) KeepIdle() {
-	if keeper, ok := w.lined.(strategies.IdleKeeper); ok {
-		keeper.KeepIdle()
-	}
-}
-
-// GiveBack has it give that back.
-func (w *witness) GiveBack(ctx context.Context, after time.Duration) time.Duration {
-	if keeper, ok := w.lined.(strategies.IdleKeeper); ok {
-		return keeper.GiveBack(ctx, after)
-	}
-
-	return 0
-}
-
 type placeWitness struct {
 	*witness
 	strategies.Placer
