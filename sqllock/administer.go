@@ -25,7 +25,7 @@ func (l *Locker) Holders(ctx context.Context, f Filter) ([]Status, error) {
 		return nil, fmt.Errorf("%s: %w", verb, err)
 	}
 
-	listed, err := l.strategy.List(ctx, strategies.Filter(f))
+	listed, err := l.strategy.List(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", verb, ownTime(ctx, err))
 	}
@@ -74,7 +74,7 @@ func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error) 
 		return nil, fmt.Errorf("%s: %w by strategy %s on %s", verb, ErrUnsupported, l.features.Strategy, l.features.Database)
 	}
 
-	listed, err := l.waiters.queuer.Waiters(ctx, strategies.WaiterFilter{Name: f.Name, Prefix: f.Prefix, Limit: f.Limit})
+	listed, err := l.waiters.queuer.Waiters(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", verb, ownTime(ctx, err))
 	}
@@ -206,10 +206,10 @@ func (l *Locker) Reap(ctx context.Context, retention time.Duration) (Reaped, err
 
 	reaped, err := l.strategy.Reap(ctx, retention)
 	if err != nil {
-		return Reaped(reaped), fmt.Errorf("reap: %w", ownTime(ctx, err))
+		return reaped, fmt.Errorf("reap: %w", ownTime(ctx, err))
 	}
 
-	return Reaped(reaped), nil
+	return reaped, nil
 }
 
 func checkRetention(retention time.Duration) error {

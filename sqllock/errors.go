@@ -137,22 +137,22 @@ func (e *HeldError) how() string {
 func (*HeldError) Is(target error) bool { return target == ErrNotAcquired }
 
 // Reason says why a lock was lost.
-type Reason string
+type Reason = strategies.Reason
 
 // The reasons.
 const (
 	// ReasonExpired: the trust window ended without a confirmed renewal.
-	ReasonExpired = Reason(strategies.Expired)
+	ReasonExpired = strategies.Expired
 	// ReasonTakenOver: another holder has the lock.
-	ReasonTakenOver = Reason(strategies.TakenOver)
+	ReasonTakenOver = strategies.TakenOver
 	// ReasonForced: [Locker.ForceRelease] took it away.
-	ReasonForced = Reason(strategies.Forced)
+	ReasonForced = strategies.Forced
 	// ReasonSessionGone: the database session that held the lock has ended.
-	ReasonSessionGone = Reason(strategies.SessionGone)
+	ReasonSessionGone = strategies.SessionGone
 	// ReasonMaxHold: the lock was held for as long as [WithMaxHold] allows.
 	ReasonMaxHold Reason = "longest hold exceeded"
 	// ReasonUnknown: the database says that the lock is not ours, not why.
-	ReasonUnknown = Reason(strategies.Unknown)
+	ReasonUnknown = strategies.Unknown
 )
 
 // LostError says that a lock was lost and why. It matches [ErrLost], and nothing that Err matches: what ran under the lock
@@ -307,7 +307,7 @@ type SchemaError = strategies.SchemaError
 func asHeld(name string, err error) error {
 	if held := new(strategies.HeldError); errors.As(err, &held) {
 		return &HeldError{
-			Name: name, Holder: Holder(held.Holder), Token: held.Token, Shared: held.Shared, Remaining: held.Remaining, Detail: held.Detail,
+			Name: name, Holder: held.Holder, Token: held.Token, Shared: held.Shared, Remaining: held.Remaining, Detail: held.Detail,
 			line: held.Line, asked: time.Now(), owner: held.Owner,
 		}
 	}

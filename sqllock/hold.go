@@ -198,7 +198,7 @@ func detail(loss *strategies.LostError) string {
 	case loss.Holder == strategies.Holder{}:
 		return fmt.Sprintf("since then granted with token %d", loss.Token)
 	default:
-		return fmt.Sprintf("by %s with token %d", Holder(loss.Holder), loss.Token)
+		return fmt.Sprintf("by %s with token %d", loss.Holder, loss.Token)
 	}
 }
 
@@ -209,7 +209,7 @@ func (h *hold) loseBy(loss *strategies.LostError) error {
 		return h.end(ErrReleased)
 	}
 
-	return h.lose(Reason(loss.Reason), detail(loss), loss.Err)
+	return h.lose(loss.Reason, detail(loss), loss.Err)
 }
 
 // followsRelease says whether a loss is what is found after a release: somebody else's
@@ -462,7 +462,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 
 	loss := lossIn(err)
 	if loss != nil {
-		err = h.lostError(Reason(loss.Reason), detail(loss), loss.Err)
+		err = h.lostError(loss.Reason, detail(loss), loss.Err)
 	}
 
 	h.settleDoubt(ctx)
@@ -652,7 +652,7 @@ func (h *hold) reenter(set *settings) error {
 	if !set.reentrant {
 		// Waiting would be waiting for oneself.
 		return &HeldError{
-			Name: h.name(), Holder: Holder(h.request.Holder), Token: h.token, Shared: h.readers != nil,
+			Name: h.name(), Holder: h.request.Holder, Token: h.token, Shared: h.readers != nil,
 			Remaining: h.left(now()), Detail: "this context already holds it; see WithReentrant",
 		}
 	}

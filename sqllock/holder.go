@@ -1,48 +1,13 @@
 package sqllock
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
-	"github.com/sqllock/sqllock/internal/plain"
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Holder says who holds a lock, or asks for it.
-type Holder struct {
-	// Host and PID of the process.
-	Host string
-	PID  int
-	// Label is what [WithLabel] gave.
-	Label string
-	// Metadata is what [WithMetadata] gave, as a JSON object; empty if nothing.
-	Metadata string
-}
-
-// String is "label (host, pid N)", as far as it is known, fit for a terminal.
-func (h Holder) String() string {
-	var place []string
-
-	if h.Host != "" {
-		place = append(place, plain.Text(h.Host))
-	}
-
-	if h.PID != 0 {
-		place = append(place, fmt.Sprintf("pid %d", h.PID))
-	}
-
-	where, label := strings.Join(place, ", "), plain.Text(h.Label)
-
-	switch {
-	case label == "":
-		return where
-	case where == "":
-		return label
-	default:
-		return fmt.Sprintf("%s (%s)", label, where)
-	}
-}
+// Holder says who holds a lock, or asks for it. Its String is "label (host, pid N)", as far as it is known, fit for a terminal.
+type Holder = strategies.Holder
 
 // Status is what the database knows of a name.
 type Status struct {
@@ -94,20 +59,13 @@ func statusOf(s strategies.Status) Status {
 
 	return Status{
 		Tick: timeOfTick(s.Tick), ReleaseRequested: s.Asked,
-		Name: name, Slot: slot, Strategy: s.Strategy, Token: s.Token, Holder: Holder(s.Holder), HeldFor: s.HeldFor,
-		Remaining: s.Remaining, Taken: s.Taken, Owner: s.Owner, Ended: Reason(s.Ended), Detail: s.Detail, Shared: s.Shared, Guarded: s.Guarded,
+		Name: name, Slot: slot, Strategy: s.Strategy, Token: s.Token, Holder: s.Holder, HeldFor: s.HeldFor,
+		Remaining: s.Remaining, Taken: s.Taken, Owner: s.Owner, Ended: s.Ended, Detail: s.Detail, Shared: s.Shared, Guarded: s.Guarded,
 	}
 }
 
 // Filter narrows [Locker.Holders]. The zero value matches all locks.
-type Filter struct {
-	// Name matches one name, whose permits may have several holders, Prefix names that begin
-	// with it; empty is every name.
-	Name   string
-	Prefix string
-	// Limit is the most locks to return; zero is no limit.
-	Limit int
-}
+type Filter = strategies.Filter
 
 // Waiter is one who waits for a lock.
 type Waiter struct {
@@ -135,25 +93,14 @@ func waitersOf(listed []strategies.Waiter) []Waiter {
 			place = 1
 		}
 
-		waiters[i] = Waiter{Name: w.Name, Place: place, Holder: Holder(w.Holder), Waited: w.Waited, Shared: w.Shared, HoldsOthers: len(w.Holding) > 0}
+		waiters[i] = Waiter{Name: w.Name, Place: place, Holder: w.Holder, Waited: w.Waited, Shared: w.Shared, HoldsOthers: len(w.Holding) > 0}
 	}
 
 	return waiters
 }
 
 // WaiterFilter narrows [Locker.Waiters]. The zero value matches all who wait.
-type WaiterFilter struct {
-	// Name matches one name, Prefix those that begin with it; empty is every name.
-	Name   string
-	Prefix string
-	// Limit is the most waiters to return; zero is no limit.
-	Limit int
-}
+type WaiterFilter = strategies.WaiterFilter
 
 // Reaped counts what [Locker.Reap] did.
-type Reaped struct {
-	// Expired counts grants whose lease had run out.
-	Expired int
-	// Removed counts idle names whose rows were deleted.
-	Removed int
-}
+type Reaped = strategies.Reaped

@@ -397,7 +397,7 @@ func (e *env) holder(name string) string {
 	}
 
 	return fmt.Sprintf(" (%q is held by %s, token %d, for %s, %s left)",
-		name, sqllock.Holder(status.Holder), status.Token, status.HeldFor, status.Remaining)
+		name, status.Holder, status.Token, status.HeldFor, status.Remaining)
 }
 
 // acquire acquires the case's name and fails if it cannot.

@@ -122,7 +122,7 @@ func batchCases() []testCase {
 					e.Errorf("Check() of %q = %v, want nil", r.Name, err)
 				}
 
-				if got := e.refusedName(e.b, r.Name); strategies.Holder(got.Holder) != r.Holder || got.Token != grants[i].Token() {
+				if got := e.refusedName(e.b, r.Name); got.Holder != r.Holder || got.Token != grants[i].Token() {
 					e.Errorf("%q is held by %+v with token %d, want %+v and %d", r.Name, got.Holder, got.Token, r.Holder, grants[i].Token())
 				}
 			}
@@ -501,7 +501,7 @@ func batchAsked(e *env) {
 			e.grow(what, last[i], grants[i].Token())
 
 			status, err := e.b.Inspect(e.ctx(), r.Name)
-			if err != nil || strategies.Holder(status.Holder) != r.Holder || !lately(status.Remaining, r.Lease) {
+			if err != nil || status.Holder != r.Holder || !lately(status.Remaining, r.Lease) {
 				e.Errorf("%s: Inspect() = %+v, %v, want %+v and %s", what, status, err, r.Holder, r.Lease)
 			}
 

@@ -9,12 +9,16 @@
 // an interface of its own, and the core finds it by a type assertion:
 // [Notifier], [Placer] and [Queuer] of a strategy; [TxReleaser], [Reserver], [Raiser], [Doubter], [Partial],
 // [Sharer] and [Contention] of a grant. The conformance suite in package sqllocktest says whether a
-// strategy keeps the contract. The package imports the standard library only.
+// strategy keeps the contract.
 package strategies
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
+
+	"github.com/sqllock/sqllock/internal/plain"
 )
 
 // Strategy is how a lock is kept in a database. It is safe for concurrent use. It
@@ -140,9 +144,33 @@ type Holder struct {
 	// Host and PID of the process.
 	Host string
 	PID  int
-	// Label is a text that the user gave, Metadata a JSON object of theirs.
+	// Label is a text that the user gave, Metadata a JSON object of theirs, empty if nothing.
 	Label    string
 	Metadata string
+}
+
+// String is "label (host, pid N)", as far as it is known, fit for a terminal.
+func (h Holder) String() string {
+	var place []string
+
+	if h.Host != "" {
+		place = append(place, plain.Text(h.Host))
+	}
+
+	if h.PID != 0 {
+		place = append(place, fmt.Sprintf("pid %d", h.PID))
+	}
+
+	where, label := strings.Join(place, ", "), plain.Text(h.Label)
+
+	switch {
+	case label == "":
+		return where
+	case where == "":
+		return label
+	default:
+		return fmt.Sprintf("%s (%s)", label, where)
+	}
 }
 
 // Features says what a strategy can do, beside what its methods show. The core asks
