@@ -13,11 +13,12 @@ import (
 
 // The mutexes of the core, in the order in which they are locked, if several are:
 //
-//	listener.mu, waiters.mu → background.mu → queue.mu → keeper.mu → hold.mu
+//	waiters.mu → listener.mu → background.mu → keeper.mu → hold.mu
+//	watches.mu → background.mu → queue.mu, slots.mu, shares.mu
+//	batcher.mu → hands.mu
 //
-// Those of news, of slots, of shares, of watches, of hands, of a deadline, of an outcome and of a Lock are locked with no other
-// one inside, and that of a batcher with that of hands. No code of a strategy, of a hook or of a log runs under any of them, but under an
-// ending's, for which nobody waits.
+// All others are locked with no other one inside. No code of a strategy, of a hook or of a log runs under any of them, but under
+// that of an ending, for which nobody waits. TestMutexes reads the package for both.
 
 // Locker acquires locks with one strategy in one database. A process needs one
 // for each of those, made once. It is safe for concurrent use.
@@ -31,7 +32,7 @@ type Locker struct {
 	keeper   keeper
 	news     news
 
-	placer   strategies.Placer // likewise
+	placer   strategies.Placer // nil if the strategy is none
 	acquires batcher[strategies.Request, strategies.Grant]
 	releases batcher[strategies.Grant, struct{}]
 	hands    hands

@@ -502,7 +502,7 @@ func (e *env) lost(what string, err error, reasons ...sqllock.Reason) *sqllock.L
 
 	// A grant's own report, as the core tells it.
 	if reported := new(strategies.LostError); errors.As(err, &reported) {
-		err = &sqllock.LostError{Reason: sqllock.Reason(reported.Reason), Detail: reported.Detail, Err: reported.Err}
+		err = &sqllock.LostError{Reason: reported.Reason, Detail: reported.Detail, Err: reported.Err}
 	}
 
 	var lost *sqllock.LostError
