@@ -54,8 +54,7 @@ type Election struct {
 //
 //	sqllock.WithMetadata(map[string]string{election.AddressKey: "http://10.0.0.7:8080"})
 //
-// There is one leader at a time whatever they say: [sqllock.WithPermits], [sqllock.WithShared] and [sqllock.WithTick] have
-// no effect. With [sqllock.WithMaxWait] a candidacy ends after that, and Run with [sqllock.ErrNotAcquired]. New sends nothing to the database; Run reports what is wrong with the name or the options. Errors:
+// There is one leader at a time whatever they say: [sqllock.WithPermits] and [sqllock.WithShared] have no effect. With [sqllock.WithMaxWait] a candidacy ends after that, and Run with [sqllock.ErrNotAcquired]. New sends nothing to the database; Run reports what is wrong with the name or the options. Errors:
 // [sqllock.ErrInvalidOption] if the locker is nil.
 func New(locker *sqllock.Locker, name string, options ...sqllock.Option) (*Election, error) {
 	if locker == nil {
@@ -174,7 +173,7 @@ func isEnd(ctx context.Context, err error) bool {
 func permanent(err error) bool {
 	return isOne(err,
 		sqllock.ErrUnsupported, sqllock.ErrNoSchema, sqllock.ErrNotAllowed, sqllock.ErrInvalidName, sqllock.ErrInvalidOption,
-		sqllock.ErrClosed, sqllock.ErrDeadlock, sqllock.ErrNotAcquired, sqllock.ErrTickDone)
+		sqllock.ErrClosed, sqllock.ErrDeadlock, sqllock.ErrNotAcquired)
 }
 
 // passing says whether another try may make a difference, whatever the database is.

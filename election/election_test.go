@@ -239,7 +239,7 @@ func TestOneLeader(t *testing.T) {
 	t.Parallel()
 
 	for option, several := range map[string]sqllock.Option{
-		"permits": sqllock.WithPermits(3), "shared": sqllock.WithShared(), "tick": sqllock.WithTick(time.Unix(1, 0)),
+		"permits": sqllock.WithPermits(3), "shared": sqllock.WithShared(),
 	} {
 		t.Run(option, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

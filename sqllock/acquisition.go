@@ -184,7 +184,7 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	a.began = now()
 
 	h, failed := a.atOnce(ctx, a.began)
-	h, done, err := a.goTo(ctx, h, failed)
+	h, err := a.goTo(ctx, h, failed)
 
 	event := Event{Name: name, Attempts: a.attempts, Waited: now().since(a.began), Err: err}
 
@@ -197,21 +197,13 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 		return nil, err
 	}
 
-	lock := a.handle(ctx, h, event)
-	if done != nil {
-		return nil, withRelease(done, lock.Release(ctx))
-	}
-
-	lock.tick = a.set.tick
-
-	return lock, nil
+	return a.handle(ctx, h, event), nil
 }
 
-// goTo goes on to the end, after a first attempt that brought a hold, or failed, or was not made. done is a TickError that was
-// found under the lock.
-func (a *acquisition) goTo(ctx context.Context, h *hold, failed error) (_ *hold, done, err error) {
+// goTo goes on to the end, after a first attempt that brought a hold, or failed, or was not made.
+func (a *acquisition) goTo(ctx context.Context, h *hold, failed error) (_ *hold, err error) {
 	if h == nil {
-		h, done, err = a.goOn(ctx, failed)
+		h, err = a.goOn(ctx, failed)
 	}
 
 	if err != nil && a.hasTurn {
@@ -222,7 +214,7 @@ func (a *acquisition) goTo(ctx context.Context, h *hold, failed error) (_ *hold,
 
 	a.leaveLine(err == nil && a.request.Wait != "")
 
-	return h, done, err
+	return h, err
 }
 
 // atOnce makes the first attempt, begun at start, if there is nothing to wait for, and has the turn then. Most acquisitions end with
@@ -246,7 +238,7 @@ func (a *acquisition) atOnce(ctx context.Context, start instant) (*hold, error) 
 func (a *acquisition) mayAskAtOnce(ctx context.Context) bool {
 	l := a.locker
 
-	if a.set.tick != 0 || a.set.many() || a.set.shared || l.placer != nil || ctx.Err() != nil {
+	if a.set.many() || a.set.shared || l.placer != nil || ctx.Err() != nil {
 		return false
 	}
 
@@ -281,14 +273,14 @@ func (a *acquisition) ask(ctx context.Context, start instant) (strategies.Grant,
 }
 
 // goOn goes through the states, after a first attempt if that failed.
-func (a *acquisition) goOn(ctx context.Context, failed error) (h *hold, done, err error) {
+func (a *acquisition) goOn(ctx context.Context, failed error) (h *hold, err error) {
 	wait, free := a.bound(ctx)
 	defer free()
 
 	if failed != nil {
 		a.timedOut = a.timedOut && wait.Err() == nil
 		err = a.concluded(wait, ctx, a.entered, a.failed(ctx, a.request, failed))
-	} else if err = a.lookForTick(wait, ctx, nil); err == nil {
+	} else {
 		h, err = a.turn(wait, ctx)
 	}
 
@@ -296,32 +288,17 @@ func (a *acquisition) goOn(ctx context.Context, failed error) (h *hold, done, er
 		h, err = a.attempt(wait, ctx)
 	}
 
-	if err == nil {
-		done = a.lookForTick(wait, ctx, h)
-	}
-
-	return h, done, err
+	return h, err
 }
 
 // reenter returns another handle of the lock that ctx is that of.
 func (a *acquisition) reenter(ctx context.Context) (*Lock, error) {
-	if a.set.tick != 0 {
-		a.began = now()
-
-		wait, free := a.bound(ctx)
-		defer free()
-
-		if err := a.lookForTick(wait, ctx, a.outer); err != nil {
-			return nil, err
-		}
-	}
-
 	if err := a.outer.reenter(a.set); err != nil {
 		return nil, err
 	}
 
 	lock := a.outer.handleOf(ctx, a.key)
-	lock.tick, lock.again = a.set.tick, true
+	lock.again = true
 
 	return lock, nil
 }

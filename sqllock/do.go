@@ -10,9 +10,8 @@ import (
 // context of f ends when the lock is lost or when ctx does; [context.Cause] says
 // which. Its Err checks the clocks, as that of [Lock.Context] does. Do returns the error
 // of f joined with that of the release, so a loss during f is an error ([ErrLost]) even
-// if f had none. A *[ReleaseError] says that f ran and the release failed, a *[CompleteError] that f ran and its tick
-// ([WithTick]) could not be noted. None of these matches an error of an acquisition, or of the driver: f has run, and what
-// it committed stands.
+// if f had none. A *[ReleaseError] says that f ran and the release failed, a *[LostError] that the lock was
+// lost meanwhile. Neither matches an error of an acquisition, or of the driver: f has run, and what it committed stands.
 func (l *Locker) Do(
 	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...Option,
 ) error {
@@ -62,12 +61,7 @@ func (l *Locker) do(
 		err = withRelease(err, lock.Release(ctx))
 	}()
 
-	// Within another lock's job it is that job whose end counts.
-	if err := f(work, lock); err != nil || lock.tick == 0 || a.outer != nil {
-		return err
-	}
-
-	return lock.Complete(ctx)
+	return f(work, lock)
 }
 
 // withRelease joins the error of a function with that of the release after it. A loss

@@ -11,7 +11,7 @@ import (
 )
 
 // Sentinels, for errors.Is. Each may come with the driver's error beside it,
-// which errors.As reaches, unless it comes after the work: in a [LostError], a [ReleaseError] or a [CompleteError].
+// which errors.As reaches, unless it comes after the work: in a [LostError] or a [ReleaseError].
 var (
 	// ErrNotAcquired reports that the lock is somebody else's: the database said so, or
 	// this process has it, or had it while the call waited. A *[HeldError] tells who
@@ -30,8 +30,6 @@ var (
 	ErrLost = strategies.ErrLost
 	// ErrReleased reports that the handle was released before.
 	ErrReleased = strategies.ErrReleased
-	// ErrTickDone reports that the job of a tick was done ([WithTick]). A *[TickError] tells which.
-	ErrTickDone = errors.New("the job of this tick was done")
 	// ErrNotHeld reports that nobody holds the name.
 	ErrNotHeld = errors.New("lock not held by anyone")
 	// ErrChangedHands reports that the name was acquired again since the look that [Locker.ForceRelease] was

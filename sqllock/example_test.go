@@ -353,34 +353,48 @@ func ExampleLock_ReleaseTx() {
 	// <nil>
 }
 
-// A job whose data is in the database of the lock is done exactly once: its writes and the note that its tick is done are
-// committed together, or neither is.
-func ExampleLock_ReleaseTx_once() {
+func ExampleLock_Mark() {
 	ctx := context.Background()
-	memory, locker := exampleLocker()
-	fireTime := time.Date(1999, time.December, 31, 2, 15, 0, 0, time.UTC) // what the schedule says
+	_, locker := exampleLocker()
 
-	report := func(ctx context.Context, lock *sqllock.Lock) error {
-		tx := memory.Begin()                 // postgres.Tx(tx) around a transaction of your own
-		defer func() { _ = tx.Rollback() }() // does nothing after the commit
+	for _, version := range []int64{3, 4, 4} {
+		lock, _ := locker.Acquire(ctx, "catalog")
 
-		fmt.Println("the report is written in the transaction")
+		if status, _ := locker.Inspect(ctx, "catalog"); status.Mark < version {
+			fmt.Println("import version", version)
 
-		if err := lock.ReleaseTx(ctx, tx); err != nil { // the last statement
-			return err
+			if err := lock.Mark(ctx, version); err != nil {
+				log.Fatal(err)
+			}
 		}
 
-		return tx.Commit()
-	}
-
-	for range 2 {
-		err := locker.TryDo(ctx, "report", report, sqllock.WithTick(fireTime))
-		fmt.Println("done before:", errors.Is(err, sqllock.ErrTickDone))
+		_ = lock.Release(ctx)
 	}
 	// Output:
-	// the report is written in the transaction
-	// done before: false
-	// done before: true
+	// import version 3
+	// import version 4
+}
+
+func ExampleLock_MarkTx() {
+	ctx := context.Background()
+	memory, locker := exampleLocker()
+
+	lock, _ := locker.Acquire(ctx, "catalog")
+	tx := memory.Begin() // postgres.Tx(tx) around a transaction of your own
+
+	if err := lock.MarkTx(ctx, tx, 4); err != nil { // the last statement
+		log.Fatal(err)
+	}
+
+	fmt.Println(tx.Commit())
+	fmt.Println(lock.Release(ctx))
+
+	status, _ := locker.Inspect(ctx, "catalog")
+	fmt.Println(status.Mark)
+	// Output:
+	// <nil>
+	// <nil>
+	// 4
 }
 
 func ExampleLock_Remaining() {

@@ -37,9 +37,9 @@ type Status struct {
 	// [Locker.ForceRelease]; or, of a lock of strategy quorum that is held, on how many of the servers it is, if not on all.
 	Ended  Reason
 	Detail string
-	// Tick is the latest whose job was done ([WithTick]), in UTC, zero if none was. ReleaseRequested is why the holder was asked to
-	// release the lock ([Locker.RequestRelease]), empty if it was not. [Locker.Inspect] asks, [Locker.Holders] does not.
-	Tick             time.Time
+	// Mark is the largest number that was recorded with the name ([Lock.Mark]), zero if none was. ReleaseRequested is why the holder
+	// was asked to release the lock ([Locker.RequestRelease]), empty if it was not. [Locker.Inspect] asks, [Locker.Holders] does not.
+	Mark             int64
 	ReleaseRequested string
 	// Shared: it is one of the readers ([WithShared]). [Locker.Holders] lists each, those who share a grant
 	// once; [Locker.Inspect] tells of one. Its Owner is its own, and not that of Lock.Owner.
@@ -58,7 +58,7 @@ func statusOf(s strategies.Status) Status {
 	name, slot := strategies.SplitSlot(s.Name)
 
 	return Status{
-		Tick: timeOfTick(s.Tick), ReleaseRequested: s.Asked,
+		Mark: s.Tick, ReleaseRequested: s.Asked,
 		Name: name, Slot: slot, Strategy: s.Strategy, Token: s.Token, Holder: s.Holder, HeldFor: s.HeldFor,
 		Remaining: s.Remaining, Taken: s.Taken, Owner: s.Owner, Ended: s.Ended, Detail: s.Detail, Shared: s.Shared, Guarded: s.Guarded,
 	}

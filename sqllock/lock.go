@@ -20,7 +20,6 @@ type Lock struct {
 	end   func()          // ends a reader's context; nil if it has none
 	since instant         // when a reader came
 	again bool            // by WithReentrant: nobody was told of it
-	tick  int64           // of WithTick, in microseconds since 1970; zero if it has none
 
 	release sync.Once
 	result  error
@@ -269,8 +268,7 @@ func (l *Lock) Guard(ctx context.Context, tx strategies.Tx) error {
 }
 
 // ReleaseTx releases the lock as part of the caller's transaction: the next
-// holder sees what the transaction wrote. The transaction also notes the tick of [WithTick], so that
-// the job's writes and the note are committed together, or neither is. Until it commits the lock is held,
+// holder sees what the transaction wrote. Until it commits the lock is held,
 // but not renewed any more. ReleaseTx cannot know when tx commits, so from now on the
 // handle no longer speaks for the lock: [Lock.Err] is [ErrReleased] and [Lock.Remaining]
 // zero; [Lock.Check] asks the database. [Lock.Guard] and ReleaseTx work in a transaction
@@ -287,6 +285,11 @@ func (l *Lock) Guard(ctx context.Context, tx strategies.Tx) error {
 // is shared, if there are other handles, or if tx is of another database; [ErrInvalidOption] if tx is
 // nil; the database's.
 func (l *Lock) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
+	return l.releaseTx(ctx, tx, "ReleaseTx", 0)
+}
+
+// releaseTx is the method of that name. It records the mark, too, unless that is zero.
+func (l *Lock) releaseTx(ctx context.Context, tx strategies.Tx, method string, mark int64) error {
 	const verb = "release in a transaction"
 
 	if err := l.inTx(ctx, tx, verb); err != nil {
@@ -297,21 +300,21 @@ func (l *Lock) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
 
 	switch {
 	case l.hold.readers != nil:
-		return fmt.Errorf("lock %q: ReleaseTx is %w for shared locks; use Release", l.Name(), ErrUnsupported)
+		return fmt.Errorf("lock %q: %s is %w for shared locks; use Release", l.Name(), method, ErrUnsupported)
 	case !ok:
-		return fmt.Errorf("lock %q: ReleaseTx is %w by strategy %s on %s; use strategy cas",
-			l.Name(), ErrUnsupported, l.hold.locker.features.Strategy, l.hold.locker.features.Database)
+		return fmt.Errorf("lock %q: %s is %w by strategy %s on %s; use strategy cas",
+			l.Name(), method, ErrUnsupported, l.hold.locker.features.Strategy, l.hold.locker.features.Database)
 	}
 
 	// Before it is sent: a renewal that comes just after the commit must not
 	// take the release for a loss.
 	if err := l.hold.beginReleaseTx(); errors.Is(err, ErrUnsupported) {
-		return fmt.Errorf("lock %q: ReleaseTx is %w", l.Name(), err)
+		return fmt.Errorf("lock %q: %s is %w", l.Name(), method, err)
 	} else if err != nil {
 		return err
 	}
 
-	err := releaser.ReleaseTx(ctx, tx, l.tick)
+	err := releaser.ReleaseTx(ctx, tx, mark)
 	l.hold.endReleaseTx(err == nil)
 	l.usedInTx(err)
 

@@ -55,7 +55,7 @@ type Locker struct {
 // sends nothing to the database: whether the server fits and the tables are
 // there shows at the first acquisition.
 //
-// Errors: [ErrInvalidOption], also for [WithPermits] of more than one, [WithShared] and [WithTick], which are for
+// Errors: [ErrInvalidOption], also for [WithPermits] of more than one and [WithShared], which are for
 // one call; [ErrUnsupported] for an option or a database that the strategy cannot serve.
 func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	if strategy == nil {
@@ -67,6 +67,7 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	}
 
 	features := strategy.Features()
+	_, features.Marks = strategy.(strategies.Noter)
 
 	set, err := defaults().with(options, features)
 	if err == nil {
@@ -135,7 +136,7 @@ func (l *Locker) Features() strategies.Features {
 // Errors: [ErrNotAcquired] if somebody has the lock, [ErrUnreachable] or
 // [ErrTooManyConnections] if the database did not say so, each joined with ctx's error if
 // that ended the wait, or ctx's error alone if ctx had ended before the call, or ended
-// before much was known; [ErrDeadlock]; [ErrTickDone]; [ErrClosed], [ErrInvalidName],
+// before much was known; [ErrDeadlock]; [ErrClosed], [ErrInvalidName],
 // [ErrInvalidOption], [ErrUnsupported], [ErrNoSchema], [ErrReadOnly], [ErrNotAllowed]; the database's.
 //
 // A locker that has reached the database before waits for one that cannot be

@@ -73,7 +73,6 @@ func TestNewRefuses(t *testing.T) {
 		"WithLockDelay":       {plain{memory}, sqllock.WithLockDelay(time.Second), sqllock.ErrUnsupported},
 		"WithShared":          {memory, sqllock.WithShared(), sqllock.ErrInvalidOption},
 		"WithPermits":         {memory, sqllock.WithPermits(2), sqllock.ErrInvalidOption},
-		"WithTick":            {memory, sqllock.WithTick(time.Unix(1, 0)), sqllock.ErrInvalidOption},
 	} {
 		if _, err := sqllock.New(test.strategy, test.option); !errors.Is(err, test.want) {
 			t.Errorf("New() with %s = %v, want %q", what, err, test.want)
@@ -85,14 +84,14 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// What comes to one holder at a time and no tick is no mistake.
+// What comes to one holder at a time is no mistake.
 func TestNewTakesExclusiveDefaults(t *testing.T) {
 	t.Parallel()
 
 	for what, options := range map[string][]sqllock.Option{
 		"one permit": {sqllock.WithPermits(1)},
 		"options that WithExclusive undoes": {
-			sqllock.WithShared(), sqllock.WithPermits(2), sqllock.WithTick(time.Unix(1, 0)), sqllock.WithExclusive(),
+			sqllock.WithShared(), sqllock.WithPermits(2), sqllock.WithExclusive(),
 		},
 	} {
 		if _, err := sqllock.New(sqllocktest.NewMemory(), options...); err != nil {

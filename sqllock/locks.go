@@ -71,8 +71,6 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, try bool, optio
 			err = fmt.Errorf("lock %q: %w: WithPermits is for one name at a time", name, ErrUnsupported)
 		case a.set.shared:
 			err = fmt.Errorf("lock %q: %w: WithShared is for one name at a time; take the names one after the other, sorted", name, ErrUnsupported)
-		case a.set.tick != 0:
-			err = fmt.Errorf("lock %q: %w: WithTick is for one name at a time", name, ErrUnsupported)
 		case a.outer == nil:
 			open = append(open, a)
 		default:

@@ -37,8 +37,8 @@ const (
 )
 
 // Option sets one thing, for all locks when given to [New] and for one lock when given to
-// [Locker.Acquire], [Locker.TryAcquire], [Locker.Do] or [Locker.TryDo]. New refuses [WithPermits], [WithShared] and
-// [WithTick], with which an acquisition does not have its name alone, or only once.
+// [Locker.Acquire], [Locker.TryAcquire], [Locker.Do] or [Locker.TryDo]. New refuses [WithPermits] and [WithShared],
+// with which an acquisition does not have its name alone.
 type Option func(*settings) error
 
 // settings is what options build.
@@ -54,12 +54,11 @@ type settings struct {
 	shared    bool
 	reentrant bool
 	unbatched bool
-	handsOff  bool  // to the next waiter in this process
-	listens   bool  // for releases while waiting
-	durable   bool  // so are releases
-	announces bool  // to those who watch
-	reaps     bool  // what is left of idle names
-	tick      int64 // in microseconds since 1970; zero if it is for none
+	handsOff  bool // to the next waiter in this process
+	listens   bool // for releases while waiting
+	durable   bool // so are releases
+	announces bool // to those who watch
+	reaps     bool // what is left of idle names
 	holder    Holder
 	pollMin   time.Duration
 	pollMax   time.Duration
@@ -107,7 +106,7 @@ func (s settings) with(options []Option, features strategies.Features) (settings
 }
 
 // checkDefaults reports what must not be for all locks of a locker: nobody would see in its calls that they share
-// their names, or that they are refused once a tick is done.
+// their names.
 func (s settings) checkDefaults() error {
 	const instead = "give it to each call that needs it"
 
@@ -116,9 +115,6 @@ func (s settings) checkDefaults() error {
 		return badOption("WithPermits", fmt.Sprint(s.permits), "is given to New, and would let several hold every name; %s", instead)
 	case s.shared:
 		return badOption("WithShared", "", "is given to New, and would let readers share every name; %s", instead)
-	case s.tick != 0:
-		return badOption("WithTick", time.UnixMicro(s.tick).UTC().Format(time.RFC3339Nano),
-			"is given to New, and would let each name be acquired for one tick only; %s", instead)
 	default:
 		return nil
 	}
@@ -156,7 +152,6 @@ func (s settings) difference(other *settings) string {
 		{"WithMinHold", s.minHold != other.minHold},
 		{"WithLockDelay", s.lockDelay != other.lockDelay},
 		{"WithPermits", s.permits != other.permits},
-		{"WithTick", s.tick != other.tick},
 		{"WithAnnouncements", s.announces != other.announces},
 		{"WithLabel", s.holder.Label != other.holder.Label},
 		{"WithMetadata", s.holder.Metadata != other.holder.Metadata},
@@ -193,8 +188,6 @@ func (s settings) check(features strategies.Features) error {
 		return unsupported("WithPermits")
 	case s.shared && s.checkShared(features) != nil:
 		return s.checkShared(features)
-	case s.checkTick() != nil:
-		return s.checkTick()
 	case s.renew && s.trust(s.lease) <= s.lease*2/3:
 		// After two renewals that failed, one at a third and one at two thirds
 		// of the lease, there must be time left for the third.

@@ -26,7 +26,7 @@ func TestOwnTimeIsNoDeadlineOfTheCaller(t *testing.T) {
 		ctx := t.Context()
 		closing := newLocker(t, memory)
 
-		lock, err := locker.Acquire(ctx, name, tick())
+		lock, err := locker.Acquire(ctx, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestOwnTimeIsNoDeadlineOfTheCaller(t *testing.T) {
 
 				return err
 			},
-			"Complete()": func() error { return lock.Complete(ctx) },
+			"Mark()": func() error { return lock.Mark(ctx, 1) },
 			"Release()": func() error {
 				failed := new(sqllock.ReleaseError)
 				if err := released.Release(ctx); !errors.As(err, &failed) {

@@ -45,11 +45,11 @@ func WithPermits(n int) Option {
 	}
 }
 
-// WithExclusive makes the lock one that has one holder and no tick: it undoes [WithPermits], [WithShared] and [WithTick] that
-// stand before it. It is for who passes on options that come from elsewhere, and must have the lock alone.
+// WithExclusive makes the lock one that has one holder: it undoes [WithPermits] and [WithShared] that stand
+// before it. It is for who passes on options that come from elsewhere, and must have the lock alone.
 func WithExclusive() Option {
 	return func(s *settings) error {
-		s.permits, s.shared, s.tick = 0, false, 0
+		s.permits, s.shared = 0, false
 
 		return nil
 	}

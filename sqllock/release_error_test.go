@@ -43,13 +43,6 @@ func TestErrorAfterTheWorkIsNoneOfAnAcquisition(t *testing.T) {
 
 				return nil
 			}},
-			"the note of a tick": {fails: []string{"tick"}, cause: func(err error) error {
-				if failed := new(sqllock.CompleteError); errors.As(err, &failed) {
-					return failed.Err
-				}
-
-				return nil
-			}},
 		} {
 			t.Run(fmt.Sprintf("%s/%s", what, cause), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
@@ -63,7 +56,7 @@ func TestErrorAfterTheWorkIsNoneOfAnAcquisition(t *testing.T) {
 						time.Sleep(test.work)
 
 						return nil
-					}, tick())
+					})
 
 					if why := test.cause(err); why == nil || !strings.Contains(why.Error(), cause.Error()) {
 						t.Errorf("Do() = %v, want an error with the cause", err)

@@ -107,7 +107,7 @@ func (s *several) takeOnce(ctx context.Context) ([]*hold, error) {
 			h, refused = a.atOnce(under, now())
 		}
 
-		h, _, err := a.goTo(under, h, refused)
+		h, err := a.goTo(under, h, refused)
 		s.attempts += a.attempts
 
 		if err != nil {

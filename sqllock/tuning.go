@@ -63,7 +63,7 @@ func WithDurableRelease() Option {
 // WithoutReaping leaves the rows of names that are not in use to [Locker.Reap]. By default a locker that has released locks
 // removes such rows in the background, of whatever name and process, from a minute after their last acquisition on: up to
 // 2,000 at a time, with pauses of nine times as long as that took, until none are left. Names whose last lock was lost, or that
-// have a tick, stay. A process that ends sooner removes nothing.
+// have a mark of the last 366 days, stay. A process that ends sooner removes nothing.
 func WithoutReaping() Option {
 	return func(s *settings) error {
 		s.reaps = false

@@ -201,9 +201,11 @@ var mutants = []struct {
 	{"one of several readers is listed", "shared/are listed and taken away", func(m *sqllocktest.Memory) strategies.Strategy {
 		return listingOne{m}
 	}},
-	{"anybody notes a tick", "tick/is noted by its owner only", func(m *sqllocktest.Memory) strategies.Strategy { return anybodys{m} }},
-	{"ticks are forgotten", "tick/its job is done once", func(m *sqllocktest.Memory) strategies.Strategy { return tickless{m} }},
-	{"a release in a transaction forgets the tick", "tick/is noted with the commit of a release", changed(mutation{tick: true})},
+	{"anybody records a mark", "mark/is recorded by its owner only", func(m *sqllocktest.Memory) strategies.Strategy { return anybodys{m} }},
+	{"marks are forgotten", "tick/its job is done once", func(m *sqllocktest.Memory) strategies.Strategy { return tickless{m} }},
+	{"marks are forgotten", "mark/only grows", func(m *sqllocktest.Memory) strategies.Strategy { return tickless{m} }},
+	{"a mark may shrink", "mark/only grows", func(m *sqllocktest.Memory) strategies.Strategy { return shrinking{m} }},
+	{"a release in a transaction forgets the mark", "mark/is recorded with the commit of a release", changed(mutation{tick: true})},
 	{"a request is for the next holder, too", "request/the holder is asked, and no successor", func(m *sqllocktest.Memory) strategies.Strategy {
 		return clinging{m}
 	}},

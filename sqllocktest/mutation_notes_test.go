@@ -8,7 +8,7 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// anybodys notes a tick whoever asks for it.
+// anybodys records a mark whoever asks for it.
 type anybodys struct{ *sqllocktest.Memory }
 
 func (s anybodys) NoteTick(ctx context.Context, name, _ string, tick int64) (bool, error) {
@@ -20,7 +20,28 @@ func (s anybodys) NoteTick(ctx context.Context, name, _ string, tick int64) (boo
 	return s.Memory.NoteTick(ctx, name, notes.Owner, tick)
 }
 
-// tickless forgets ticks.
+// shrinking tells the mark that was recorded last.
+type shrinking struct{ *sqllocktest.Memory }
+
+// last is that mark, by name.
+var last sync.Map
+
+func (s shrinking) NoteTick(ctx context.Context, name, owner string, tick int64) (bool, error) {
+	last.Store(name, tick)
+
+	return s.Memory.NoteTick(ctx, name, owner, tick)
+}
+
+func (s shrinking) Status(ctx context.Context, name string) (strategies.Status, bool, error) {
+	status, found, err := s.Memory.Status(ctx, name)
+	if mark, ok := last.Load(name); ok {
+		status.Tick, _ = mark.(int64)
+	}
+
+	return status, found, err
+}
+
+// tickless forgets marks.
 type tickless struct{ *sqllocktest.Memory }
 
 func (s tickless) Notes(ctx context.Context, name string) (strategies.Notes, error) {
@@ -28,6 +49,13 @@ func (s tickless) Notes(ctx context.Context, name string) (strategies.Notes, err
 	notes.Tick = 0
 
 	return notes, err
+}
+
+func (s tickless) Status(ctx context.Context, name string) (strategies.Status, bool, error) {
+	status, found, err := s.Memory.Status(ctx, name)
+	status.Tick = 0
+
+	return status, found, err
 }
 
 // clinging tells each holder of the requests to those before.

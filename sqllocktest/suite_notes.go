@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -16,10 +17,14 @@ func noteCases() []testCase {
 		{"tick/a job that failed is done again", notesOnly, tickFailed},
 		{"tick/a job whose process died is done again", both(notesOnly, leaseOnly), tickDied},
 		{"tick/who waits for the job hears that it was done", notesOnly, tickWaited},
-		{"tick/is noted by its owner only", notesOnly, tickOwner},
 		{"tick/an answer that was lost", notesOnly, tickUnanswered},
-		{"tick/is noted with the commit of a release", both(notesOnly, releaseTxOnly), tickReleaseTx},
-		{"tick/completing does not wait for the caller's transaction", notesOnly, tickInTx},
+		{"tick/is recorded with the commit of a release", both(notesOnly, releaseTxOnly), tickReleaseTx},
+		{"mark/only grows", notesOnly, markGrows},
+		{"mark/is recorded by its owner only", notesOnly, markOwner},
+		{"mark/of a slot", both(notesOnly, slotsOnly), markSlots},
+		{"mark/not of readers", both(notesOnly, sharedOnly), markShared},
+		{"mark/is recorded with the commit of a release", both(notesOnly, releaseTxOnly), markTx},
+		{"mark/does not wait for the caller's transaction", notesOnly, markInTx},
 		{"request/the holder is asked, and no successor", notesOnly, requestRelease},
 		{"request/watch", notesOnly, requestWatch},
 	}
@@ -51,11 +56,11 @@ func fireTime() time.Time { return time.Date(2026, 11, 23, 2, 15, 0, 0, time.UTC
 func (e *env) done(l *sqllock.Locker, tick time.Time, result error) (ran bool, err error) {
 	e.Helper()
 
-	err = l.TryDo(e.ctx(), e.name, func(context.Context, *sqllock.Lock) error {
+	err = once.TryDo(e.ctx(), l, e.name, tick, func(context.Context, *sqllock.Lock) error {
 		ran = true
 
 		return result
-	}, sqllock.WithTick(tick))
+	})
 
 	return ran, err
 }
@@ -66,17 +71,17 @@ func (e *env) doneOnce(l *sqllock.Locker, tick, done time.Time) {
 
 	ran, err := e.done(l, tick, nil)
 
-	refused := new(sqllock.TickError)
+	refused := new(once.DoneError)
 
 	switch {
 	case done.IsZero():
 		if !ran || err != nil {
 			e.Errorf("the job of %s ran: %t, %v, want true and nil", tick, ran, err)
 		}
-	case ran || !errors.Is(err, sqllock.ErrTickDone) || errors.Is(err, sqllock.ErrNotAcquired):
-		e.Errorf("the job of %s ran: %t, %v, want false and ErrTickDone", tick, ran, err)
+	case ran || !errors.Is(err, once.ErrDone) || errors.Is(err, sqllock.ErrNotAcquired):
+		e.Errorf("the job of %s ran: %t, %v, want false and ErrDone", tick, ran, err)
 	case !errors.As(err, &refused) || refused.Name != e.name || !refused.Tick.Equal(tick) || !refused.Done.Equal(done):
-		e.Errorf("the error of a job that was done = %v, want a *TickError of %s and %s", err, tick, done)
+		e.Errorf("the error of a job that was done = %v, want a *DoneError of %s and %s", err, tick, done)
 	}
 }
 
@@ -96,8 +101,8 @@ func tickOnce(e *env) {
 	e.doneOnce(e.a, later.Add(time.Microsecond), time.Time{})
 
 	status, err := e.b.Inspect(e.ctx(), e.name)
-	if err != nil || !status.Tick.Equal(later.Add(time.Microsecond)) {
-		e.Errorf("Inspect().Tick = %s, %v, want that of the last job", status.Tick, err)
+	if err != nil || status.Mark != later.UnixMicro()+1 {
+		e.Errorf("Inspect().Mark = %d, %v, want %d, that of the last job", status.Mark, err, later.UnixMicro()+1)
 	}
 }
 
@@ -127,16 +132,16 @@ func tickDied(e *env) {
 }
 
 func tickWaited(e *env) {
-	lock, err := e.a.Acquire(e.ctx(), e.name, sqllock.WithTick(fireTime()))
+	lock, err := once.Acquire(e.ctx(), e.a, e.name, fireTime())
 	if err != nil {
-		e.Fatalf("Acquire(WithTick) = %v", err)
+		e.Fatalf("once.Acquire() = %v", err)
 	}
 
 	waited := make(chan error, 1)
 	ctx := e.ctx()
 
 	go func() {
-		late, err := e.b.Acquire(ctx, e.name, sqllock.WithTick(fireTime()))
+		late, err := once.Acquire(ctx, e.b, e.name, fireTime())
 		if err == nil {
 			_ = late.Release(ctx)
 		}
@@ -148,24 +153,144 @@ func tickWaited(e *env) {
 		e.inLine(e.name, 1)
 	}
 
-	if err := lock.Complete(e.ctx()); err != nil || !lock.Tick().Equal(fireTime()) {
-		e.Errorf("Complete() of tick %s = %v, want nil and tick %s", lock.Tick(), err, fireTime())
+	if err := once.Complete(e.ctx(), lock, fireTime()); err != nil {
+		e.Errorf("Complete() = %v, want nil", err)
 	}
 
 	e.release(lock)
 
-	if err := <-waited; !errors.Is(err, sqllock.ErrTickDone) {
-		e.Errorf("Acquire() behind the job = %v, want ErrTickDone", err)
+	if err := <-waited; !errors.Is(err, once.ErrDone) {
+		e.Errorf("Acquire() behind the job = %v, want ErrDone", err)
 	}
 
-	if err := lock.Complete(e.ctx()); !errors.Is(err, sqllock.ErrReleased) {
+	if err := once.Complete(e.ctx(), lock, fireTime()); !errors.Is(err, sqllock.ErrReleased) {
 		e.Errorf("Complete() after the release = %v, want ErrReleased", err)
 	}
 
 	e.release(e.acquire(e.b)) // it left nothing behind
 }
 
-func tickOwner(e *env) {
+// markGrows: a smaller mark changes nothing, and the mark outlives the lock.
+func markGrows(e *env) {
+	e.mark(e.a, "", 0)
+
+	for _, m := range []struct{ mark, want int64 }{{5, 5}, {5, 5}, {3, 5}, {7, 7}} {
+		lock := e.acquire(e.a)
+
+		if err := lock.Mark(e.ctx(), m.mark); err != nil {
+			e.Errorf("Mark(%d) = %v, want nil", m.mark, err)
+		}
+
+		e.mark(e.b, "of a lock that is held", m.want)
+		e.release(lock)
+		e.mark(e.b, "after the release", m.want)
+
+		if err := lock.Mark(e.ctx(), 9); !errors.Is(err, sqllock.ErrReleased) {
+			e.Errorf("Mark() after the release = %v, want ErrReleased", err)
+		}
+	}
+
+	lock := e.acquire(e.b)
+	e.mark(e.a, "of the next lock", 7)
+
+	for _, mark := range []int64{0, -1} {
+		if err := lock.Mark(e.ctx(), mark); !errors.Is(err, sqllock.ErrInvalidOption) {
+			e.Errorf("Mark(%d) = %v, want ErrInvalidOption", mark, err)
+		}
+
+		if err := lock.MarkTx(e.ctx(), nil, mark); !errors.Is(err, sqllock.ErrInvalidOption) {
+			e.Errorf("MarkTx(%d) = %v, want ErrInvalidOption", mark, err)
+		}
+	}
+
+	e.release(lock)
+	e.mark(e.a, "in the end", 7)
+}
+
+// mark fails unless the name has the mark.
+func (e *env) mark(l *sqllock.Locker, when string, want int64) {
+	e.Helper()
+
+	if status, err := l.Inspect(e.ctx(), e.name); err != nil || status.Mark != want {
+		e.Errorf("Inspect().Mark %s = %d, %v, want %d", when, status.Mark, err, want)
+	}
+}
+
+// markSlots: each slot has a mark of its own.
+func markSlots(e *env) {
+	for range 2 {
+		lock := e.acquire(e.a, sqllock.WithPermits(2))
+		defer e.release(lock)
+
+		if err := lock.Mark(e.ctx(), int64(lock.Slot()+5)); err != nil {
+			e.Errorf("Mark() of slot %d = %v, want nil", lock.Slot(), err)
+		}
+	}
+
+	for slot := range 2 {
+		if status, err := e.b.InspectSlot(e.ctx(), e.name, slot); err != nil || status.Mark != int64(slot+5) {
+			e.Errorf("InspectSlot(%d).Mark = %d, %v, want %d", slot, status.Mark, err, slot+5)
+		}
+	}
+}
+
+func markShared(e *env) {
+	lock := e.acquire(e.a, sqllock.WithShared())
+
+	if err := lock.Mark(e.ctx(), 5); !errors.Is(err, sqllock.ErrUnsupported) {
+		e.Errorf("Mark() of a shared lock = %v, want ErrUnsupported", err)
+	}
+
+	tx := e.begin("")
+	if err := lock.MarkTx(e.ctx(), tx.Tx, 5); !errors.Is(err, sqllock.ErrUnsupported) {
+		e.Errorf("MarkTx() of a shared lock = %v, want ErrUnsupported", err)
+	}
+
+	e.rollback(tx)
+	e.release(lock)
+	e.mark(e.a, "of a name that was shared", 0)
+}
+
+// The commit of the transaction records the mark, and nothing before it does.
+func markTx(e *env) {
+	mark := int64(0)
+
+	for _, level := range e.levels() {
+		lock := e.acquire(e.a)
+		before := mark
+		mark++
+
+		for _, commits := range []bool{false, true} {
+			tx := e.begin(level)
+
+			if err := lock.MarkTx(e.ctx(), tx.Tx, mark); err != nil {
+				e.Fatalf("MarkTx() with isolation %q = %v", level, err)
+			}
+
+			if !commits {
+				e.rollback(tx)
+				e.mark(e.b, "after a rollback", before)
+
+				if err := lock.Mark(e.ctx(), mark); err == nil || errors.Is(err, sqllock.ErrLost) {
+					e.Errorf("Mark() after a rollback = %v, want an error that says so", err)
+				}
+
+				continue
+			}
+
+			e.commit(tx)
+			e.mark(e.b, "after the commit", mark)
+
+			if err := lock.Mark(e.ctx(), mark); err != nil {
+				e.Errorf("Mark() after the commit = %v, want nil", err)
+			}
+		}
+
+		e.release(lock)
+	}
+}
+
+func markOwner(e *env) {
 	noter := e.noter(e.Strategy)
 	request := e.request()
 	grant := e.grant(e.Strategy, request)
@@ -229,7 +354,7 @@ func tickUnanswered(e *env) {
 	}
 }
 
-// The commit of a transaction that releases the lock notes the tick, and nothing else does.
+// The commit of a transaction that releases the lock records the tick, and nothing else does.
 func tickReleaseTx(e *env) {
 	tick := fireTime()
 
@@ -237,37 +362,37 @@ func tickReleaseTx(e *env) {
 		tick = tick.Add(time.Hour)
 
 		job := func(end func(Transaction), complete bool) (err error) {
-			return e.a.TryDo(e.ctx(), e.name, func(_ context.Context, lock *sqllock.Lock) error {
+			return once.TryDo(e.ctx(), e.a, e.name, tick, func(_ context.Context, lock *sqllock.Lock) error {
 				tx := e.begin(level)
 
 				if err := lock.Guard(e.ctx(), tx.Tx); err != nil {
 					e.Fatalf("Guard() with isolation %q = %v", level, err)
 				}
 
-				if err := lock.ReleaseTx(e.ctx(), tx.Tx); err != nil {
-					e.Fatalf("ReleaseTx() with isolation %q = %v", level, err)
+				if err := once.CompleteTx(e.ctx(), lock, tx.Tx, tick); err != nil {
+					e.Fatalf("CompleteTx() with isolation %q = %v", level, err)
 				}
 
 				if complete {
-					e.promptly("Complete() before the commit", func() error { return lock.Complete(e.ctx()) }, "ReleaseTx")
+					e.promptly("Complete() before the commit", func() error { return once.Complete(e.ctx(), lock, tick) }, "MarkTx")
 				}
 
 				end(tx)
 
 				return nil
-			}, sqllock.WithTick(tick))
+			})
 		}
 
 		err := job(e.rollback, false)
-		if err == nil || !strings.Contains(err.Error(), "ReleaseTx") || errors.Is(err, sqllock.ErrLost) {
-			e.Errorf("TryDo() whose ReleaseTx was rolled back = %v, want an error that says so", err)
+		if err == nil || !strings.Contains(err.Error(), "MarkTx") || errors.Is(err, sqllock.ErrLost) {
+			e.Errorf("TryDo() whose CompleteTx was rolled back = %v, want an error that says so", err)
 		}
 
 		for complete := range 2 {
 			tick = tick.Add(time.Minute)
 
 			if err := job(e.commit, complete == 1); err != nil {
-				e.Errorf("TryDo() that ends with ReleaseTx with isolation %q = %v, want nil", level, err)
+				e.Errorf("TryDo() that ends with CompleteTx with isolation %q = %v, want nil", level, err)
 			}
 
 			e.doneOnce(e.b, tick, tick)
@@ -275,29 +400,25 @@ func tickReleaseTx(e *env) {
 	}
 }
 
-// A transaction of the caller that guards the lock may have what Complete writes to locked. Where it has, the error says
+// A transaction of the caller that guards the lock may have what Mark writes to locked. Where it has, the error says
 // what to use.
-func tickInTx(e *env) {
-	lock, err := e.a.Acquire(e.ctx(), e.name, sqllock.WithTick(fireTime()))
-	if err != nil {
-		e.Fatalf("Acquire(WithTick) = %v", err)
-	}
-
+func markInTx(e *env) {
+	lock := e.acquire(e.a)
 	tx := e.begin("")
 
 	if err := lock.Guard(e.ctx(), tx.Tx); err != nil {
 		e.Fatalf("Guard() = %v", err)
 	}
 
-	e.promptly("Complete() beside a guard", func() error { return lock.Complete(e.ctx()) }, "ReleaseTx")
+	e.promptly("Mark() beside a guard", func() error { return lock.Mark(e.ctx(), 5) }, "MarkTx")
 	e.commit(tx)
 
-	if err := lock.Complete(e.ctx()); err != nil {
-		e.Errorf("Complete() after the commit = %v, want nil", err)
+	if err := lock.Mark(e.ctx(), 5); err != nil {
+		e.Errorf("Mark() after the commit = %v, want nil", err)
 	}
 
 	e.release(lock)
-	e.doneOnce(e.b, fireTime(), fireTime())
+	e.mark(e.b, "after the release", 5)
 }
 
 // promptly fails if a call waits for what ends after it only, or has an error that does not say what is asked for.

@@ -8,7 +8,7 @@ import (
 // IdleReaper is a strategy that removes what it keeps of names that are not in use. The core has it do so in the background.
 type IdleReaper interface {
 	// ReapIdle removes what is kept of so many names at most that were acquired longer ago than idle, if nothing is to be
-	// known of them any more: nobody has them or waits for them, no tick is remembered, and no loss is to be told. Their
+	// known of them any more: nobody has them or waits for them, no mark is remembered, and no loss is to be told. Their
 	// tokens go on growing all the same. It says how many it has removed, and whether there may be more. It waits for
 	// nobody's row lock.
 	ReapIdle(ctx context.Context, idle time.Duration, limit int) (removed int, more bool, err error)
@@ -142,8 +142,9 @@ type Notifier interface {
 type Noter interface {
 	// Notes reads that. Of a name that was never granted they are zero.
 	Notes(ctx context.Context, name string) (Notes, error)
-	// NoteTick notes that the job of a tick was done, and says whether the owner had the name then. A tick that is smaller than
-	// the one that is noted changes nothing. It may be repeated. The tick is kept longer than the name's row would be.
+	// NoteTick records the mark of a name, and says whether the owner had the name then. A mark that is smaller than the recorded
+	// one changes nothing. It may be repeated. A mark that is a time of the last 366 days, in microseconds since 1970, keeps the
+	// name's row.
 	NoteTick(ctx context.Context, name, owner string, tick int64) (noted bool, err error)
 	// Ask notes that whoever has the name is asked to release it, and why, and tells all who listen. It says whether somebody
 	// had it. The next grant forgets it.
@@ -158,7 +159,7 @@ type Notes struct {
 	// Owner of the grant; empty if the lease has ended, or nobody has the name. Left is how long the lease runs.
 	Owner string
 	Left  time.Duration
-	// Tick is the largest that was noted, zero if none was.
+	// Tick is the mark: the largest that was recorded, zero if none was.
 	Tick int64
 	// Asked is why the owner was asked to release the name; empty if it was not.
 	Asked string
@@ -166,7 +167,7 @@ type Notes struct {
 
 // TxReleaser is a grant that can end with the caller's transaction.
 type TxReleaser interface {
-	// ReleaseTx ends the grant as part of tx: the name is free when tx commits. A tick that is not zero is noted in tx, too,
+	// ReleaseTx ends the grant as part of tx: the name is free when tx commits. A mark that is not zero is recorded in tx, too,
 	// as Noter.NoteTick does.
 	ReleaseTx(ctx context.Context, tx Tx, tick int64) error
 }

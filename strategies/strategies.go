@@ -204,6 +204,8 @@ type Features struct {
 	Raises bool
 	// Unguarded: Guard returns ErrUnsupported.
 	Unguarded bool
+	// Marks: the strategy is a Noter. Package sqllock sets it.
+	Marks bool
 }
 
 // Tx is the caller's own transaction, as postgres.Tx, mysql.Tx, sqlite.Tx and

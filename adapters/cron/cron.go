@@ -13,6 +13,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
+	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -92,7 +93,7 @@ func (j *Jobs) Job(
 		case err == nil:
 		case ran:
 			j.logger.Error(err, "job failed", "lock", name, "tick", tick)
-		case errors.Is(err, sqllock.ErrTickDone):
+		case errors.Is(err, once.ErrDone):
 			j.logger.Info("skip: done", "lock", name, "tick", tick)
 		case errors.Is(err, sqllock.ErrNotAcquired) && !errors.Is(err, sqllock.ErrUnreachable):
 			j.logger.Info("skip: running", "lock", name, "tick", tick, "holder", err)
@@ -106,16 +107,16 @@ func (j *Jobs) Job(
 func (j *Jobs) do(
 	ctx context.Context, name string, f func(context.Context, *sqllock.Lock) error, tick, next time.Time,
 ) error {
-	options := []sqllock.Option{sqllock.WithTick(tick)}
+	var options []sqllock.Option
 
 	switch {
 	case !j.waits:
-		return j.locker.TryDo(ctx, name, f, options...)
+		return once.TryDo(ctx, j.locker, name, tick, f)
 	case !next.IsZero():
 		options = append(options, sqllock.WithMaxWait(max(0, time.Until(next))))
 	}
 
-	return j.locker.Do(ctx, name, f, options...)
+	return once.Do(ctx, j.locker, name, tick, f, options...)
 }
 
 // errNoTick reports a schedule that has no time in the five years before; it would never have run.

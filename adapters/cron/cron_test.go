@@ -15,6 +15,7 @@ import (
 
 	locks "github.com/sqllock/sqllock/adapters/cron"
 	"github.com/sqllock/sqllock/internal/filelock"
+	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -180,7 +181,7 @@ func TestWhatFailedIsNotDone(t *testing.T) {
 	a, b := newMachine(t, file), newMachine(t, file)
 
 	// An error that looks like one of the lock is still one of the job.
-	for n, failure := range []error{noPaper, sqllock.ErrTickDone, sqllock.ErrNotAcquired} {
+	for n, failure := range []error{noPaper, once.ErrDone, sqllock.ErrNotAcquired} {
 		a.jobs.Job(t.Context(), "report", parse(t, hour), func(context.Context, *sqllock.Lock) error { return failure }).Run()
 
 		if got := a.told("job failed"); got != n+1 || !errors.Is(a.lastError(), failure) {
@@ -226,7 +227,7 @@ func TestTakeOverWaitsForAnotherMachine(t *testing.T) {
 
 			file, schedule := filelock.NewFile(t), parse(t, "@yearly")
 			m, other, ran := newMachine(t, file), filelock.NewLocker(t, file), 0
-			lock := filelock.Acquire(t, other, "report", sqllock.WithTick(time.Date(time.Now().Year(), 1, 1, 0, 0, 0, 0, time.Local)))
+			lock, tick := filelock.Acquire(t, other, "report"), time.Date(time.Now().Year(), 1, 1, 0, 0, 0, 0, time.Local)
 
 			var group sync.WaitGroup
 
@@ -239,7 +240,7 @@ func TestTakeOverWaitsForAnotherMachine(t *testing.T) {
 			filelock.UntilWaiting(t, other, "report", 1)
 
 			if succeeds {
-				if err := lock.Complete(t.Context()); err != nil {
+				if err := once.Complete(t.Context(), lock, tick); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -298,11 +299,11 @@ func TestTicksAreTheLatestTimesOfTheSchedule(t *testing.T) {
 			m := newMachine(t, file, cron.WithLocation(tokyo))
 			m.jobs.Job(t.Context(), "report", parse(t, spec), nothing).Run()
 
-			_, err := filelock.NewLocker(t, file).TryAcquire(t.Context(), "report", sqllock.WithTick(want))
+			_, err := once.TryAcquire(t.Context(), filelock.NewLocker(t, file), "report", want)
 
-			done := new(sqllock.TickError)
+			done := new(once.DoneError)
 			if !errors.As(err, &done) || !done.Done.Equal(want) {
-				t.Errorf("the tick %s was not noted, but: %v (%v)", want, err, m.lastError())
+				t.Errorf("the tick %s was not recorded, but: %v (%v)", want, err, m.lastError())
 			}
 		})
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
 
+	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -27,7 +28,7 @@ var ErrNoJob = errors.New("not the name of one job")
 
 // TakeOver is a tag of a job ([gocron.WithTags]). If another machine runs the job at its time, this one does not skip the run
 // but waits, until just before the next time of the schedule, and runs it if the other one died or failed. If that succeeded,
-// the run is skipped with [sqllock.ErrTickDone]. A machine that died has the lock until its lease ends. A run that waits counts
+// the run is skipped with [once.ErrDone]. A machine that died has the lock until its lease ends. A run that waits counts
 // as running in gocron's limits. A run without a time of the schedule does not wait.
 const TakeOver = "sqllock: take over"
 
@@ -52,8 +53,8 @@ const early = 100 * time.Millisecond
 //
 // The options are those of [gocron.NewScheduler], except [gocron.WithDistributedLocker] and [gocron.WithMonitorStatus], which are
 // used here, and [gocron.WithDistributedElector], with which gocron would not ask for locks. A listener for
-// [gocron.AfterLockError] gets the error of a run that was skipped: [sqllock.ErrTickDone], [sqllock.ErrNotAcquired], [ErrNoJob],
-// or another one of [sqllock.Locker.TryAcquire]. Errors: [sqllock.ErrInvalidOption] if the locker is nil, and those of
+// [gocron.AfterLockError] gets the error of a run that was skipped: [once.ErrDone], [sqllock.ErrNotAcquired], [ErrNoJob],
+// or another one of [once.TryAcquire]. Errors: [sqllock.ErrInvalidOption] if the locker is nil, and those of
 // gocron.NewScheduler.
 func NewScheduler(locker *sqllock.Locker, options ...gocron.SchedulerOption) (gocron.Scheduler, error) {
 	if locker == nil {
@@ -84,8 +85,8 @@ type run struct {
 	id     uuid.UUID
 	lock   *sqllock.Lock
 	began  time.Time
-	ticks  bool
-	done   bool // under the mutex of the locker
+	tick   time.Time // zero if it has none
+	done   bool      // under the mutex of the locker
 }
 
 // Lock is called before each run, which an error skips.
@@ -105,7 +106,7 @@ func (l *jobLocker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 		return nil, err
 	}
 
-	r := &run{locker: l, id: job.ID(), lock: lock, began: time.Now(), ticks: !tick.IsZero()}
+	r := &run{locker: l, id: job.ID(), lock: lock, began: time.Now(), tick: tick}
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,8 +128,8 @@ func (r *run) Unlock(ctx context.Context) error {
 	r.locker.mu.Unlock()
 
 	var err error
-	if done && r.ticks {
-		err = r.lock.Complete(ctx)
+	if done && !r.tick.IsZero() {
+		err = once.Complete(ctx, r.lock, r.tick)
 	}
 
 	return errors.Join(err, r.lock.Release(ctx))
@@ -140,9 +141,9 @@ func (l *jobLocker) acquire(ctx context.Context, name string, tick time.Time, wa
 	case tick.IsZero():
 		return l.locker.TryAcquire(ctx, name)
 	case wait <= 0:
-		return l.locker.TryAcquire(ctx, name, sqllock.WithTick(tick))
+		return once.TryAcquire(ctx, l.locker, name, tick)
 	default:
-		return l.locker.Acquire(ctx, name, sqllock.WithTick(tick), sqllock.WithMaxWait(wait))
+		return once.Acquire(ctx, l.locker, name, tick, sqllock.WithMaxWait(wait))
 	}
 }
 

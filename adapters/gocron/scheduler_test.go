@@ -16,6 +16,7 @@ import (
 
 	locks "github.com/sqllock/sqllock/adapters/gocron"
 	"github.com/sqllock/sqllock/internal/filelock"
+	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -140,7 +141,7 @@ func TestEachTickRunsOnceAndTheLateSchedulerSkips(t *testing.T) {
 	}
 
 	filelock.Eventually(t, func() error {
-		if n, skips := len(b.all()), b.skips("late", sqllock.ErrTickDone); n < 5 || skips < 3 {
+		if n, skips := len(b.all()), b.skips("late", once.ErrDone); n < 5 || skips < 3 {
 			return fmt.Errorf("%d ticks ran and the late one skipped %d, want 5 and 3", n, skips)
 		}
 
@@ -187,7 +188,7 @@ func TestDurationJobsOfDifferentPhasesRunOncePerInterval(t *testing.T) {
 	}
 
 	filelock.Eventually(t, func() error {
-		if n, skips := len(b.all()), b.skips("late", sqllock.ErrTickDone); n < 3 || skips < 2 {
+		if n, skips := len(b.all()), b.skips("late", once.ErrDone); n < 3 || skips < 2 {
 			return fmt.Errorf("%d intervals ran and the late one skipped %d, want 3 and 2", n, skips)
 		}
 
@@ -266,14 +267,14 @@ func TestTheClockIsThatOfTheScheduler(t *testing.T) {
 
 				filelock.Eventually(t, func() error {
 					n := b.skips("a", sqllock.ErrNotAcquired) + b.skips("b", sqllock.ErrNotAcquired) +
-						b.skips("a", sqllock.ErrTickDone) + b.skips("b", sqllock.ErrTickDone)
+						b.skips("a", once.ErrDone) + b.skips("b", once.ErrDone)
 					if runs := len(b.all()); runs != day+1 || n != day+1 {
 						return fmt.Errorf("on day %d jobs of %d days ran and %d were skipped: %v", day+1, runs, n, b.all())
 					}
 
-					// It is noted a moment after the run.
-					if status, err := looker.Inspect(t.Context(), "report"); err != nil || !status.Tick.Equal(want) {
-						return fmt.Errorf("on day %d the tick %s was noted (%w), want %s", day+1, status.Tick, err, want)
+					// It is recorded a moment after the run.
+					if status, err := looker.Inspect(t.Context(), "report"); err != nil || status.Mark != want.UnixMicro() {
+						return fmt.Errorf("on day %d the tick %s was recorded (%w), want %s", day+1, time.UnixMicro(status.Mark).UTC(), err, want)
 					}
 
 					return nil
@@ -305,7 +306,7 @@ func TestAOneTimeJobRunsOnce(t *testing.T) {
 	}
 
 	filelock.Eventually(t, func() error {
-		if len(b.all()) != 1 || b.skips("late", sqllock.ErrTickDone) != 1 {
+		if len(b.all()) != 1 || b.skips("late", once.ErrDone) != 1 {
 			return fmt.Errorf("runs: %v, want one, and that the late one skips it", b.all())
 		}
 
@@ -324,21 +325,21 @@ func TestTakeOverWaitsForAnotherMachine(t *testing.T) {
 
 			file, b := filelock.NewFile(t), newBook()
 			other, at := filelock.NewLocker(t, file), time.Now().Add(2*time.Second).Truncate(time.Second)
-			lock := filelock.Acquire(t, other, "report", sqllock.WithTick(at))
+			lock := filelock.Acquire(t, other, "report")
 
 			newJob(t, started(t, newScheduler(t, file, 0)), gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(at)),
 				func() { b.ran("next", at) }, gocron.WithName("report"), gocron.WithTags(locks.TakeOver), b.listen("next"))
 			filelock.UntilWaiting(t, other, "report", 1)
 
 			if succeeds {
-				if err := lock.Complete(t.Context()); err != nil {
+				if err := once.Complete(t.Context(), lock, at); err != nil {
 					t.Fatal(err)
 				}
 			}
 
 			filelock.Release(t, lock)
 			filelock.Eventually(t, func() error {
-				if done, ran := b.skips("next", sqllock.ErrTickDone) == 1, len(b.all()) == 1; done != succeeds || ran == succeeds {
+				if done, ran := b.skips("next", once.ErrDone) == 1, len(b.all()) == 1; done != succeeds || ran == succeeds {
 					return fmt.Errorf("it ran: %t, it was done: %t", ran, done)
 				}
 
@@ -399,7 +400,7 @@ func TestRunNowTakesNoTick(t *testing.T) {
 
 		// The lock is free a moment after the job.
 		filelock.Eventually(t, func() error {
-			lock, err := filelock.NewLocker(t, file).TryAcquire(ctx, "report", sqllock.WithTick(time.Now().Add(-time.Minute)))
+			lock, err := once.TryAcquire(ctx, filelock.NewLocker(t, file), "report", time.Now().Add(-time.Minute))
 			if err != nil {
 				return err
 			}

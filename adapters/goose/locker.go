@@ -73,7 +73,7 @@ var _ lock.Locker = (*Locker)(nil)
 // New returns a locker for goose.WithLocker. All who migrate a database give
 // the same name. The options are for this lock, beside those of the locker:
 // [sqllock.WithMaxWait] for one, which bounds the wait but not the migrations.
-// One migrates at a time whatever they say: [sqllock.WithPermits], [sqllock.WithShared] and [sqllock.WithTick] have no
+// One migrates at a time whatever they say: [sqllock.WithPermits] and [sqllock.WithShared] have no
 // effect. New sends nothing to the database.
 func New(locker *sqllock.Locker, name string, options ...sqllock.Option) *Locker {
 	options = slices.Concat(options, []sqllock.Option{sqllock.WithExclusive()})

@@ -88,7 +88,7 @@ var _ database.Driver = (*Driver)(nil)
 // database give. The lock of the driver inside is not used any more, but some
 // drivers use it when they are made, so switch it off where that can be done
 // (NoLock of MySQL's), and make them under the lock: see the package comment. The options are for this lock, beside those of the locker. One migrates at a time whatever they
-// say: [sqllock.WithPermits], [sqllock.WithShared] and [sqllock.WithTick] have no effect.
+// say: [sqllock.WithPermits] and [sqllock.WithShared] have no effect.
 // If migrate's LockTimeout is not the default, give [sqllock.WithMaxWait] a bit less
 // than that. New sends nothing to the database.
 func New(driver database.Driver, locker *sqllock.Locker, name string, options ...sqllock.Option) *Driver {

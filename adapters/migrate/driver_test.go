@@ -525,7 +525,7 @@ func TestExclusive(t *testing.T) {
 	on := fresh(t, "sqlite")
 
 	for what, option := range map[string]sqllock.Option{
-		"permits": sqllock.WithPermits(3), "shared": sqllock.WithShared(), "tick": sqllock.WithTick(time.Unix(1, 0)),
+		"permits": sqllock.WithPermits(3), "shared": sqllock.WithShared(),
 	} {
 		one := migratelock.New(plain(t, on), newLocker(t, on), what, option)
 		other := migratelock.New(plain(t, on), newLocker(t, on), what, option, sqllock.WithMaxWait(0))

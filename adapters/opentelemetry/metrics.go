@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -193,7 +194,7 @@ func result(err error) string {
 		{"not_allowed", []error{sqllock.ErrNotAllowed}},
 		{"unsupported", []error{sqllock.ErrUnsupported}},
 		{notAcquired, []error{sqllock.ErrNotAcquired}},
-		{tickDone, []error{sqllock.ErrTickDone}},
+		{tickDone, []error{once.ErrDone}},
 		{"canceled", []error{context.Canceled, context.DeadlineExceeded}},
 	} {
 		if slices.ContainsFunc(r.errors, is) {

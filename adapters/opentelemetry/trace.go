@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -31,7 +33,7 @@ func NewTracer(provider trace.TracerProvider) *Tracer {
 	return &Tracer{tracer: provider.Tracer(scope)}
 }
 
-// do is [sqllock.Locker.Do] or [sqllock.Locker.TryDo].
+// do is [sqllock.Locker.Do] or [sqllock.Locker.TryDo], or that of package once.
 type do func(
 	ctx context.Context, name string, f func(ctx context.Context, lock *sqllock.Lock) error, options ...sqllock.Option,
 ) error
@@ -52,6 +54,35 @@ func (t *Tracer) TryDo(
 	options ...sqllock.Option,
 ) error {
 	return t.do(ctx, locker, locker.TryDo, name, f, options)
+}
+
+// DoOnce is [once.Do] with the spans of [Tracer.Do]. That the job of the tick was done is a result of the wait, tick_done, and no error.
+func (t *Tracer) DoOnce(
+	ctx context.Context, locker *sqllock.Locker, name string, tick time.Time, f func(ctx context.Context, lock *sqllock.Lock) error,
+	options ...sqllock.Option,
+) error {
+	return t.do(ctx, locker, at(locker, tick, once.Do), name, f, options)
+}
+
+// TryDoOnce is [once.TryDo] with the spans of [Tracer.DoOnce].
+func (t *Tracer) TryDoOnce(
+	ctx context.Context, locker *sqllock.Locker, name string, tick time.Time, f func(ctx context.Context, lock *sqllock.Lock) error,
+	options ...sqllock.Option,
+) error {
+	return t.do(ctx, locker, at(locker, tick, once.TryDo), name, f, options)
+}
+
+// doOnce is [once.Do] or [once.TryDo].
+type doOnce func(
+	ctx context.Context, locker *sqllock.Locker, name string, tick time.Time, f func(ctx context.Context, lock *sqllock.Lock) error,
+	options ...sqllock.Option,
+) error
+
+// at is such a function for a locker and a tick.
+func at(locker *sqllock.Locker, tick time.Time, call doOnce) do {
+	return func(ctx context.Context, name string, f func(context.Context, *sqllock.Lock) error, options ...sqllock.Option) error {
+		return call(ctx, locker, name, tick, f, options...)
+	}
 }
 
 func (t *Tracer) do(

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -13,6 +14,7 @@ import (
 
 	locks "github.com/sqllock/sqllock/adapters/opentelemetry"
 	"github.com/sqllock/sqllock/internal/filelock"
+	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 )
@@ -225,4 +227,44 @@ func TestPanic(t *testing.T) {
 	}()
 
 	spans(t, ctx, recorder, 2)
+}
+
+// That a job was done is a result, and no error.
+func TestDoOnce(t *testing.T) {
+	t.Parallel()
+
+	locker := filelock.NewLocker(t, filelock.NewFile(t))
+	tracer, recorder, ctx := newTracer(t)
+	tick := time.Date(2026, time.January, 2, 0, 0, 0, 0, time.UTC)
+	ran, token := 0, int64(0)
+
+	job := func(ctx context.Context, lock *sqllock.Lock) error {
+		ran++
+		token = lock.Token()
+
+		return ctx.Err()
+	}
+
+	if err := tracer.DoOnce(ctx, locker, "name", tick, job); err != nil {
+		t.Errorf("DoOnce() = %v, want nil", err)
+	}
+
+	for what, call := range map[string]func() error{
+		"DoOnce()":    func() error { return tracer.DoOnce(ctx, locker, "name", tick, job) },
+		"TryDoOnce()": func() error { return tracer.TryDoOnce(ctx, locker, "name", tick, job) },
+	} {
+		if err := call(); !errors.Is(err, once.ErrDone) {
+			t.Errorf("%s of a job that was done = %v, want ErrDone", what, err)
+		}
+	}
+
+	if ran != 1 {
+		t.Errorf("the job ran %d times, want once", ran)
+	}
+
+	ended := spans(t, ctx, recorder, 4)
+	expectSpan(t, ended[0], locks.WaitSpan, codes.Unset, locks.ResultKey.String("acquired"))
+	expectSpan(t, ended[1], locks.HoldSpan, codes.Unset, locks.TokenKey.Int64(token), locks.SlotKey.Int(0))
+	expectSpan(t, ended[2], locks.WaitSpan, codes.Unset, locks.ResultKey.String("tick_done"))
+	expectSpan(t, ended[3], locks.WaitSpan, codes.Unset, locks.ResultKey.String("tick_done"))
 }

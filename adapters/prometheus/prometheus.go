@@ -274,7 +274,6 @@ func results() []outcome {
 		{"not_allowed", []error{sqllock.ErrNotAllowed}},
 		{"unsupported", []error{sqllock.ErrUnsupported}},
 		{"not_acquired", []error{sqllock.ErrNotAcquired}},
-		{"tick_done", []error{sqllock.ErrTickDone}},
 		{"canceled", []error{context.Canceled, context.DeadlineExceeded}},
 		{"error", nil},
 	}

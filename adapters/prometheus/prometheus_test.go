@@ -424,7 +424,6 @@ func TestResults(t *testing.T) {
 		"not_allowed":          {sqllock.ErrNotAllowed},
 		"unsupported":          {sqllock.ErrUnsupported},
 		"not_acquired":         {&sqllock.HeldError{}, errors.Join(sqllock.ErrNotAcquired, context.Canceled)},
-		"tick_done":            {&sqllock.TickError{}},
 		"canceled":             {context.Canceled, context.DeadlineExceeded},
 		"error":                {sqllocktest.ErrBroken},
 	} {

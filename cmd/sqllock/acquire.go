@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/process"
+	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -103,7 +104,11 @@ const waitStep = 10 * time.Millisecond
 // ask waits for one lock, so long at most with --wait.
 func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, name string, wait time.Duration) (*sqllock.Lock, error) {
 	options := f.kind()
-	if f.noWait {
+
+	switch {
+	case f.noWait && !f.tick.IsZero():
+		return once.TryAcquire(ctx, locker, name, f.tick.Time, options...)
+	case f.noWait:
 		return locker.TryAcquire(ctx, name, options...)
 	}
 
@@ -111,6 +116,10 @@ func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, name string,
 
 	if f.waits {
 		options = append(options, sqllock.WithMaxWait(wait))
+	}
+
+	if !f.tick.IsZero() {
+		return once.Acquire(ctx, locker, name, f.tick.Time, options...)
 	}
 
 	return locker.Acquire(ctx, name, options...)
@@ -121,10 +130,6 @@ func (f *runFlags) kind() []sqllock.Option {
 	options := []sqllock.Option{sqllock.WithPermits(f.permits)}
 	if f.shared {
 		options = append(options, sqllock.WithShared())
-	}
-
-	if !f.tick.IsZero() {
-		options = append(options, sqllock.WithTick(f.tick.Time))
 	}
 
 	return options

@@ -13,6 +13,7 @@ import (
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/process"
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/internal/plain"
+	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -167,7 +168,7 @@ func refused(err error, target dsn.Target, notAcquired int) error {
 		// Also when a wait ended: whether the lock is held was not learned, so no
 		// --conflict-exit-code may say that another has it.
 		return exitError{exitUnavailable, fmt.Errorf("%s: %w", target, err)}
-	case errors.Is(err, sqllock.ErrNotAcquired), errors.Is(err, sqllock.ErrTickDone):
+	case errors.Is(err, sqllock.ErrNotAcquired), errors.Is(err, once.ErrDone):
 		return exitError{notAcquired, err}
 	case errors.Is(err, sqllock.ErrInvalidName), errors.Is(err, sqllock.ErrInvalidOption),
 		errors.Is(err, sqllock.ErrUnsupported), errors.Is(err, databases.ErrWrongServer):

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -78,10 +79,10 @@ func (h *held) shared(ctx context.Context) error {
 	return nil
 }
 
-// complete notes that the job of the tick was done.
-func (h *held) complete(ctx context.Context) error {
+// complete records that the job of the tick was done.
+func (h *held) complete(ctx context.Context, tick time.Time) error {
 	for _, lock := range h.locks {
-		if err := lock.Complete(ctx); err != nil {
+		if err := once.Complete(ctx, lock, tick); err != nil {
 			return err
 		}
 	}

@@ -314,7 +314,7 @@ func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 
 	var completed error
 	if !f.tick.IsZero() && ended == nil {
-		completed = h.complete(ctx)
+		completed = h.complete(ctx, f.tick.Time)
 	}
 
 	err := errors.Join(h.shared(ctx), h.release(ctx), completed)
@@ -323,7 +323,7 @@ func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 	switch {
 	case err == nil:
 	case completed != nil && !errors.Is(err, sqllock.ErrLost):
-		return exitError{exitUnavailable, fmt.Errorf("the command has succeeded, and that could not be noted, so it may run again: %w", completed)}
+		return exitError{exitUnavailable, fmt.Errorf("the command has succeeded, and that could not be recorded, so it may run again: %w", completed)}
 	case errors.Is(err, sqllock.ErrLost):
 		return exitError{exitLost, err}
 	case errors.As(err, &failed) && errors.Is(failed.Err, sqllock.ErrNoSchema):

@@ -64,9 +64,9 @@ func newMigrateDown(db *database) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "down", Short: "Roll back one version, or all of them", Args: cobra.NoArgs,
 		Long: `Roll back one version, or all of them. The first version rolled back takes
-the tables with it: whoever holds a lock loses it, and a job whose tick is noted
-there may run again for that tick. While locks are held or ticks are noted it is
-refused, unless --force is given.`,
+the tables with it: whoever holds a lock loses it, and a job whose tick is
+recorded there may run again for that tick. While locks are held or ticks are
+recorded it is refused, unless --force is given.`,
 		Example: `  sqllock migrate down
   sqllock migrate down --all`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -94,7 +94,7 @@ refused, unless --force is given.`,
 	}
 
 	cmd.Flags().BoolVar(&all, "all", false, "roll back every version")
-	cmd.Flags().BoolVar(&force, "force", false, "do it though locks are held or ticks are noted")
+	cmd.Flags().BoolVar(&force, "force", false, "do it though locks are held or ticks are recorded")
 
 	return cmd
 }
@@ -102,7 +102,7 @@ refused, unless --force is given.`,
 // named is how many of the locks or ticks that would be lost a refusal names.
 const named = 3
 
-// nothingToLose is an error while locks are held or ticks are noted. Without tables there are none.
+// nothingToLose is an error while locks are held or ticks are recorded. Without tables there are none.
 func nothingToLose(ctx context.Context, db *dsn.Database) error {
 	locker, err := lockerOf("cas", db)
 	if err != nil {
@@ -136,7 +136,7 @@ func nothingToLose(ctx context.Context, db *dsn.Database) error {
 	return exitError{exitNotAcquired, fmt.Errorf("locks are held, and would be lost: %s; let them end, or use --force", theFirst(held))}
 }
 
-// noTicks is an error while ticks are noted.
+// noTicks is an error while ticks are recorded.
 func noTicks(ctx context.Context, db *dsn.Database) error {
 	conn, err := db.Locks.Conn(ctx)
 	if err != nil {
@@ -176,7 +176,7 @@ func noTicks(ctx context.Context, db *dsn.Database) error {
 		return err
 	}
 
-	return exitError{exitNotAcquired, fmt.Errorf("ticks are noted, and would be lost: %s; their jobs may run again for them; "+
+	return exitError{exitNotAcquired, fmt.Errorf("ticks are recorded, and would be lost: %s; their jobs may run again for them; "+
 		"to remove the tables all the same, use --force", theFirst(ticks))}
 }
 

@@ -298,8 +298,8 @@ func lockLines(status sqllock.Status) (lines [][2]string) {
 		}
 	}
 
-	if !status.Tick.IsZero() {
-		add("tick", status.Tick.Format(time.RFC3339)+", whose job was done")
+	if status.Mark != 0 {
+		add("tick", tickOf(status.Mark).Format(time.RFC3339)+", whose job was done")
 	}
 
 	return append(lines, guardedLines(status)...)
@@ -380,8 +380,9 @@ func (s seen) json(tells bool) seenJSON {
 	}
 
 	shown.Asked = s.status.ReleaseRequested
-	if !s.status.Tick.IsZero() {
-		shown.Tick = &s.status.Tick
+	if s.status.Mark != 0 {
+		tick := tickOf(s.status.Mark)
+		shown.Tick = &tick
 	}
 
 	if s.status.Held() {
@@ -409,3 +410,6 @@ func (s seen) json(tells bool) seenJSON {
 
 	return shown
 }
+
+// tickOf is a mark as package once records it.
+func tickOf(mark int64) time.Time { return time.UnixMicro(mark).UTC() }

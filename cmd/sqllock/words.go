@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -39,7 +40,7 @@ func (e shellError) replaced(said string, err error) string {
 	switch err := err.(type) { //nolint:errorlint // it walks through what errors.As would
 	case *sqllock.ReleaseError:
 		said = e.replaced(said, err.Err)
-	case *sqllock.CompleteError:
+	case *once.CompleteError:
 		said = e.replaced(said, err.Err)
 	case *sqllock.LostError:
 		if err.Err != nil {
@@ -92,7 +93,7 @@ func (e shellError) flagged(option sqllock.OptionError) string {
 		}
 	case "WithMinHold":
 		option.Option = "--min-hold "
-	case "WithTick":
+	case "tick":
 		option.Option = "--tick "
 	case "WithLabel":
 		option.Option = "--label "

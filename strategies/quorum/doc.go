@@ -67,7 +67,7 @@
 // data away for the longest lease before you let it in again: then no lock is in doubt. Only the tokens of names are,
 // until the clocks of the servers are past the largest.
 //
-// These return ErrUnsupported: [sqllock.Lock.Guard], ReleaseTx, WithMinHold, WithLockDelay, WithPermits, WithShared, WithTick,
+// These return ErrUnsupported: [sqllock.Lock.Guard], ReleaseTx, WithMinHold, WithLockDelay, WithPermits, WithShared, Mark,
 // AcquireAll of several names, Watch, RequestRelease and Waiters. So of package election Run works, and Observe and
 // RequestResign do not.
 //

@@ -43,7 +43,7 @@ func promises() []promise {
 		{"permits", []string{"permits/"}},
 		{"many readers or one writer", []string{"shared/"}},
 		{"several names at once", []string{"several/"}},
-		{"once per tick", []string{"tick/", "reaper/leaves a tick alone"}},
+		{"once per tick", []string{"tick/", "mark/", "reaper/leaves a tick alone"}},
 		{"leaders", []string{"request/"}},
 		{"a deadlock ends", []string{"waiters/a deadlock ends the youngest wait", "waiters/a wait that will end is no deadlock"}},
 		{"no wake-up is missed, nobody in line is forgotten", []string{
