@@ -566,7 +566,7 @@ func TestErrorAfterTheJobIsNoneOfAnAcquisition(t *testing.T) {
 				memory, locker := setup(t)
 
 				err := once.Do(t.Context(), locker, name, tick(), func(context.Context, *sqllock.Lock) error {
-					memory.Fail("tick", 1000, sqllocktest.Before, fmt.Errorf("somewhere: %w", cause))
+					memory.Fail("mark", 1000, sqllocktest.Before, fmt.Errorf("somewhere: %w", cause))
 
 					return nil
 				})

@@ -58,7 +58,7 @@ func statusOf(s strategies.Status) Status {
 	name, slot := strategies.SplitSlot(s.Name)
 
 	return Status{
-		Mark: s.Tick, ReleaseRequested: s.Asked,
+		Mark: s.Mark, ReleaseRequested: s.Asked,
 		Name: name, Slot: slot, Strategy: s.Strategy, Token: s.Token, Holder: s.Holder, HeldFor: s.HeldFor,
 		Remaining: s.Remaining, Taken: s.Taken, Owner: s.Owner, Ended: s.Ended, Detail: s.Detail, Shared: s.Shared, Guarded: s.Guarded,
 	}

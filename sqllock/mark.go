@@ -120,12 +120,12 @@ func (l *Lock) record(ctx context.Context, noter strategies.Noter, mark int64, i
 		attempt, end := context.WithTimeout(ctx, releaseTimeout/2)
 		recorded, err = within(attempt, func(ctx context.Context) (bool, error) {
 			if !inTx {
-				return noter.NoteTick(ctx, name, l.Owner(), mark)
+				return noter.Mark(ctx, name, l.Owner(), mark)
 			}
 
 			notes, err := noter.Notes(ctx, name)
 
-			return notes.Tick >= mark, err
+			return notes.Mark >= mark, err
 		})
 
 		end()

@@ -55,7 +55,7 @@ func TestMarkFails(t *testing.T) {
 		lock := acquire(t, locker)
 
 		for tries, want := range []error{nil, nil, nil, sqllock.ErrUnreachable} {
-			memory.Fail("tick", tries, sqllocktest.After, sqllock.ErrUnreachable)
+			memory.Fail("mark", tries, sqllocktest.After, sqllock.ErrUnreachable)
 
 			if err := lock.Mark(t.Context(), int64(tries+1)); want == nil && err != nil {
 				t.Errorf("Mark() after %d answers that were lost = %v, want nil", tries, err)

@@ -47,7 +47,7 @@ func newMemoryScript() *Script {
 	return &Script{operations: []string{
 		"acquire", "acquire-all", "raise", "renew", "renew-all", "check", "release", "release-all", "settle", "guard", "releasetx",
 		"join", "list", "status", "force", "reap", "idle", "listen", "enqueue", "enqueue-all", "keep", "leave", "stand", "call", "waiters",
-		"notes", "tick", "ask", "announce",
+		"notes", "mark", "ask", "announce",
 	}}
 }
 
@@ -100,7 +100,7 @@ type memoryRow struct {
 	waiting   int64 // another number with each wait that begins; 0 if nobody waits
 	pins      map[*MemoryTx]struct{}
 	readers   map[string]memoryReader // by owner, if readers have it
-	tick      int64
+	mark      int64
 	asked     string // an owner that was asked to release the name, a blank, and why
 }
 
@@ -270,7 +270,7 @@ func (m *Memory) acquire(now time.Time, r strategies.Request) (strategies.Grant,
 	*row = memoryRow{
 		name: r.Name, token: max(max(row.token, m.store.floor)+max(1, r.Tokens), now.UnixMicro()), owner: r.Owner, holder: r.Holder,
 		acquired: now, expires: now.Add(r.Lease), lockDelay: r.LockDelay, minHold: r.MinHold, pins: row.pins, waiting: row.waiting,
-		tick: row.tick,
+		mark: row.mark,
 	}
 
 	return m.grant(r, row), nil
@@ -548,7 +548,7 @@ func (m *Memory) Status(ctx context.Context, name string) (status strategies.Sta
 			status.Guarded = len(row.pins) > 0
 
 			notes := row.notes(now)
-			status.Tick, status.Asked = notes.Tick, notes.Asked
+			status.Mark, status.Asked = notes.Mark, notes.Asked
 		}
 
 		return nil
@@ -624,7 +624,7 @@ func (m *Memory) Reap(ctx context.Context, retention time.Duration) (strategies.
 				reaped.Expired++
 			}
 
-			if row.owner == "" && len(row.pins) == 0 && now.Sub(row.expires) > retention && now.After(row.taken) && row.tick == 0 {
+			if row.owner == "" && len(row.pins) == 0 && now.Sub(row.expires) > retention && now.After(row.taken) && row.mark == 0 {
 				m.store.remove(name)
 
 				reaped.Removed++

@@ -30,5 +30,5 @@ func (m *Memory) ReapIdle(ctx context.Context, idle time.Duration, limit int) (r
 
 // idle says whether nothing is to be known of a row that was acquired for so long.
 func (r *memoryRow) idle(now time.Time, idle time.Duration) bool {
-	return r.owner == "" && len(r.pins) == 0 && now.Sub(r.acquired) > idle && !now.Before(r.taken) && r.tick == 0 && r.reason == ""
+	return r.owner == "" && len(r.pins) == 0 && now.Sub(r.acquired) > idle && !now.Before(r.taken) && r.mark == 0 && r.reason == ""
 }

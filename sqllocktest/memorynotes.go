@@ -22,7 +22,7 @@ func (m *Memory) Notes(ctx context.Context, name string) (notes strategies.Notes
 }
 
 func (r *memoryRow) notes(now time.Time) strategies.Notes {
-	notes := strategies.Notes{Tick: r.tick}
+	notes := strategies.Notes{Mark: r.mark}
 
 	if r.owner != "" && now.Before(r.expires) {
 		notes.Owner, notes.Left = r.owner, r.expires.Sub(now)
@@ -35,11 +35,11 @@ func (r *memoryRow) notes(now time.Time) strategies.Notes {
 	return notes
 }
 
-// NoteTick notes that the job of a tick was done.
-func (m *Memory) NoteTick(ctx context.Context, name, owner string, tick int64) (noted bool, err error) {
-	err = m.do(ctx, "tick", func(time.Time) error {
+// Mark records a number with the name.
+func (m *Memory) Mark(ctx context.Context, name, owner string, mark int64) (noted bool, err error) {
+	err = m.do(ctx, "mark", func(time.Time) error {
 		if row := m.store.rows[name]; row != nil && row.owner == owner {
-			row.tick = max(row.tick, tick)
+			row.mark = max(row.mark, mark)
 			noted = true
 		}
 

@@ -87,8 +87,8 @@ func (g *memoryGrant) Guard(ctx context.Context, tx strategies.Tx) error {
 	})
 }
 
-// ReleaseTx releases the grant when the transaction commits, and notes the tick then, if there is one.
-func (g *memoryGrant) ReleaseTx(ctx context.Context, tx strategies.Tx, tick int64) error {
+// ReleaseTx releases the grant when the transaction commits, and records the mark then, if there is one.
+func (g *memoryGrant) ReleaseTx(ctx context.Context, tx strategies.Tx, mark int64) error {
 	return g.memory.do(ctx, "releasetx", func(time.Time) error {
 		mtx, row, err := g.in(tx)
 
@@ -102,7 +102,7 @@ func (g *memoryGrant) ReleaseTx(ctx context.Context, tx strategies.Tx, tick int6
 		mtx.pin(row)
 		mtx.commit = append(mtx.commit, func() {
 			if row, err := g.mine(); err == nil {
-				row.tick = max(row.tick, tick)
+				row.mark = max(row.mark, mark)
 				row.free("", "")
 				mtx.store.tell(time.Now(), row)
 			}

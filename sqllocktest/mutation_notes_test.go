@@ -11,13 +11,13 @@ import (
 // anybodys records a mark whoever asks for it.
 type anybodys struct{ *sqllocktest.Memory }
 
-func (s anybodys) NoteTick(ctx context.Context, name, _ string, tick int64) (bool, error) {
+func (s anybodys) Mark(ctx context.Context, name, _ string, tick int64) (bool, error) {
 	notes, err := s.Notes(ctx, name)
 	if err != nil {
 		return false, err
 	}
 
-	return s.Memory.NoteTick(ctx, name, notes.Owner, tick)
+	return s.Memory.Mark(ctx, name, notes.Owner, tick)
 }
 
 // shrinking tells the mark that was recorded last.
@@ -26,16 +26,16 @@ type shrinking struct{ *sqllocktest.Memory }
 // last is that mark, by name.
 var last sync.Map
 
-func (s shrinking) NoteTick(ctx context.Context, name, owner string, tick int64) (bool, error) {
+func (s shrinking) Mark(ctx context.Context, name, owner string, tick int64) (bool, error) {
 	last.Store(name, tick)
 
-	return s.Memory.NoteTick(ctx, name, owner, tick)
+	return s.Memory.Mark(ctx, name, owner, tick)
 }
 
 func (s shrinking) Status(ctx context.Context, name string) (strategies.Status, bool, error) {
 	status, found, err := s.Memory.Status(ctx, name)
 	if mark, ok := last.Load(name); ok {
-		status.Tick, _ = mark.(int64)
+		status.Mark, _ = mark.(int64)
 	}
 
 	return status, found, err
@@ -46,14 +46,14 @@ type tickless struct{ *sqllocktest.Memory }
 
 func (s tickless) Notes(ctx context.Context, name string) (strategies.Notes, error) {
 	notes, err := s.Memory.Notes(ctx, name)
-	notes.Tick = 0
+	notes.Mark = 0
 
 	return notes, err
 }
 
 func (s tickless) Status(ctx context.Context, name string) (strategies.Status, bool, error) {
 	status, found, err := s.Memory.Status(ctx, name)
-	status.Tick = 0
+	status.Mark = 0
 
 	return status, found, err
 }

@@ -347,15 +347,15 @@ func idleTick(e *env) {
 	grant := e.grant(e.Strategy, e.request())
 	tick := fireTime().UnixMicro()
 
-	if noted, err := e.noter(e.Strategy).NoteTick(e.ctx(), e.name, e.ownerOf(), tick); err != nil || !noted {
-		e.Fatalf("NoteTick() = %t, %v, want true", noted, err)
+	if noted, err := e.noter(e.Strategy).Mark(e.ctx(), e.name, e.ownerOf(), tick); err != nil || !noted {
+		e.Fatalf("Mark() = %t, %v, want true", noted, err)
 	}
 
 	e.releaseGrant(grant)
 	e.age(2 * idleAge)
 	e.stays("its tick is remembered", grant.Token())
 
-	if notes, err := e.noter(e.Other).Notes(e.ctx(), e.name); err != nil || notes.Tick != tick {
+	if notes, err := e.noter(e.Other).Notes(e.ctx(), e.name); err != nil || notes.Mark != tick {
 		e.Errorf("Notes() after ReapIdle() = %+v, %v, want the tick %d", notes, err, tick)
 	}
 }

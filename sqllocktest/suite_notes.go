@@ -123,9 +123,9 @@ func tickDied(e *env) {
 	e.age(2 * lease)
 	e.doneOnce(e.b, fireTime(), time.Time{})
 
-	noted, err := e.noter(e.Strategy).NoteTick(e.ctx(), e.name, request.Owner, fireTime().Add(time.Hour).UnixMicro())
+	noted, err := e.noter(e.Strategy).Mark(e.ctx(), e.name, request.Owner, fireTime().Add(time.Hour).UnixMicro())
 	if noted || err != nil {
-		e.Errorf("NoteTick() of one who was followed = %t, %v, want false", noted, err)
+		e.Errorf("Mark() of one who was followed = %t, %v, want false", noted, err)
 	}
 
 	e.doneOnce(e.a, fireTime().Add(time.Hour), time.Time{})
@@ -298,8 +298,8 @@ func markOwner(e *env) {
 	note := func(owner string, tick int64, want bool) {
 		e.Helper()
 
-		if noted, err := noter.NoteTick(e.ctx(), e.name, owner, tick); noted != want || err != nil {
-			e.Errorf("NoteTick(%q, %d) = %t, %v, want %t", owner, tick, noted, err, want)
+		if noted, err := noter.Mark(e.ctx(), e.name, owner, tick); noted != want || err != nil {
+			e.Errorf("Mark(%q, %d) = %t, %v, want %t", owner, tick, noted, err, want)
 		}
 	}
 
@@ -309,7 +309,7 @@ func markOwner(e *env) {
 	note(request.Owner, 1, true)
 
 	notes, err := e.noter(e.Other).Notes(e.ctx(), e.name)
-	if err != nil || notes.Tick != 2 || notes.Owner != request.Owner || notes.Left <= 0 || notes.Left > lease+resolution || notes.Asked != "" {
+	if err != nil || notes.Mark != 2 || notes.Owner != request.Owner || notes.Left <= 0 || notes.Left > lease+resolution || notes.Asked != "" {
 		e.Errorf("Notes() = %+v, %v, want tick 2 and the owner", notes, err)
 	}
 
@@ -317,7 +317,7 @@ func markOwner(e *env) {
 	note(request.Owner, 4, false)
 
 	notes, err = noter.Notes(e.ctx(), e.name)
-	if err != nil || notes != (strategies.Notes{Tick: 2}) {
+	if err != nil || notes != (strategies.Notes{Mark: 2}) {
 		e.Errorf("Notes() after the release = %+v, %v, want tick 2 only", notes, err)
 	}
 
@@ -348,7 +348,7 @@ func reapTick(e *env) {
 func tickUnanswered(e *env) {
 	for i, when := range []When{Before, After} {
 		tick := fireTime().Add(time.Duration(i) * time.Hour)
-		e.script.Fail("tick", 1, when, nil)
+		e.script.Fail("mark", 1, when, nil)
 		e.doneOnce(e.a, tick, time.Time{})
 		e.doneOnce(e.b, tick, tick)
 	}

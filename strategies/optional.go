@@ -142,10 +142,10 @@ type Notifier interface {
 type Noter interface {
 	// Notes reads that. Of a name that was never granted they are zero.
 	Notes(ctx context.Context, name string) (Notes, error)
-	// NoteTick records the mark of a name, and says whether the owner had the name then. A mark that is smaller than the recorded
+	// Mark records the mark of a name, and says whether the owner had the name then. A mark that is smaller than the recorded
 	// one changes nothing. It may be repeated. A mark that is a time of the last 366 days, in microseconds since 1970, keeps the
 	// name's row.
-	NoteTick(ctx context.Context, name, owner string, tick int64) (noted bool, err error)
+	Mark(ctx context.Context, name, owner string, mark int64) (noted bool, err error)
 	// Ask notes that whoever has the name is asked to release it, and why, and tells all who listen. It says whether somebody
 	// had it. The next grant forgets it.
 	Ask(ctx context.Context, name, reason string) (asked bool, err error)
@@ -159,8 +159,8 @@ type Notes struct {
 	// Owner of the grant; empty if the lease has ended, or nobody has the name. Left is how long the lease runs.
 	Owner string
 	Left  time.Duration
-	// Tick is the mark: the largest that was recorded, zero if none was.
-	Tick int64
+	// Mark is the largest that was recorded, zero if none was.
+	Mark int64
 	// Asked is why the owner was asked to release the name; empty if it was not.
 	Asked string
 }
@@ -168,8 +168,8 @@ type Notes struct {
 // TxReleaser is a grant that can end with the caller's transaction.
 type TxReleaser interface {
 	// ReleaseTx ends the grant as part of tx: the name is free when tx commits. A mark that is not zero is recorded in tx, too,
-	// as Noter.NoteTick does.
-	ReleaseTx(ctx context.Context, tx Tx, tick int64) error
+	// as Noter.Mark does.
+	ReleaseTx(ctx context.Context, tx Tx, mark int64) error
 }
 
 // Reserver is a grant that can have several tokens, for holders of this process

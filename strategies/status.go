@@ -27,8 +27,8 @@ type Status struct {
 	Detail string
 	// Shared: it is one of the name's readers, whom List tells one by one. Status tells of one of them.
 	Shared bool
-	// Tick and Asked are those of Notes. List does not tell them.
-	Tick  int64
+	// Mark and Asked are those of Notes. List does not tell them.
+	Mark  int64
 	Asked string
 	// Guarded: the row is locked against the next grant at this moment. List does not
 	// ask.

@@ -130,7 +130,7 @@ func (s *Store) Status(ctx context.Context, name string) (status strategies.Stat
 		return status, true, err
 	}
 
-	status.Tick = notes.Tick
+	status.Mark = notes.Mark
 	if notes.Owner == status.Owner {
 		status.Asked = notes.Asked
 	}

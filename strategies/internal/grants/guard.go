@@ -204,8 +204,8 @@ var (
 		"roll it back and begin again, at READ COMMITTED")
 )
 
-// ReleaseTx ends the grant when the caller's transaction commits, and notes the tick then, if there is one.
-func (g *Grant) ReleaseTx(ctx context.Context, tx strategies.Tx, tick int64) error {
+// ReleaseTx ends the grant when the caller's transaction commits, and records the mark then, if there is one.
+func (g *Grant) ReleaseTx(ctx context.Context, tx strategies.Tx, mark int64) error {
 	on, err := session(tx)
 	if err != nil {
 		return err
@@ -223,12 +223,12 @@ func (g *Grant) ReleaseTx(ctx context.Context, tx strategies.Tx, tick int64) err
 	}
 
 	values := g.store.values(g.request)
-	values["tick"] = tick
+	values["mark"] = mark
 
 	before := g.store.sql.BeforeRelease
-	if tick != 0 {
+	if mark != 0 {
 		// Only as long as the row has its owner.
-		before = append(slices.Clip(before), g.store.sql.NoteTick)
+		before = append(slices.Clip(before), g.store.sql.Mark)
 	}
 
 	if err = execAll(ctx, on, before, values); err == nil {

@@ -357,8 +357,8 @@ STRAIGHT_JOIN sqllock_inserts i ON i.name = stale.name
 -- A guard locks the name's row in sqllock_locks, and not this one.
 SELECT owner, expires_at - {now}, tick, asked FROM sqllock_leases WHERE name = UNHEX(:name)
 
--- name: notes.tick
-{latest} UPDATE sqllock_leases SET tick = GREATEST(tick, :tick) WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
+-- name: notes.mark
+{latest} UPDATE sqllock_leases SET tick = GREATEST(tick, :mark) WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
 
 -- name: notes.ask
 UPDATE sqllock_leases SET asked = CONCAT(owner, ' ', UNHEX(:reason))

@@ -29,7 +29,7 @@ func (s *Store) notes(ctx context.Context, on databases.Session, name string) (n
 	)
 
 	err = on.Query(ctx, s.sql.Notes, databases.Values{"name": name}, func(row databases.Row) error {
-		return row(&notes.Owner, &left, &notes.Tick, &asked)
+		return row(&notes.Owner, &left, &notes.Mark, &asked)
 	})
 
 	if left <= 0 {
@@ -45,10 +45,10 @@ func (s *Store) notes(ctx context.Context, on databases.Session, name string) (n
 	return notes, err
 }
 
-// NoteTick notes that the job of a tick was done, while the owner has the name.
-func (q Queue) NoteTick(ctx context.Context, name, owner string, tick int64) (noted bool, err error) {
-	return q.note(ctx, q.store.sql.NoteTick, databases.Values{"name": name, "owner": owner, "tick": tick}, func(n strategies.Notes) bool {
-		return n.Owner == owner && n.Tick >= tick
+// Mark records a number with the name, while the owner has the name.
+func (q Queue) Mark(ctx context.Context, name, owner string, mark int64) (noted bool, err error) {
+	return q.note(ctx, q.store.sql.Mark, databases.Values{"name": name, "owner": owner, "mark": mark}, func(n strategies.Notes) bool {
+		return n.Owner == owner && n.Mark >= mark
 	})
 }
 

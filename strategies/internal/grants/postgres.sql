@@ -407,8 +407,8 @@ DELETE FROM sqllock_inserts WHERE name = (
 SELECT owner, (pg_catalog.date_part('epoch', expires_at - {now}) * 1000000::float)::bigint, tick, asked
   FROM sqllock_locks WHERE name = :name
 
--- name: notes.tick
-UPDATE sqllock_locks SET tick = greatest(tick, :tick::bigint) WHERE name = :name AND owner = :owner
+-- name: notes.mark
+UPDATE sqllock_locks SET tick = greatest(tick, :mark::bigint) WHERE name = :name AND owner = :owner
 
 -- name: notes.ask
 UPDATE sqllock_locks SET asked = pg_catalog.concat(owner, ' ', :reason::pg_catalog.text)

@@ -169,8 +169,8 @@ DELETE FROM sqllock_inserts WHERE name = :name AND owner = :owner
 -- name: notes.read
 SELECT owner, expires_at - {now}, tick, asked FROM sqllock_locks WHERE name = :name
 
--- name: notes.tick
-UPDATE sqllock_locks SET tick = max(tick, :tick) WHERE name = :name AND owner = :owner
+-- name: notes.mark
+UPDATE sqllock_locks SET tick = max(tick, :mark) WHERE name = :name AND owner = :owner
 
 -- name: notes.ask
 UPDATE sqllock_locks SET asked = owner || ' ' || :reason

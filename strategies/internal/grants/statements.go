@@ -85,11 +85,11 @@ type Statements struct {
 	TellAll databases.Statement `sql:"queue.tell-all"`
 	First   databases.Statement `sql:"queue.first"`
 	Call    databases.Statement `sql:"queue.call"`
-	// Notes reads what is kept of a name beside its grants. NoteTick and Ask change that, for one owner and for whoever
-	// holds the name. Announce tells all who listen, where that can be. NoteTick is also sent in a
+	// Notes reads what is kept of a name beside its grants. Mark and Ask change that, for one owner and for whoever
+	// holds the name. Announce tells all who listen, where that can be. Mark is also sent in a
 	// caller's transaction, before ReleaseTx.
 	Notes    databases.Statement `sql:"notes.read"`
-	NoteTick databases.Statement `sql:"notes.tick"`
+	Mark     databases.Statement `sql:"notes.mark"`
 	Ask      databases.Statement `sql:"notes.ask"`
 	Announce databases.Statement `sql:"notes.announce"`
 

@@ -249,8 +249,8 @@ DELETE FROM sqllock_inserts WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
 -- A guard locks the name's row in sqllock_locks, and not this one.
 SELECT owner, expires_at - {now}, tick, asked FROM sqllock_leases WHERE name = UNHEX(:name)
 
--- name: notes.tick
-UPDATE sqllock_leases SET tick = GREATEST(tick, :tick) WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
+-- name: notes.mark
+UPDATE sqllock_leases SET tick = GREATEST(tick, :mark) WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
 
 -- name: notes.ask
 UPDATE sqllock_leases SET asked = CONCAT(owner, ' ', UNHEX(:reason))
