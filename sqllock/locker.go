@@ -97,7 +97,10 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	l.release.after = releaseTimeout / releaseTries
 	l.acquires.hands, l.releases.hands, l.listener.calls.hands, l.waiters.entries.hands = &l.hands, &l.hands, &l.hands, &l.hands
 
-	l.acquires.send = l.attempt
+	if l.acquires.send = strategy.Acquire; features.ConnectionHeld {
+		l.acquires.send = l.attempt
+	}
+
 	l.acquires.size = func(r strategies.Request) int {
 		return len(r.Name) + len(r.Owner) + len(r.Holder.Host) + len(r.Holder.Label) + len(r.Holder.Metadata)
 	}
@@ -165,11 +168,11 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, options ...Option)
 	return a.run(ctx)
 }
 
-// attempt makes attempts. One that fails may have lost the session that other locks are on.
+// attempt makes attempts where sessions hold the locks. One that fails may have lost that of others.
 func (l *Locker) attempt(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	grants, errs := l.strategy.Acquire(ctx, requests)
 
-	if l.features.ConnectionHeld && slices.ContainsFunc(errs, suspect) {
+	if slices.ContainsFunc(errs, suspect) {
 		l.keeper.hurry()
 	}
 

@@ -108,6 +108,12 @@ func (d *DB) MaxConns() int {
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 func (*DB) Classify(err error) databases.Class {
 	switch state := sqlState(err); state {
+	case "22P02": // invalid_text_representation, which is how our statements tell that they find other tables
+		if strings.Contains(err.Error(), "sqllock: other tables") {
+			return databases.Changed
+		}
+
+		return databases.Refused
 	case "":
 		if databases.Broken(err) || errors.As(err, new(*pgconn.ConnectError)) || pgconn.SafeToRetry(err) {
 			return databases.Unreachable
@@ -122,8 +128,6 @@ func (*DB) Classify(err error) databases.Class {
 	case "42P01", "42703", "3F000", // undefined table, column, schema
 		"42883": // undefined function: an old schema's
 		return databases.NoSchema
-	case "22012": // division_by_zero, which is how our statements tell it
-		return databases.Changed
 	case "25006": // read_only_sql_transaction
 		return databases.ReadOnly
 	case "53300": // too_many_connections: of the server, the database or the role

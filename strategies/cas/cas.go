@@ -51,11 +51,6 @@ func (s *Strategy) Features() strategies.Features {
 	return f
 }
 
-// Acquire takes the rows that are free.
-func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, s.store.AcquireAll)
-}
-
 // Renew renews grants, or checks them.
 func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
 	return calls.Renew(ctx, held, lease, s.store.RenewAll)
@@ -66,25 +61,35 @@ func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) []error
 	return calls.Release(ctx, held, s.store.ReleaseAll)
 }
 
-func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (grant strategies.Grant, err error) {
-	conn, ctx, cancel, err := s.store.Attempt(ctx)
-	if err != nil {
-		return nil, err
+// Acquire takes the rows that are free.
+func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) (made []strategies.Grant, errs []error) {
+	if len(requests) != 1 {
+		return s.store.AcquireAll(ctx, requests)
 	}
 
-	defer s.store.Return(conn, &err)
+	made, errs = make([]strategies.Grant, 1), make([]error, 1)
+	r := requests[0]
+
+	conn, ctx, cancel, err := s.store.Attempt(ctx)
+	if err != nil {
+		return made, []error{err}
+	}
+
+	defer s.store.Return(conn, &errs[0])
 	defer cancel()
 
 	if r.Mode == strategies.Shared {
-		return s.store.Grants(ctx, conn, r, false, func(ctx context.Context, r strategies.Request, _ grants.State) (int64, error) {
+		made[0], errs[0] = s.store.Grants(ctx, conn, r, false, func(ctx context.Context, r strategies.Request, _ grants.State) (int64, error) {
 			return s.store.Acquire(ctx, conn, r, grants.Instead{})
 		})
+
+		return made, errs
 	}
 
 	token, err := s.store.Acquire(ctx, conn, r, grants.Instead{})
-	if err != nil {
-		return nil, err
+	if errs[0] = err; err == nil {
+		made[0] = s.store.Grant(r, token)
 	}
 
-	return s.store.Grant(r, token), nil
+	return made, errs
 }

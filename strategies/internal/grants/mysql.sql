@@ -7,13 +7,17 @@
 -- SYSDATE would tell the time after the wait, but only as local time, which goes forward by an hour when summer time begins
 -- (https://dev.mysql.com/doc/refman/9.7/en/date-and-time-functions.html#function_sysdate).
 --
--- It is an error (1690) if the session's variable timestamp was set since the session was looked at, which stops that clock;
--- some seconds may have passed since the start.
--- let now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 0 * (9223372036854775807 + (TIMESTAMPDIFF(SECOND, NOW(), SYSDATE()) NOT BETWEEN 0 AND 10))
+-- It is an error (1690) if the session's variable timestamp was set since the session was looked at, which stops that clock.
+-- Some seconds may have passed since the start, and summer time may have begun or ended, which is half an hour in one place.
+-- let passed = TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())
+-- let now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 0 * (9223372036854775807 + (MOD({passed} + 3600, 1800) > 10 OR {passed} NOT BETWEEN -3600 AND 3610))
 
 -- True in a session that finds the tables which sqllock found first, and whose statements commit. A program may have set it
 -- otherwise since (USE, SET autocommit=0). Then it is an error, too.
 -- let here = 9223372036854775807 + (NOT @@autocommit OR UNHEX(:where) <> CAST(DATABASE() AS BINARY)) > 0
+
+-- The same in an acquisition, which waits for nothing, so that no time has passed.
+-- let here-now = 9223372036854775807 + (NOT @@autocommit OR UNHEX(:where) <> CAST(DATABASE() AS BINARY) OR {passed} NOT BETWEEN 0 AND 10) > 0
 
 -- Goes before what is sent in a caller's transaction, and lets it change a row that was changed since the snapshot, as
 -- MySQL does: the lease is renewed meanwhile. MariaDB rolls the whole transaction back otherwise (error 1020), by default
@@ -90,7 +94,7 @@
 -- name: grant.acquire from line
 UPDATE (
     SELECT l.name, e.owner = UNHEX(:owner) AS mine, {now} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND l.token <> 0 AND {here}
+     WHERE l.name = UNHEX(:name) AND l.token <> 0 AND {here-now}
        AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {now}))
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
@@ -106,7 +110,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 -- While a session has the lock: nothing is granted if no session has the named lock any more that marks it.
 UPDATE (
     SELECT l.name, e.owner = UNHEX(:owner) AS mine, {now} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND l.token <> 0 AND {here}
+     WHERE l.name = UNHEX(:name) AND l.token <> 0 AND {here-now}
        AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {now}
             {instead})) AND IS_USED_LOCK(UNHEX(:held)) IS NOT NULL
      LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -550,7 +554,7 @@ UPDATE (
     SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM {wanted}
     STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
-     WHERE l.token <> 0 AND {here}
+     WHERE l.token <> 0 AND {here-now}
        AND (e.expires_at + l.lock_delay_us <= {now} AND (e.waiting = 0 OR COALESCE(a.first, :first)) OR e.owner = a.owner)
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) free
@@ -729,7 +733,7 @@ SELECT {unlocked}
 -- name: advisory.acquire from line
 UPDATE (
     SELECT l.name, e.owner = UNHEX(:owner) AS mine, {now} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND {here} AND IF(l.token <> 0
+     WHERE l.name = UNHEX(:name) AND {here-now} AND IF(l.token <> 0
        AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {now}
             {instead})) AND NOT @@global.read_only, GET_LOCK(UNHEX(:key), 0), 0) = 1
      LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -745,7 +749,7 @@ UPDATE (
     SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM {wanted-keys}
     STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
-     WHERE {here} AND IF(l.token <> 0 AND l.token + COALESCE(a.tokens, :tokens) <= {now} AND e.owner <> a.owner AND (e.waiting = 0 OR COALESCE(a.first, :first))
+     WHERE {here-now} AND IF(l.token <> 0 AND l.token + COALESCE(a.tokens, :tokens) <= {now} AND e.owner <> a.owner AND (e.waiting = 0 OR COALESCE(a.first, :first))
               AND (e.expires_at + l.lock_delay_us <= {now} OR l.strategy = UNHEX(:session)) AND NOT @@global.read_only, GET_LOCK(a.lock_key, 0), 0) = 1
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) free

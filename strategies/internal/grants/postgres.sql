@@ -31,9 +31,9 @@
 -- let async-release = pg_catalog.set_config('synchronous_commit', CASE WHEN :durable::boolean THEN pg_catalog.current_setting('synchronous_commit') ELSE 'off' END, true) <> ''
 
 -- True in a session that finds the tables which sqllock found first. A program may have set it to look elsewhere since (SET
--- search_path), where there are tables of ours, too, whose locks exclude nobody. Then it is an error, division_by_zero.
--- The table is looked up when the statement is planned, which a change of the search_path repeats.
--- let here = 1 / ('sqllock_locks'::pg_catalog.regclass::pg_catalog.oid::bigint = :where::pg_catalog.text::bigint)::integer = 1
+-- search_path), where there are tables of ours, too, whose locks exclude nobody. Then it is an error, of a text that is no
+-- number. The table is looked up when the statement is planned, which a change of the search_path repeats.
+-- let here = CASE WHEN 'sqllock_locks'::pg_catalog.regclass::pg_catalog.oid::bigint::pg_catalog.text = :where::pg_catalog.text THEN '1'::pg_catalog.text ELSE 'sqllock: other tables'::pg_catalog.text END::integer = 1::integer
 
 -- When others may have the name.
 -- let free-at = l.expires_at + l.lock_delay_us::float * interval '1 microsecond'
