@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/advisory"
@@ -94,7 +95,7 @@ type statementsOnly struct {
 }
 
 func (s *statementsOnly) Acquire(ctx context.Context, _ int, name string) (Release, error) {
-	grant, err := s.strategy.TryAcquire(ctx, strategies.Request{Name: name, Owner: rand.Text(), Lease: s.lease})
+	grant, err := single.TryAcquire(ctx, s.strategy, strategies.Request{Name: name, Owner: rand.Text(), Lease: s.lease})
 	if err != nil {
 		return nil, err
 	}
