@@ -121,6 +121,7 @@ func TestRefusedNotification(t *testing.T) {
 				u := &untold{T: t, pool: pool, strategy: strategy.Make(faulty)}
 
 				u.each()
+				u.strategy.Close(t.Context())
 
 				if misuse, leaks := faulty.Misuse(), faulty.Leaks(); len(misuse) > 0 || leaks > 0 {
 					t.Errorf("%d connections were not given back; %q", leaks, misuse)
