@@ -488,14 +488,6 @@ func (l lateRenewal) Acquire(ctx context.Context, requests []strategies.Request)
 	return calls.Acquire(ctx, requests, l.acquire, l.Memory.Acquire)
 }
 
-func (lateRenewal) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
-}
-
-func (lateRenewal) Release(ctx context.Context, grants []strategies.Grant) []error {
-	return calls.Release(ctx, grants, calls.ReleaseAlone)
-}
-
 func (l lateRenewal) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	grant, err := strategies.AcquireOne(ctx, l.Memory, r)
 

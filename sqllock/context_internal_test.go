@@ -4,38 +4,24 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 )
 
 // always is a strategy that grants everything.
-type always struct{ strategies.Strategy }
+type always struct{ nothing }
 
 type alwaysGrant struct{ strategies.Grant }
 
-func (s always) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, calls.AcquireAlone)
+func (always) Acquire(_ context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return slices.Repeat([]strategies.Grant{alwaysGrant{}}, len(requests)), make([]error, len(requests))
 }
 
-func (always) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
-}
-
-func (always) Release(ctx context.Context, grants []strategies.Grant) []error {
-	return calls.Release(ctx, grants, calls.ReleaseAlone)
-}
-
-func (always) acquire(context.Context, strategies.Request) (strategies.Grant, error) {
-	return alwaysGrant{}, nil
-}
-func (always) Features() strategies.Features                    { return strategies.Features{Unbatched: true} }
-func (always) Validate() error                                  { return nil }
-func (always) Close(context.Context)                            {}
 func (always) Settle(context.Context, strategies.Request) error { return nil }
 
 func (alwaysGrant) Token() int64                               { return 1 }

@@ -98,14 +98,6 @@ func (g *gated) Acquire(ctx context.Context, requests []strategies.Request) ([]s
 	return calls.Acquire(ctx, requests, g.acquire, g.Memory.Acquire)
 }
 
-func (*gated) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
-}
-
-func (*gated) Release(ctx context.Context, grants []strategies.Grant) []error {
-	return calls.Release(ctx, grants, calls.ReleaseAlone)
-}
-
 func (g *gated) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	grant, err := strategies.AcquireOne(ctx, g.Memory, r)
 	if err != nil {

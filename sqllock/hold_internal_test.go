@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 // nothing is a strategy that grants nothing.
 type nothing struct{ strategies.Strategy }
 
-func (s nothing) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, calls.AcquireAlone)
+func (nothing) Acquire(_ context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return make([]strategies.Grant, len(requests)), slices.Repeat([]error{errors.New("no grant")}, len(requests))
 }
 
 func (nothing) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
@@ -25,9 +26,6 @@ func (nothing) Release(ctx context.Context, grants []strategies.Grant) []error {
 	return calls.Release(ctx, grants, calls.ReleaseAlone)
 }
 
-func (nothing) acquire(context.Context, strategies.Request) (strategies.Grant, error) {
-	return nil, errors.New("no grant")
-}
 func (nothing) Features() strategies.Features { return strategies.Features{Unbatched: true} }
 func (nothing) Validate() error               { return nil }
 func (nothing) Close(context.Context)         {}

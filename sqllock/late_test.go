@@ -218,14 +218,6 @@ func (h hung) Acquire(ctx context.Context, requests []strategies.Request) ([]str
 	return calls.Acquire(ctx, requests, h.acquire, h.Memory.Acquire)
 }
 
-func (hung) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
-}
-
-func (hung) Release(ctx context.Context, grants []strategies.Grant) []error {
-	return calls.Release(ctx, grants, calls.ReleaseAlone)
-}
-
 func (h hung) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	grant, err := strategies.AcquireOne(ctx, h.Memory, r)
 	if err == nil && r.Lease == time.Hour {
@@ -292,14 +284,6 @@ func (c connected) Acquire(ctx context.Context, requests []strategies.Request) (
 	return calls.Acquire(ctx, requests, c.acquire, c.Memory.Acquire)
 }
 
-func (connected) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
-}
-
-func (connected) Release(ctx context.Context, grants []strategies.Grant) []error {
-	return calls.Release(ctx, grants, calls.ReleaseAlone)
-}
-
 func (c connected) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	g, err := strategies.AcquireOne(ctx, c.Memory, r)
 
@@ -354,14 +338,6 @@ type followed struct{ *sqllocktest.Memory }
 
 func (f followed) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	return calls.Acquire(ctx, requests, f.acquire, f.Memory.Acquire)
-}
-
-func (followed) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
-}
-
-func (followed) Release(ctx context.Context, grants []strategies.Grant) []error {
-	return calls.Release(ctx, grants, calls.ReleaseAlone)
 }
 
 func (f followed) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {

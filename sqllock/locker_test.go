@@ -26,14 +26,6 @@ func (p plain) Acquire(ctx context.Context, requests []strategies.Request) ([]st
 	return calls.Acquire(ctx, requests, p.acquire, p.Strategy.Acquire)
 }
 
-func (plain) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
-}
-
-func (plain) Release(ctx context.Context, grants []strategies.Grant) []error {
-	return calls.Release(ctx, grants, calls.ReleaseAlone)
-}
-
 func (p plain) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	grant, err := strategies.AcquireOne(ctx, p.Strategy, r)
 	if err != nil {

@@ -19,16 +19,20 @@ import (
 func TestMutexes(t *testing.T) {
 	t.Parallel()
 
-	// Each may be locked under those before it; the rest are locked with no other one inside.
+	r := readPackage(t)
+	written := map[nesting]bool{}
 	inner := map[string][]string{}
-	for _, order := range mutexOrder {
-		names := strings.Split(order, " → ")
-		for i, name := range names[:len(names)-1] {
-			inner[name] = append(inner[name], names[i+1])
+
+	for _, order := range r.orders {
+		for i, outers := range order[:len(order)-1] {
+			for _, outer := range outers {
+				for _, name := range order[i+1] {
+					written[nesting{outer, name}] = true
+					inner[outer] = append(inner[outer], name)
+				}
+			}
 		}
 	}
-
-	r := readPackage(t)
 
 	for within, at := range r.nested {
 		if !reaches(inner, within.outer, within.inner) {
@@ -36,12 +40,9 @@ func TestMutexes(t *testing.T) {
 		}
 	}
 
-	for _, order := range mutexOrder {
-		names := strings.Split(order, " → ")
-		for i := range names[1:] {
-			if _, found := r.nested[nesting{names[i], names[i+1]}]; !found {
-				t.Errorf("%s is never locked under %s", names[i+1], names[i])
-			}
+	for within := range written {
+		if _, found := r.nested[within]; !found {
+			t.Errorf("%s is never locked under %s", within.inner, within.outer)
 		}
 	}
 
@@ -68,7 +69,8 @@ type reading struct {
 	fset  *token.FileSet
 	funcs map[*types.Func]*summary
 
-	locks   int // how many places lock a mutex, and how many call a strategy, a hook or a log
+	orders  [][][]string // those that the comment has: one after the other, of those that may be locked there
+	locks   int          // how many places lock a mutex, and how many call a strategy, a hook or a log
 	others  int
 	nested  map[nesting]string // and where
 	foreign []string
@@ -87,7 +89,7 @@ func readPackage(t *testing.T) *reading {
 
 	r := &reading{fset: token.NewFileSet(), funcs: map[*types.Func]*summary{}, nested: map[nesting]string{}}
 
-	parsed, err := parser.ParseDir(r.fset, ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0) //nolint:staticcheck // one package, without build tags
+	parsed, err := parser.ParseDir(r.fset, ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments) //nolint:staticcheck // one package, without build tags
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +103,8 @@ func readPackage(t *testing.T) *reading {
 	}
 
 	for _, file := range files {
+		r.read(file.Comments)
+
 		for _, decl := range file.Decls {
 			if f, ok := decl.(*ast.FuncDecl); ok && f.Body != nil {
 				if of, ok := r.info.Defs[f.Name].(*types.Func); ok {
@@ -134,6 +138,24 @@ func readPackage(t *testing.T) *reading {
 	}
 
 	return r
+}
+
+// read finds the orders of mutexes in comments.
+func (r *reading) read(comments []*ast.CommentGroup) {
+	for _, group := range comments {
+		for line := range strings.Lines(group.Text()) {
+			if !strings.Contains(line, ".mu → ") {
+				continue
+			}
+
+			var order [][]string
+			for _, place := range strings.Split(strings.TrimSpace(line), " → ") {
+				order = append(order, strings.Split(place, ", "))
+			}
+
+			r.orders = append(r.orders, order)
+		}
+	}
 }
 
 // take adds what a callee does.
@@ -475,14 +497,4 @@ func (w *walk) mutex(call *ast.CallExpr, method string) string {
 	name, _, _ = strings.Cut(name, "[")
 
 	return name + "." + field.Sel.Name
-}
-
-// mutexOrder is which mutexes are locked in which order, if several are.
-var mutexOrder = []string{
-	"waiters.mu → listener.mu → background.mu → keeper.mu → hold.mu",
-	"watches.mu → background.mu",
-	"background.mu → queue.mu",
-	"background.mu → slots.mu",
-	"background.mu → shares.mu",
-	"batcher.mu → hands.mu",
 }

@@ -303,14 +303,6 @@ func (c *counter) Acquire(ctx context.Context, requests []strategies.Request) ([
 	return calls.Acquire(ctx, requests, c.acquire, c.Strategy.Acquire)
 }
 
-func (*counter) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
-}
-
-func (*counter) Release(ctx context.Context, grants []strategies.Grant) []error {
-	return calls.Release(ctx, grants, calls.ReleaseAlone)
-}
-
 func (c *counter) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if place, ok := r.Place.(*ticket); !ok {
 		c.out.Add(1) // it takes one itself

@@ -63,14 +63,6 @@ func (s *changedStrategy) Acquire(ctx context.Context, requests []strategies.Req
 	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
 }
 
-func (*changedStrategy) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
-}
-
-func (*changedStrategy) Release(ctx context.Context, grants []strategies.Grant) []error {
-	return calls.Release(ctx, grants, calls.ReleaseAlone)
-}
-
 func (s *changedStrategy) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	changed := s.request(r)
 	grant, err := strategies.AcquireOne(ctx, s.Memory, changed)

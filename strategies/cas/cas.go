@@ -51,28 +51,18 @@ func (s *Strategy) Features() strategies.Features {
 	return f
 }
 
-// Renew renews grants, or checks them.
-func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, held, lease, s.store.RenewAll)
-}
-
-// Release frees the rows of grants.
-func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) []error {
-	return calls.Release(ctx, held, s.store.ReleaseAll)
-}
-
-// Acquire takes the rows that are free.
+// Acquire takes the rows that are free. One is not passed on to a function of its own: this is what most acquisitions go through.
 func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) (made []strategies.Grant, errs []error) {
 	if len(requests) != 1 {
 		return s.store.AcquireAll(ctx, requests)
 	}
 
-	made, errs = make([]strategies.Grant, 1), make([]error, 1)
 	r := requests[0]
+	made, errs = make([]strategies.Grant, 1), make([]error, 1)
 
 	conn, ctx, cancel, err := s.store.Attempt(ctx)
-	if err != nil {
-		return made, []error{err}
+	if errs[0] = err; err != nil {
+		return made, errs
 	}
 
 	defer s.store.Return(conn, &errs[0])
@@ -92,4 +82,14 @@ func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) (
 	}
 
 	return made, errs
+}
+
+// Renew renews grants, or checks them.
+func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, held, lease, s.store.RenewAll)
+}
+
+// Release frees the rows of grants.
+func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) []error {
+	return calls.Release(ctx, held, s.store.ReleaseAll)
 }

@@ -28,14 +28,6 @@ func (f far) Acquire(ctx context.Context, requests []strategies.Request) ([]stra
 	return calls.Acquire(ctx, requests, f.acquire, f.Memory.Acquire)
 }
 
-func (far) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
-}
-
-func (far) Release(ctx context.Context, grants []strategies.Grant) []error {
-	return calls.Release(ctx, grants, calls.ReleaseAlone)
-}
-
 func (f far) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	f.travel()
 

@@ -261,7 +261,7 @@ func (u *untold) freeAll(what string, waited bool) {
 
 	grants, errs := u.strategy.Acquire(u.Context(), requests)
 	if err := errors.Join(errs...); err != nil {
-		u.Fatalf("%s: TryAcquireAll() = %v", what, err)
+		u.Fatalf("%s: Acquire() = %v", what, err)
 	}
 
 	for _, r := range requests {

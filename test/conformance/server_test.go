@@ -1089,7 +1089,7 @@ func TestReadOnly(t *testing.T) {
 
 			_, errs := many.Acquire(t.Context(), []strategies.Request{request("another"), request("yet another")})
 			if !errors.Is(errs[0], sqllock.ErrReadOnly) || !errors.Is(errs[1], sqllock.ErrReadOnly) {
-				t.Errorf("TryAcquireAll() on such a session = %v, want ErrReadOnly", errs)
+				t.Errorf("Acquire() of several on such a session = %v, want ErrReadOnly", errs)
 			}
 
 			for _, strategy := range catalog.All() {

@@ -32,14 +32,6 @@ func (c changed) Acquire(ctx context.Context, requests []strategies.Request) ([]
 	return calls.Acquire(ctx, requests, c.acquire, calls.AcquireAlone)
 }
 
-func (changed) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
-}
-
-func (changed) Release(ctx context.Context, grants []strategies.Grant) []error {
-	return calls.Release(ctx, grants, calls.ReleaseAlone)
-}
-
 func (c changed) Features() strategies.Features { return alone(c.Strategy) }
 
 // alone are the features of a strategy whose calls are made one by one.
@@ -288,14 +280,6 @@ func (pooledAdvisory) Features() strategies.Features {
 
 func (p pooledAdvisory) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	return calls.Acquire(ctx, requests, p.acquire, calls.AcquireAlone)
-}
-
-func (pooledAdvisory) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
-}
-
-func (pooledAdvisory) Release(ctx context.Context, grants []strategies.Grant) []error {
-	return calls.Release(ctx, grants, calls.ReleaseAlone)
 }
 
 func (p pooledAdvisory) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {

@@ -209,7 +209,7 @@ func (b *acquisitions) look(
 // RenewAll renews grants in one statement.
 func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
 	if s.sql.Batch.Acquire.SQL == "" {
-		return calls.ReleaseAlone(ctx, grants)
+		return calls.RenewAlone(ctx, grants, lease)
 	}
 
 	t := s.together(grants, func(*Grant) bool { return true })

@@ -213,15 +213,16 @@ func (s *Store) locate(ctx context.Context, on databases.Session) error {
 	}
 
 	var (
+		first = s.Where()
 		found string
-		there bool
+		there bool // the tables that were found first still are
 	)
 
-	err := on.Query(ctx, s.sql.Where, databases.Values{"where": s.Where()}, func(row databases.Row) error {
+	err := on.Query(ctx, s.sql.Where, databases.Values{"where": first}, func(row databases.Row) error {
 		return row(&found, &there)
 	})
 
-	switch first := s.Where(); {
+	switch {
 	case err != nil:
 		return err
 	case first == "" || !there:
