@@ -13,6 +13,7 @@ import (
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/test/catalog"
 )
 
@@ -64,15 +65,17 @@ func TestChangedSession(t *testing.T) {
 					t.Parallel()
 
 					pool := on.open(t)
-					pool.SetMaxOpenConns(4) // forupdate keeps two, and leaves one
+					pool.SetMaxOpenConns(5) // forupdate keeps three, and leaves one
 
+					made := strategy.Make(on.wrap(pool))
 					c := changedSessions{
-						T: t, pool: pool, change: change, name: fmt.Sprint(strategy.Name, i),
-						locker: lockerOn(t, strategy.Make(on.wrap(pool))), other: lockerOn(t, strategy.Make(on.wrap(on.open(t)))),
+						T: t, pool: pool, change: change, name: fmt.Sprint(strategy.Name, i), strategy: made,
+						locker: lockerOn(t, made), other: lockerOn(t, strategy.Make(on.wrap(on.open(t)))),
 					}
 					c.refuse()
 					c.grant()
 					c.keep()
+					c.raise()
 				})
 			}
 		}
@@ -85,6 +88,7 @@ type changedSessions struct {
 
 	pool          *sql.DB
 	change, name  string
+	strategy      strategies.Strategy // the locker's
 	locker, other *sqllock.Locker
 }
 
@@ -232,13 +236,20 @@ func (c changedSessions) keep() {
 
 	var locks []*sqllock.Lock
 
-	for _, name := range []string{c.name + "kept", c.name + "kept beside"} {
-		lock, err := c.locker.TryAcquire(c.Context(), name, sqllock.WithLease(2*time.Second))
+	acquire := func(name string, options ...sqllock.Option) {
+		lock, err := c.locker.TryAcquire(c.Context(), c.name+name, append(options, sqllock.WithLease(2*time.Second))...)
 		if err != nil {
 			c.Fatal(err)
 		}
 
 		locks = append(locks, lock)
+	}
+
+	acquire("kept")
+	acquire("kept beside")
+
+	if c.locker.Features().Shared {
+		acquire("read", sqllock.WithShared())
 	}
 
 	for range 6 {
@@ -265,4 +276,47 @@ func (c changedSessions) keep() {
 			c.Errorf("Release() = %v", err)
 		}
 	}
+}
+
+// raise raises a token, which others see then, or is refused.
+func (c changedSessions) raise() {
+	c.Helper()
+
+	if !c.strategy.Features().Raises {
+		return
+	}
+
+	var grant strategies.Grant
+
+	eventually(c.T, "the strategy grants on a session that is as it was", func() (granted bool) {
+		var err error
+
+		grant, err = strategies.AcquireOne(c.Context(), c.strategy, strategies.Request{Name: c.name + "raised", Owner: c.name, Lease: time.Minute})
+
+		return err == nil
+	})
+
+	c.all()
+
+	const by = int64(time.Hour / time.Microsecond)
+
+	for range 5 {
+		raised, err := grant.(strategies.Raiser).Raise(c.Context(), grant.Token()+by)
+
+		if errors.Is(err, sqllock.ErrLost) {
+			c.Fatalf("Raise() on a changed session = %v", err)
+		}
+
+		if err != nil {
+			continue
+		}
+
+		if status, err := c.other.Inspect(c.Context(), c.name+"raised"); err != nil || status.Token != raised.Token() {
+			c.Errorf("Inspect() after Raise() to %d = %d, %v, want that", raised.Token(), status.Token, err)
+		}
+
+		return
+	}
+
+	c.Error("Raise() had five sessions, and none would do")
 }

@@ -149,7 +149,7 @@ UPDATE sqllock_leases SET expires_at = GREATEST(expires_at, {now} + :lease) WHER
 -- released. Both rows are locked, so that the grant cannot end meanwhile; one that a renewal has is skipped.
 UPDATE (
     SELECT l.name FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND e.owner = UNHEX(:owner) LIMIT 1 FOR UPDATE SKIP LOCKED
+     WHERE l.name = UNHEX(:name) AND e.owner = UNHEX(:owner) AND {here} LIMIT 1 FOR UPDATE SKIP LOCKED
 ) held
 STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
    SET l.token = LAST_INSERT_ID(GREATEST(l.token, :token))
@@ -378,7 +378,7 @@ VALUES (UNHEX(:name), UNHEX(:owner), UNHEX(:phase), {now} + :lease, {now}, UNHEX
 
 -- name: share.keep
 UPDATE sqllock_shares SET expires_at = GREATEST(expires_at, {now} + :lease)
- WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND phase = UNHEX(:phase)
+ WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND phase = UNHEX(:phase) AND {here}
 
 -- name: share.leave
 DELETE FROM sqllock_shares WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
@@ -395,7 +395,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
 
 -- name: share.prolong
 UPDATE sqllock_leases SET expires_at = GREATEST(expires_at, {now} + :lease), joins = joins + 1
- WHERE name = UNHEX(:name) AND owner = UNHEX(:phase)
+ WHERE name = UNHEX(:name) AND owner = UNHEX(:phase) AND {here}
 
 -- name: share.phase
 SELECT owner, joins, expires_at - {now} FROM sqllock_leases WHERE name = UNHEX(:name)

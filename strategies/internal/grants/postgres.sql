@@ -227,7 +227,7 @@ UPDATE sqllock_locks
 -- name: grant.raise
 -- FOR NO KEY UPDATE, as a renewal's lock: a guard is not in the way, and does not change.
 WITH held AS (
-    SELECT name FROM sqllock_locks WHERE name = :name AND owner = :owner FOR NO KEY UPDATE SKIP LOCKED
+    SELECT name FROM sqllock_locks WHERE name = :name AND owner = :owner AND {here} FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE sqllock_locks l SET token = greatest(l.token, :token::bigint) FROM held WHERE l.name = held.name
 RETURNING l.token
@@ -428,7 +428,7 @@ VALUES (:name, :owner, :phase, {now} + :lease::float * interval '1 microsecond',
 
 -- name: share.keep
 UPDATE sqllock_shares SET expires_at = greatest(expires_at, {now} + :lease::float * interval '1 microsecond')
- WHERE name = :name AND owner = :owner AND phase = :phase
+ WHERE name = :name AND owner = :owner AND phase = :phase AND {here}
 
 -- name: share.leave
 DELETE FROM sqllock_shares WHERE name = :name AND owner = :owner AND {async-release}
@@ -447,7 +447,7 @@ UPDATE sqllock_locks l
 -- name: share.prolong
 UPDATE sqllock_locks
    SET expires_at = greatest(expires_at, {now} + :lease::float * interval '1 microsecond'), joins = joins + 1::bigint
- WHERE name = :name AND owner = :phase
+ WHERE name = :name AND owner = :phase AND {here}
 
 -- name: share.phase
 SELECT owner, joins, (pg_catalog.date_part('epoch', expires_at - {now}) * 1000000::float)::bigint

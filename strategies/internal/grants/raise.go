@@ -31,7 +31,8 @@ func (g *Grant) Raise(ctx context.Context, token int64) (raised strategies.Grant
 
 // raise returns the token that the row has afterwards.
 func (g *Grant) raise(ctx context.Context, on databases.Session, token int64) (last int64, err error) {
-	s, values := g.store, databases.Values{"name": g.request.Name, "owner": g.request.Owner, "token": token}
+	s, values := g.store, g.store.values(g.request)
+	values["token"] = token
 
 	// Above Read Committed it is refused where another has changed the row since it began: a renewal, for example. Where
 	// there is one writer it has waited for that already.
