@@ -156,21 +156,22 @@ func (nothing) Reap(context.Context, time.Duration) (strategies.Reaped, error) {
 	return strategies.Reaped{}, nil
 }
 
+func (nothing) ReapIdle(context.Context, time.Duration, int) (int, bool, error) {
+	return 0, false, nil
+}
+
 func (nothing) Features() strategies.Features {
 	return strategies.Features{Strategy: "nothing", Database: "none", Unbatched: true}
 }
 
 func (s nothing) Acquire(_ context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return slices.Repeat([]strategies.Grant{s}, len(requests)), make([]error, len(requests))
+	return slices.Repeat([]strategies.Grant{{Token: 1, Last: 1, State: s}}, len(requests)), make([]error, len(requests))
 }
 
 func (nothing) Renew(_ context.Context, grants []strategies.Grant, _ time.Duration) []error {
 	return make([]error, len(grants))
 }
 
-func (nothing) Release(_ context.Context, grants []strategies.Grant) []error {
-	return make([]error, len(grants))
+func (nothing) Release(_ context.Context, grants []strategies.Grant) ([]bool, []error) {
+	return make([]bool, len(grants)), make([]error, len(grants))
 }
-
-func (nothing) Token() int64                               { return 1 }
-func (nothing) Guard(context.Context, strategies.Tx) error { return nil }

@@ -109,7 +109,7 @@ func BenchmarkIdleBeside(b *testing.B) {
 }
 
 // remove removes page after page, with pauses, until ctx ends.
-func remove(ctx context.Context, b *testing.B, locks strategies.IdleReaper) (removed int) {
+func remove(ctx context.Context, b *testing.B, locks *cas.Strategy) (removed int) {
 	b.Helper()
 
 	for ctx.Err() == nil {

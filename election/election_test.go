@@ -481,8 +481,8 @@ func TestObserve(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if leader := <-seen; leader.Term != dead.Token() {
-			t.Errorf("Observe() = %+v, want term %d", leader, dead.Token())
+		if leader := <-seen; leader.Term != dead.Token {
+			t.Errorf("Observe() = %+v, want term %d", leader, dead.Token)
 		}
 
 		began := time.Now()

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -423,14 +422,10 @@ type unreachable struct{ *sqllocktest.Memory }
 
 var errUnreachable = errors.New("dial tcp 192.0.2.1:5432: no answer")
 
-func (s unreachable) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
-}
-
-func (unreachable) acquire(ctx context.Context, _ strategies.Request) (strategies.Grant, error) {
+func (unreachable) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	<-ctx.Done()
 
-	return nil, errors.Join(errUnreachable, ctx.Err())
+	return make([]strategies.Grant, len(requests)), slices.Repeat([]error{errors.Join(errUnreachable, ctx.Err())}, len(requests))
 }
 
 // Without it the error would read as if somebody held the lock.

@@ -343,7 +343,7 @@ func (a *acquisition) handle(ctx context.Context, h *hold, event Event) *Lock {
 
 // tell tells of a hold.
 func (a *acquisition) tell(h *hold, event Event) {
-	event.Name, event.Slot, event.Token, event.Remaining = h.name(), h.slot(), h.token, h.left(now())
+	event.Name, event.Slot, event.Token, event.Remaining = h.name(), h.slot(), h.grant.Token, h.left(now())
 	a.locker.note(a.set, eventAcquired, event)
 }
 
@@ -365,7 +365,7 @@ func (a *acquisition) giveUp(ctx context.Context) {
 	a.leaveTurn()
 
 	if !a.doubt.IsZero() {
-		a.locker.settle(ctx, a.request, nil)
+		a.locker.settle(ctx, a.request)
 	}
 }
 
@@ -518,7 +518,7 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 			a.passTurn()
 
 			if !a.doubt.IsZero() {
-				a.locker.settle(ctx, a.request, nil) // what an attempt of its own may have brought
+				a.locker.settle(ctx, a.request) // what an attempt of its own may have brought
 			}
 
 			return h, nil
@@ -712,10 +712,10 @@ func (a *acquisition) failed(ctx context.Context, request strategies.Request, er
 	case errors.As(err, &abandoned):
 		// It may still be granted, and is given back then. So the next attempt
 		// is not this owner's.
-		ending, doubted := a.locker.settle(ctx, request, nil), !a.doubt.IsZero()
+		ending, doubted := a.locker.settle(ctx, request), !a.doubt.IsZero()
 		abandoned.outcome.then(func(late strategies.Grant, err error) {
 			if err == nil {
-				a.locker.settle(ctx, request, late)
+				a.locker.settleGrant(ctx, request, late)
 			}
 
 			// Unless an attempt before it, of the same owner, may still be on its way.
@@ -726,7 +726,7 @@ func (a *acquisition) failed(ctx context.Context, request strategies.Request, er
 		a.changeOwner()
 	case errors.Is(err, strategies.ErrUnsettled), uncertain(err) && a.set.many():
 		// Also though somebody has the name: what is left of the attempt is nobody's. And the next one may be for another slot.
-		a.locker.settle(ctx, request, nil)
+		a.locker.settle(ctx, request)
 		a.changeOwner()
 	case uncertain(err):
 		a.doubt = time.Now()
@@ -747,10 +747,10 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 
 	if now().since(start) >= a.set.trust(a.set.lease) {
 		a.giveSlot(request)
-		l.settle(ctx, request, grant)
+		l.settleGrant(ctx, request, grant)
 
 		if !a.doubt.IsZero() {
-			l.settle(ctx, request, nil)
+			l.settle(ctx, request)
 		}
 
 		a.changeOwner()
@@ -759,7 +759,6 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 	}
 
 	h := newHold(ctx, a, request, grant, start)
-	h.doubt = a.doubt
 
 	// Close takes stock under the same mutex: a lock is either refused here or
 	// found there.

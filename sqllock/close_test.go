@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sqllock/sqllock/internal/calls"
-	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -484,26 +483,11 @@ type lateRenewal struct {
 	delay time.Duration
 }
 
-func (l lateRenewal) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, l.acquire, l.Memory.Acquire)
-}
-
-func (l lateRenewal) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := strategies.AcquireOne(ctx, l.Memory, r)
-
-	return lateRenewalGrant{single.Grant{Grant: grant, Strategy: l.Memory}, l.delay}, err
-}
-
-type lateRenewalGrant struct {
-	single.Grant
-	delay time.Duration
-}
-
-func (g lateRenewalGrant) Renew(ctx context.Context, lease time.Duration) error {
-	time.AfterFunc(g.delay, func() { _ = g.Grant.Renew(context.WithoutCancel(ctx), lease) })
+func (l lateRenewal) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	time.AfterFunc(l.delay, func() { _ = l.Memory.Renew(context.WithoutCancel(ctx), grants, lease) })
 	<-ctx.Done()
 
-	return ctx.Err()
+	return slices.Repeat([]error{ctx.Err()}, len(grants))
 }
 
 // The lease has not ended a lock if a renewal that got no answer comes after it. A release

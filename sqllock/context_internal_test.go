@@ -16,18 +16,11 @@ import (
 // always is a strategy that grants everything.
 type always struct{ nothing }
 
-type alwaysGrant struct{ strategies.Grant }
-
 func (always) Acquire(_ context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return slices.Repeat([]strategies.Grant{alwaysGrant{}}, len(requests)), make([]error, len(requests))
+	return slices.Repeat([]strategies.Grant{{Token: 1, Last: 1, State: 1}}, len(requests)), make([]error, len(requests))
 }
 
 func (always) Settle(context.Context, strategies.Request) error { return nil }
-
-func (alwaysGrant) Token() int64                               { return 1 }
-func (alwaysGrant) Renew(context.Context, time.Duration) error { return nil }
-func (alwaysGrant) Check(context.Context) error                { return nil }
-func (alwaysGrant) Release(context.Context) error              { return nil }
 
 // stopped returns a locker whose keeper has not got to look at anything yet, as in
 // a process that was stopped and goes on.

@@ -48,9 +48,9 @@ func owners(ctx context.Context) (owners []string) {
 
 	for ; ok && len(owners) < mostOwners; c, ok = c.outside.Value(innermost{}).(*heldContext) {
 		if h := c.hold; h.isKept() {
-			owners = append(owners, yielding+h.owner)
+			owners = append(owners, yielding+h.owner())
 		} else if h.settings.renew && h.settings.maxHold == 0 && h.err() == nil {
-			owners = append(owners, h.owner)
+			owners = append(owners, h.owner())
 		}
 	}
 

@@ -107,7 +107,7 @@ func (a *acquisition) heldHere(s standing) *HeldError {
 	switch {
 	case s.holder != nil:
 		held := &HeldError{
-			Name: a.request.Name, Holder: s.holder.request.Holder, Token: s.holder.token, Shared: s.holder.readers != nil,
+			Name: a.request.Name, Holder: s.holder.request.Holder, Token: s.holder.grant.Token, Shared: s.holder.readers != nil,
 			Detail: "in this process",
 		}
 
@@ -139,7 +139,7 @@ func (a *acquisition) hear(s standing) {
 	case s.before != nil && time.Since(s.since) < silence:
 		// It goes from hand to hand, and just now nobody knows in whose it is.
 		a.last = &HeldError{
-			Name: a.request.Name, Holder: s.before.request.Holder, Token: s.before.token, Detail: "in this process, a moment ago",
+			Name: a.request.Name, Holder: s.before.request.Holder, Token: s.before.grant.Token, Detail: "in this process, a moment ago",
 		}
 	}
 }

@@ -107,10 +107,10 @@ func TestRefusedByTheirLimits(t *testing.T) {
 				`a shorter lease is enough, because it is renewed`)
 
 		for want, err := range map[string]error{
-			`force release of lock "the lock": invalid option: the reason is empty; the holder is told the reason`: locker.ForceRelease(ctx, sqllock.Status{Name: name}, ""),
-			`reap: invalid option: the interval 0s is not between 1ms and 366 days`:                                locker.RunReaper(ctx, 0, time.Hour),
-			`guard lock "the lock": not supported: the transaction is in elsewhere, but the lock is in memory`:     lock.Guard(ctx, elsewhere{}),
-			`lock "plain": ReleaseTx is not supported by strategy plain on memory; use strategy cas`:               plainly(t, memory).ReleaseTx(ctx, memory.Begin()),
+			`force release of lock "the lock": invalid option: the reason is empty; the holder is told the reason`:                                      locker.ForceRelease(ctx, sqllock.Status{Name: name}, ""),
+			`reap: invalid option: the interval 0s is not between 1ms and 366 days`:                                                                     locker.RunReaper(ctx, 0, time.Hour),
+			`guard lock "the lock": not supported: the transaction is in elsewhere, but the lock is in memory`:                                          lock.Guard(ctx, elsewhere{}),
+			`lock "plain": ReleaseTx is not supported by strategy plain on memory; let what you write to compare the lock's token, or use strategy cas`: plainly(t, memory).ReleaseTx(ctx, memory.Begin()),
 			`sqllock: WithLease(600h0m0s): not supported by strategy short on memory, whose server carries at most ` +
 				`24 days 20 h; a shorter lease is enough, because it is renewed`: refusal(short{memory}, sqllock.WithLease(600*time.Hour)),
 		} {

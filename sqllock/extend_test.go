@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sqllock/sqllock/internal/calls"
-	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -87,44 +85,25 @@ func TestExtendShorter(t *testing.T) {
 	})
 }
 
-// gated holds up the first renewal of each grant until the gate opens.
+// gated holds up the first renewal until the gate opens.
 type gated struct {
 	*sqllocktest.Memory
 
 	arrived, gate chan struct{}
+	came          atomic.Bool
 }
 
-func (g *gated) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, g.acquire, g.Memory.Acquire)
-}
-
-func (g *gated) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := strategies.AcquireOne(ctx, g.Memory, r)
-	if err != nil {
-		return nil, err
-	}
-
-	return &gatedGrant{Grant: single.Grant{Grant: grant, Strategy: g.Memory}, gated: g}, nil
-}
-
-type gatedGrant struct {
-	single.Grant
-
-	gated *gated
-	first atomic.Bool
-}
-
-func (g *gatedGrant) Renew(ctx context.Context, lease time.Duration) error {
-	if g.first.CompareAndSwap(false, true) {
-		close(g.gated.arrived)
+func (g *gated) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	if !g.came.Swap(true) {
+		close(g.arrived)
 
 		select {
-		case <-g.gated.gate:
+		case <-g.gate:
 		case <-ctx.Done():
 		}
 	}
 
-	return g.Grant.Renew(ctx, lease)
+	return g.Memory.Renew(ctx, grants, lease)
 }
 
 // A renewal of the keeper is under way when Extend is called, and its statement
@@ -134,7 +113,7 @@ func (g *gatedGrant) Renew(ctx context.Context, lease time.Duration) error {
 func TestExtendBesideARenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := sqllocktest.NewMemory()
-		strategy := &gated{memory, make(chan struct{}), make(chan struct{})}
+		strategy := &gated{Memory: memory, arrived: make(chan struct{}), gate: make(chan struct{})}
 		locker := newLocker(t, strategy)
 		lock := acquire(t, locker)
 		extended := make(chan error, 1)

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -77,13 +76,9 @@ type unheard struct {
 }
 
 func (u *unheard) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, u.acquire, u.Memory.Acquire)
-}
-
-func (u *unheard) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	u.asked.Add(1)
 
-	return strategies.AcquireOne(ctx, u.Memory, r)
+	return u.Memory.Acquire(ctx, requests)
 }
 
 func (*unheard) Call(context.Context, []string) error { return nil }

@@ -1,10 +1,6 @@
 package sqllock
 
-import (
-	"time"
-
-	"github.com/sqllock/sqllock/strategies"
-)
+import "time"
 
 // handOffTime is how long a grant goes from one holder to the next in this
 // process before it goes back to the database, and crowdedTime if other
@@ -19,19 +15,9 @@ const (
 func (h *hold) handOff() bool {
 	l := h.locker
 
-	reserver, ok := h.grant.(strategies.Reserver)
-	if !ok || !h.settings.handsOff || h.settings.many() || l.inTxs.Load() || !l.queue.waits(h.request.Name) || !h.mayHandOff(now(), handOffTime) {
+	if h.grant.Token >= h.grant.Last || !h.settings.handsOff || h.settings.many() || l.inTxs.Load() || !l.queue.waits(h.request.Name) || !h.mayHandOff(now(), handOffTime) {
 		return false
 	}
-
-	// Before any mutex is locked. If it is not handed on after all, this one is released,
-	// which the same owner's grant does as well.
-	grant := reserver.Next()
-	if grant == nil {
-		return false
-	}
-
-	token := grant.Token()
 
 	// Close takes stock under the same mutex.
 	l.background.mu.Lock()
@@ -51,7 +37,7 @@ func (h *hold) handOff() bool {
 			return nil
 		}
 
-		next := h.next(grant, token, w, bound)
+		next := h.next(w, bound)
 		if next == nil {
 			return nil
 		}
@@ -99,7 +85,7 @@ func (h *hold) mayHandOffLocked(n instant, bound time.Duration) bool {
 }
 
 // next ends the hold for the next one, nil if it cannot be handed on.
-func (h *hold) next(grant strategies.Grant, token int64, w *waiter, bound time.Duration) *hold {
+func (h *hold) next(w *waiter, bound time.Duration) *hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -110,9 +96,12 @@ func (h *hold) next(grant strategies.Grant, token int64, w *waiter, bound time.D
 
 	h.ended = ErrReleased
 
+	grant := h.grant
+	grant.Token++
+
 	return &hold{
-		locker: h.locker, settings: w.set, request: h.request, grant: grant, token: token, acquired: n, from: n, grantedAt: h.grantedAt,
-		first: h.first, owner: h.owner, confirmed: h.confirmed, lease: h.lease, extended: w.set.lease, handles: 1, doubt: h.doubt,
+		locker: h.locker, settings: w.set, request: h.request, grant: grant, acquired: n, from: n, grantedAt: h.grantedAt,
+		first: h.first, confirmed: h.confirmed, lease: h.lease, extended: w.set.lease, handles: 1, doubt: h.doubt,
 		schedule: schedule{index: -1},
 	}
 }
@@ -133,7 +122,7 @@ func (h *hold) pin() error {
 // usedUp tells the queue how many tokens the grant's holders used up.
 func (h *hold) usedUp() {
 	if tokens := h.request.Tokens; tokens > 1 {
-		used := h.token - h.first
+		used := h.grant.Token - h.first
 		h.locker.queue.used(h.request.Name, used, used == tokens-1)
 	}
 }

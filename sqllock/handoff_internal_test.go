@@ -7,16 +7,6 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// endless is a grant that always has a next token.
-type endless struct {
-	strategies.Grant
-
-	token int64
-}
-
-func (e endless) Token() int64           { return e.token }
-func (e endless) Next() strategies.Grant { return endless{token: e.token + 1} }
-
 // TestNext is about which lock is handed on, and that the next holder trusts it
 // for no longer than the one before did.
 func TestNext(t *testing.T) {
@@ -41,20 +31,20 @@ func TestNext(t *testing.T) {
 		set := defaults()
 		set.lease = lease
 		h := &hold{
-			settings: &set, grant: endless{token: 7}, token: 7, lease: lease, extended: lease, confirmed: now(), grantedAt: now(), acquired: now(),
+			settings: &set, grant: strategies.Grant{Token: 7, Last: 8}, lease: lease, extended: lease, confirmed: now(), grantedAt: now(), acquired: now(),
 		}
 		c.change(h)
 
 		trusted, over := h.left(now()), h.ended != nil
-		next := h.next(endless{token: 8}, 8, &waiter{set: &set}, handOffTime)
+		next := h.next(&waiter{set: &set}, handOffTime)
 
 		switch {
 		case (next != nil) != c.handed:
 			t.Errorf("%s: handed on = %t, want %t", c.name, next != nil, c.handed)
 		case next == nil && !over && h.ended != nil:
 			t.Errorf("%s: the lock ended with %v though it was not handed on", c.name, h.ended)
-		case next != nil && (next.token != 8 || h.err() == nil):
-			t.Errorf("%s: token %d and Err() %v, want 8 and an end", c.name, next.token, h.err())
+		case next != nil && (next.grant.Token != 8 || h.err() == nil):
+			t.Errorf("%s: token %d and Err() %v, want 8 and an end", c.name, next.grant.Token, h.err())
 		case next != nil && next.left(now()) > trusted:
 			t.Errorf("%s: the next holder trusts the lock for %s, the one before did for %s", c.name, next.left(now()), trusted)
 		}

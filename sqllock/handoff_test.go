@@ -116,10 +116,10 @@ type lostAnswers struct {
 	took chan *sqllock.Lock
 }
 
-func (l *lostAnswers) Release(ctx context.Context, grants []strategies.Grant) []error {
-	errs := l.Memory.Release(ctx, grants)
+func (l *lostAnswers) Release(ctx context.Context, grants []strategies.Grant) ([]bool, []error) {
+	contended, errs := l.Memory.Release(ctx, grants)
 	if len(grants) == 1 {
-		return errs
+		return contended, errs
 	}
 
 	for i := range errs {
@@ -130,7 +130,7 @@ func (l *lostAnswers) Release(ctx context.Context, grants []strategies.Grant) []
 		l.took <- lock
 	}
 
-	return errs
+	return contended, errs
 }
 
 func TestReleaseOfWhatABatchReleased(t *testing.T) {

@@ -28,19 +28,17 @@ type hold struct {
 	settings  *settings
 	request   strategies.Request
 	grant     strategies.Grant
-	token     int64
 	acquired  instant
 	grantedAt instant      // when the attempt was begun that brought the grant, which may have had holders before
 	first     int64        // the grant's first token
-	doubt     time.Time    // of an attempt of the same owner whose outcome is unknown; zero if there is none
 	ctx       *heldContext // it is what Lock.Context returns: its end is the news of a loss
 	held      heldContext  // that
 	cancel    context.CancelCauseFunc
-	owner     string  // as those who wait for the name are told
 	readers   *shared // nil if it is not that of readers
 
 	mu        sync.Mutex
 	handles   int
+	doubt     time.Time     // of an attempt of the same owner, or of another call for the grant, that may bring something yet; zero if there is none
 	lease     time.Duration // of the last confirmed renewal
 	confirmed instant       // when that renewal was begun
 	extended  time.Duration // lease of renewals to come
@@ -70,11 +68,16 @@ type hold struct {
 
 // newHold makes a hold of what an attempt that was begun at start has brought.
 func newHold(ctx context.Context, a *acquisition, request strategies.Request, grant strategies.Grant, start instant) *hold {
-	token, set := grant.Token(), a.set
+	set := a.set
 	h := &hold{
-		locker: a.locker, settings: set, request: request, grant: grant, token: token, acquired: start, from: start, grantedAt: start, first: token,
-		confirmed: start, lease: set.lease, extended: set.lease, handles: 1, schedule: schedule{index: -1}, owner: phase(request, grant),
+		locker: a.locker, settings: set, request: request, grant: grant, acquired: start, from: start, grantedAt: start, first: grant.Token,
+		confirmed: start, lease: set.lease, extended: set.lease, handles: 1, schedule: schedule{index: -1}, doubt: a.doubt,
 	}
+
+	if grant.Unsettled {
+		h.doubt = time.Now()
+	}
+
 	h.open(ctx, a.key)
 
 	if set.shared {
@@ -223,7 +226,7 @@ func (h *hold) lose(reason Reason, detail string, cause error) error {
 }
 
 func (h *hold) lostError(reason Reason, detail string, cause error) *LostError {
-	return &LostError{Name: h.name(), Token: h.token, Reason: reason, Detail: detail, Err: cause}
+	return &LostError{Name: h.name(), Token: h.grant.Token, Reason: reason, Detail: detail, Err: cause}
 }
 
 // end is endCounted for a caller that Close does not wait for yet.
@@ -295,7 +298,7 @@ func (h *hold) lost(state error) {
 
 	// Never here: whoever finds the loss may have others' to find.
 	h.locker.news.add(h.settings, eventLost, Event{
-		Name: h.name(), Slot: h.slot(), Token: h.token, HeldFor: now().since(h.acquired), Err: state,
+		Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: now().since(h.acquired), Err: state,
 	})
 }
 
@@ -317,7 +320,7 @@ func (h *hold) leaveToLease() {
 	e := newEnding(h.ctx, h.name(), lease, h.free)
 	e.looks, e.overdue = []time.Time{e.until}, true
 
-	doubted, last := h.doubted(), h.lastDoubt() // which asks the strategy, and so not under the mutex
+	last, doubted := h.doubted()
 
 	h.locker.background.mu.Lock()
 	defer h.locker.background.mu.Unlock()
@@ -423,7 +426,7 @@ func (h *hold) releaseNews() (event Event, untold bool) {
 		}
 	}
 
-	return Event{Name: h.name(), Slot: h.slot(), Token: h.token, HeldFor: h.lasted, Err: err}, true
+	return Event{Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: h.lasted, Err: err}, true
 }
 
 // noteRelease has the release told of.
@@ -458,7 +461,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 
 	h.usedUp()
 
-	err := h.releaseGrant(ctx)
+	contended, err := h.releaseGrant(ctx)
 
 	loss := lossIn(err)
 	if loss != nil {
@@ -467,10 +470,10 @@ func (h *hold) releaseNow(ctx context.Context) error {
 
 	h.settleDoubt(ctx)
 
-	if c, ok := h.grant.(strategies.Contention); ok && err == nil {
-		h.locker.queue.crowd(h.name(), c.Contended())
+	if err == nil {
+		h.locker.queue.crowd(h.name(), contended)
 
-		if c.Contended() {
+		if contended {
 			h.locker.listener.call(ctx, h.name())
 		}
 	}
@@ -499,37 +502,48 @@ func (h *hold) releaseNow(ctx context.Context) error {
 // settleDoubt ends what an attempt may bring that this owner's next one has
 // overtaken: nobody would have it.
 func (h *hold) settleDoubt(ctx context.Context) {
-	if h.doubted() {
+	if _, doubted := h.doubted(); doubted {
 		r := h.request
 		r.Lease = h.longestLease()
 
-		h.locker.settle(ctx, r, nil)
+		h.locker.settle(ctx, r)
 	}
 }
 
-// doubted says whether there is such an attempt, and it may still be on its way.
-func (h *hold) doubted() bool {
-	last := h.lastDoubt()
+// doubted says when the last such attempt was given up, or a call for the grant that was not needed for it, and whether that may
+// still be on its way.
+func (h *hold) doubted() (last time.Time, doubted bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 
-	return !last.IsZero() && time.Since(last) < lastLook
+	return h.doubt, !h.doubt.IsZero() && time.Since(h.doubt) < lastLook
 }
 
-// lastDoubt is when the last of them was given up, or a call for the grant that was not needed for it.
-func (h *hold) lastDoubt() time.Time { return later(h.doubt, doubtOf(h.grant)) }
-
-// doubtOf is when a call for a grant was last given up that may bring something yet; zero if there is none.
-func doubtOf(grant strategies.Grant) time.Time {
-	if d, ok := grant.(strategies.Doubter); ok {
-		return d.Doubt()
+// answered takes what the strategy says of a renewal or a release: where it was not confirmed though it counts, or why it failed.
+func (h *hold) answered(err error) (missing, failed error) {
+	if err == nil {
+		return nil, nil
 	}
 
-	return time.Time{}
+	if errors.Is(err, strategies.ErrUnsettled) {
+		h.mu.Lock()
+		h.doubt = time.Now()
+		h.mu.Unlock()
+	}
+
+	if partial := new(strategies.PartialError); errors.As(err, &partial) {
+		return partial.Err, nil
+	}
+
+	return nil, err
 }
 
 // free ends the grant in the database, and has what that does not end settled.
 func (h *hold) free(ctx context.Context) error {
-	err := strategies.ReleaseOne(ctx, h.locker.strategy, h.grant)
-	if (err == nil || lossIn(err) != nil) && !doubtOf(h.grant).IsZero() {
+	_, err := strategies.ReleaseOne(ctx, h.locker.strategy, h.grant)
+	unsettled := errors.Is(err, strategies.ErrUnsettled)
+
+	if _, err = h.answered(err); unsettled && (err == nil || lossIn(err) != nil) {
 		h.settleDoubt(ctx)
 	}
 
@@ -562,9 +576,7 @@ const (
 
 // releaseGrant releases the grant, also though ctx has ended, and repeats it while
 // its outcome is unknown.
-func (h *hold) releaseGrant(ctx context.Context) error {
-	var err error
-
+func (h *hold) releaseGrant(ctx context.Context) (contended bool, err error) {
 	// Others may wait for a name that is waited for here, which not every batch
 	// can tell.
 	together := h.batched() && !h.locker.queue.waits(h.name())
@@ -578,13 +590,13 @@ func (h *hold) releaseGrant(ctx context.Context) error {
 			sleep(context.WithoutCancel(ctx), backoff(try, firstRetry, lastRetry))
 		}
 
-		err = h.releaseOnce(ctx, together && try+busy == 0)
+		contended, err = h.releaseOnce(ctx, together && try+busy == 0)
 
 		switch {
 		case unheard && h.followed(err):
-			return nil
+			return contended, nil
 		case err == nil, lossIn(err) != nil:
-			return err
+			return contended, err
 		case errors.Is(err, strategies.ErrBusy) && time.Since(began) < releaseTimeout:
 			// Nothing was done. At SERIALIZABLE that can be so many times in a row.
 			sleep(context.WithoutCancel(ctx), backoff(busy, time.Millisecond, firstRetry))
@@ -598,23 +610,23 @@ func (h *hold) releaseGrant(ctx context.Context) error {
 		try++
 	}
 
-	return err
+	return contended, err
 }
 
 // releaseOnce makes one try to release the grant, together with others or not, also though ctx has ended.
-func (h *hold) releaseOnce(ctx context.Context, together bool) error {
+func (h *hold) releaseOnce(ctx context.Context, together bool) (contended bool, err error) {
 	ctx = h.locker.release.of(ctx)
 
 	if h.settings.minHold > 0 && h.isKept() {
-		return h.giveBack(ctx)
+		return false, h.giveBack(ctx)
 	}
 
-	_, err := h.locker.releases.serve(ctx, h.grant, together)
-	if err == nil && h.settings.reaps {
+	contended, err = h.locker.releases.serve(ctx, h.grant, together)
+	if _, err = h.answered(err); err == nil && h.settings.reaps {
 		h.locker.reaper.released()
 	}
 
-	return err
+	return contended, err
 }
 
 // giveBack releases a grant that its caller did not get, without its minimum hold.
@@ -652,7 +664,7 @@ func (h *hold) reenter(set *settings) error {
 	if !set.reentrant {
 		// Waiting would be waiting for oneself.
 		return &HeldError{
-			Name: h.name(), Holder: h.request.Holder, Token: h.token, Shared: h.readers != nil,
+			Name: h.name(), Holder: h.request.Holder, Token: h.grant.Token, Shared: h.readers != nil,
 			Remaining: h.left(now()), Detail: "this context already holds it; see WithReentrant",
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -18,13 +17,15 @@ func (nothing) Acquire(_ context.Context, requests []strategies.Request) ([]stra
 	return make([]strategies.Grant, len(requests)), slices.Repeat([]error{errors.New("no grant")}, len(requests))
 }
 
-func (nothing) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, grants, lease, calls.RenewAlone)
+func (nothing) Renew(_ context.Context, grants []strategies.Grant, _ time.Duration) []error {
+	return make([]error, len(grants))
 }
 
-func (nothing) Release(ctx context.Context, grants []strategies.Grant) []error {
-	return calls.Release(ctx, grants, calls.ReleaseAlone)
+func (nothing) Release(_ context.Context, grants []strategies.Grant) ([]bool, []error) {
+	return make([]bool, len(grants)), make([]error, len(grants))
 }
+
+func (nothing) ReapIdle(context.Context, time.Duration, int) (int, bool, error) { return 0, false, nil }
 
 func (nothing) Features() strategies.Features { return strategies.Features{Unbatched: true} }
 func (nothing) Validate() error               { return nil }
@@ -87,55 +88,5 @@ func TestConfirmInTime(t *testing.T) {
 		if holds := h.left(now()) > 0; holds != c.holds {
 			t.Errorf("a renewal confirmed %s: holds = %t, want %t", c.name, holds, c.holds)
 		}
-	}
-}
-
-// doubting is a grant that may have left something, and looks whether it is asked for that under the mutex of the locker.
-type doubting struct {
-	strategies.Grant
-
-	locker *Locker
-	asked  int
-	locked bool
-}
-
-func (g *doubting) Doubt() time.Time {
-	g.asked++
-
-	if !g.locker.background.mu.TryLock() {
-		g.locked = true
-
-		return time.Now()
-	}
-
-	g.locker.background.mu.Unlock()
-
-	return time.Now()
-}
-
-func (*doubting) Release(context.Context) error { return nil }
-
-// settling has nothing to settle.
-type settling struct{ nothing }
-
-func (settling) Settle(context.Context, strategies.Request) error { return nil }
-
-// TestNoStrategyUnderAMutex has a lock that is overdue left to its lease, for which its grant is asked.
-func TestNoStrategyUnderAMutex(t *testing.T) {
-	t.Parallel()
-
-	locker, err := New(settling{})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	grant := &doubting{locker: locker}
-	h := &hold{locker: locker, settings: &locker.defaults, lease: DefaultLease, grant: grant, schedule: schedule{index: -1}}
-	h.open(t.Context(), reentry{locker, "overdue"})
-
-	h.leaveToLease()
-
-	if grant.asked == 0 || grant.locked {
-		t.Errorf("the grant was asked %d times, under the mutex: %v; want it to be asked without", grant.asked, grant.locked)
 	}
 }

@@ -427,12 +427,13 @@ func sendRenewals(holds []*hold, lease time.Duration) []time.Duration {
 			answer = answers[n]
 		}
 
-		holds[i].renewalEnded(answer)
+		missing, failed := holds[i].answered(answer)
+		holds[i].renewalEnded(failed)
 
-		if errors.Is(answer, strategies.ErrNotBatched) {
+		if errors.Is(failed, strategies.ErrNotBatched) {
 			next[i] = unbatched
 		} else {
-			next[i] = holds[i].renewed(start, lease, answer)
+			next[i] = holds[i].renewed(start, lease, missing, failed)
 		}
 	}
 
@@ -440,8 +441,8 @@ func sendRenewals(holds []*hold, lease time.Duration) []time.Duration {
 }
 
 // renewed takes the answer to a try to renew that was begun at start, and
-// returns the monotonic time of the next.
-func (h *hold) renewed(start instant, lease time.Duration, err error) time.Duration {
+// returns the monotonic time of the next. missing says where one that counts was not confirmed.
+func (h *hold) renewed(start instant, lease time.Duration, missing, err error) time.Duration {
 	if h.err() != nil {
 		return 0
 	}
@@ -449,7 +450,7 @@ func (h *hold) renewed(start instant, lease time.Duration, err error) time.Durat
 	err = outOfTime(err)
 
 	event := Event{
-		Name: h.name(), Slot: h.slot(), Token: h.token, HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: err,
+		Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: err,
 	}
 
 	switch {
@@ -460,9 +461,8 @@ func (h *hold) renewed(start instant, lease time.Duration, err error) time.Durat
 			return 0
 		}
 
-		kind, missing := h.missed()
 		event.Err = missing
-		h.locker.news.add(h.settings, kind, event)
+		h.locker.news.add(h.settings, h.renewedKind(missing), event)
 
 		return start.mono + h.renewAfter()
 	case lossIn(err) != nil:
@@ -478,16 +478,9 @@ func (h *hold) renewed(start instant, lease time.Duration, err error) time.Durat
 	}
 }
 
-// missed returns the kind of the event of a renewal that counts, and where it was not confirmed all the same: the log says it
-// once, until one is confirmed everywhere.
-func (h *hold) missed() (k kind, missing error) {
-	p, ok := h.grant.(strategies.Partial)
-	if !ok {
-		return eventRenewed, nil
-	}
-
-	missing = p.Missing()
-
+// renewedKind is the kind of the event of a renewal that counts: the log says once where one was not confirmed all the same, until
+// one is confirmed everywhere.
+func (h *hold) renewedKind(missing error) kind {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -495,10 +488,10 @@ func (h *hold) missed() (k kind, missing error) {
 	h.partial = missing != nil
 
 	if h.partial && !before {
-		return eventPartlyRenewed, missing
+		return eventPartlyRenewed
 	}
 
-	return eventRenewed, missing
+	return eventRenewed
 }
 
 // failed notes why a renewal failed.

@@ -1,8 +1,10 @@
 package sqllock_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -11,7 +13,6 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/internal/calls"
-	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -28,10 +29,6 @@ type late struct {
 }
 
 func (l *late) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, l.acquire, l.Memory.Acquire)
-}
-
-func (l *late) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	defer l.returned.Add(1)
 
 	if l.attempts.Add(1) == 1 {
@@ -40,7 +37,7 @@ func (l *late) acquire(ctx context.Context, r strategies.Request) (strategies.Gr
 		ctx = context.WithoutCancel(ctx)
 	}
 
-	return strategies.AcquireOne(ctx, l.Memory, r)
+	return l.Memory.Acquire(ctx, requests)
 }
 
 // The next attempt is made while the first goes on, or was too late. What
@@ -211,28 +208,20 @@ func TestLossOfAnotherLock(t *testing.T) {
 	})
 }
 
-// hung is a strategy whose grants of an hour never answer a renewal.
+// hung is a strategy that never answers a renewal for an hour, each of which goes alone.
 type hung struct{ *sqllocktest.Memory }
 
-func (h hung) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, h.acquire, h.Memory.Acquire)
-}
-
-func (h hung) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := strategies.AcquireOne(ctx, h.Memory, r)
-	if err == nil && r.Lease == time.Hour {
-		return hungGrant{single.Grant{Grant: grant, Strategy: h.Memory}}, nil
+func (h hung) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	switch {
+	case lease != time.Hour:
+		return h.Memory.Renew(ctx, grants, lease)
+	case len(grants) > 1:
+		return calls.RenewAlone(ctx, grants, lease)
 	}
 
-	return grant, err
-}
-
-type hungGrant struct{ single.Grant }
-
-func (hungGrant) Renew(ctx context.Context, _ time.Duration) error {
 	<-ctx.Done()
 
-	return ctx.Err()
+	return []error{ctx.Err()}
 }
 
 // Long leases whose renewals hang leave renewers for short ones.
@@ -280,31 +269,16 @@ func (c connected) Features() strategies.Features {
 	return f
 }
 
-func (c connected) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, c.acquire, c.Memory.Acquire)
-}
-
-func (c connected) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	g, err := strategies.AcquireOne(ctx, c.Memory, r)
-
-	return connectedGrant{single.Grant{Grant: g, Strategy: c.Memory}, c}, err
-}
-
-type connectedGrant struct {
-	single.Grant
-	strategy connected
-}
-
-func (g connectedGrant) Release(ctx context.Context) error {
-	if time.Now().Before(g.strategy.free) {
+func (c connected) Release(ctx context.Context, grants []strategies.Grant) ([]bool, []error) {
+	if time.Now().Before(c.free) {
 		<-ctx.Done()
 
-		return ctx.Err()
+		return make([]bool, len(grants)), slices.Repeat([]error{ctx.Err()}, len(grants))
 	}
 
-	g.strategy.returned.Add(1)
+	c.returned.Add(1)
 
-	return g.Grant.Release(ctx)
+	return c.Memory.Release(ctx, grants)
 }
 
 // The lease ends the lock, but it is the release that gives the connection
@@ -332,49 +306,30 @@ func TestReleaseGivesTheConnectionBack(t *testing.T) {
 	})
 }
 
-// followed is a strategy whose first release gets no answer, and whose locks
+// followed is a strategy whose first release gets no answer, and whose lock
 // somebody else takes at once.
-type followed struct{ *sqllocktest.Memory }
+type followed struct {
+	*sqllocktest.Memory
 
-func (f followed) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, f.acquire, f.Memory.Acquire)
+	tries atomic.Int64
 }
 
-func (f followed) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := strategies.AcquireOne(ctx, f.Memory, r)
+func (f *followed) Release(ctx context.Context, grants []strategies.Grant) ([]bool, []error) {
+	contended, errs := f.Memory.Release(ctx, grants)
 
-	return &followedGrant{Grant: single.Grant{Grant: grant, Strategy: f.Memory}, strategy: f, request: r}, err
-}
-
-type followedGrant struct {
-	single.Grant
-	strategy followed
-	request  strategies.Request
-	tries    atomic.Int64
-}
-
-func (g *followedGrant) Release(ctx context.Context) error {
-	err := g.Grant.Release(ctx)
-
-	if g.tries.Add(1) > 1 {
-		return err
+	if f.tries.Add(1) == 1 {
+		_, taken := strategies.AcquireOne(ctx, f.Memory, strategies.Request{Name: name, Owner: "the successor", Lease: lease})
+		errs[0] = cmp.Or(taken, errors.New("no answer"))
 	}
 
-	next := g.request
-	next.Owner = "the successor"
-
-	if _, err := single.TryAcquire(ctx, g.strategy.Memory, next); err != nil {
-		return err
-	}
-
-	return errors.New("no answer")
+	return contended, errs
 }
 
 // The lock was not lost but released, or nobody could have it while its lease
 // ran.
 func TestReleaseWithoutAnswerBeforeASuccessor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		lock := acquire(t, newLocker(t, followed{sqllocktest.NewMemory()}))
+		lock := acquire(t, newLocker(t, &followed{Memory: sqllocktest.NewMemory()}))
 
 		if err := lock.Release(t.Context()); err != nil {
 			t.Errorf("Release() = %v, want nil", err)
@@ -512,4 +467,77 @@ func TestCloseOfAnOverdueLock(t *testing.T) {
 			t.Errorf("%d locks are held after Close, want none", n)
 		}
 	})
+}
+
+// unsettled is a strategy that says of its grants, or of their renewals or releases, that something may be left.
+type unsettled struct {
+	*sqllocktest.Memory
+
+	grant            bool
+	renewal, release error
+}
+
+func (u unsettled) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	grants, errs := u.Memory.Acquire(ctx, requests)
+	grants[0].Unsettled = u.grant
+
+	return grants, errs
+}
+
+func (u unsettled) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return []error{cmp.Or(u.Memory.Renew(ctx, grants, lease)[0], u.renewal)}
+}
+
+func (u unsettled) Release(ctx context.Context, grants []strategies.Grant) ([]bool, []error) {
+	contended, errs := u.Memory.Release(ctx, grants)
+
+	return contended, []error{cmp.Or(errs[0], u.release)}
+}
+
+// What a call may have left that a grant could do without is settled when the lock has ended, and not before. It is not a failure.
+func TestUnsettledIsSettled(t *testing.T) {
+	t.Parallel()
+
+	partial := &strategies.PartialError{Unsettled: true}
+
+	for what, c := range map[string]struct {
+		strategy unsettled
+		longest  time.Duration
+		fails    int // tries to release
+	}{
+		"a grant":              {strategy: unsettled{grant: true}},
+		"an overdue grant":     {strategy: unsettled{grant: true}, longest: time.Second},
+		"a renewal":            {strategy: unsettled{renewal: partial}},
+		"a renewal that fails": {strategy: unsettled{renewal: strategies.ErrUnsettled}},
+		"a release":            {strategy: unsettled{release: partial}},
+		"a late release":       {strategy: unsettled{release: partial}, fails: 3},
+		"a loss":               {strategy: unsettled{release: &strategies.LostError{Reason: strategies.Unknown, Unsettled: true}}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c.strategy.Memory = sqllocktest.NewMemory()
+				lock := acquire(t, newLocker(t, c.strategy), sqllock.WithLease(6*time.Second), sqllock.WithMaxHold(c.longest))
+
+				time.Sleep(3 * time.Second)
+
+				if n := c.strategy.Count("settle"); n != 0 {
+					t.Errorf("Count(settle) = %d while the lease runs, want 0", n)
+				}
+
+				if c.longest == 0 {
+					c.strategy.Fail("release", c.fails, sqllocktest.Before, nil)
+
+					if err := lock.Release(t.Context()); (err != nil) != (c.fails > 0 || errors.Is(c.strategy.release, sqllock.ErrLost)) {
+						t.Errorf("Release() = %v", err)
+					}
+				}
+
+				time.Sleep(time.Minute)
+
+				if c.strategy.Count("settle") == 0 {
+					t.Error("Count(settle) = 0 after the lock has ended, want that it was settled")
+				}
+			})
+		})
+	}
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/sqllock/sqllock/strategies"
 )
 
 const (
@@ -26,9 +24,8 @@ const (
 // listener hears whose turn it is while somebody of this locker waits. It has one
 // connection, for all names. And it calls others, where releases do not tell them.
 type listener struct {
-	locker   *Locker
-	notifier strategies.Notifier // nil if the strategy is none
-	calls    batcher[string, struct{}]
+	locker *Locker
+	calls  batcher[string, struct{}]
 
 	mu        sync.Mutex
 	users     int // who wait
@@ -41,7 +38,7 @@ type listener struct {
 
 // use listens until unuse.
 func (n *listener) use() {
-	if n.notifier == nil {
+	if n.locker.waiters.queuer == nil {
 		return
 	}
 
@@ -59,7 +56,7 @@ func (n *listener) use() {
 }
 
 func (n *listener) unuse() {
-	if n.notifier == nil {
+	if n.locker.waiters.queuer == nil {
 		return
 	}
 
@@ -101,7 +98,7 @@ func (n *listener) listen(ctx context.Context) {
 
 	for try := 0; ; try++ {
 		began, connected := time.Now(), new(sync.Once)
-		err := n.notifier.Listen(ctx, w.process, func() {
+		err := n.locker.waiters.queuer.Listen(ctx, w.process, func() {
 			try = 0
 
 			connected.Do(func() { w.hearing(true) })
@@ -154,11 +151,11 @@ func (n *listener) call(ctx context.Context, name string) {
 
 // calling says whether a release has to be followed by a call.
 func (n *listener) calling() bool {
-	return n.notifier != nil && n.locker.features.Calls
+	return n.locker.waiters.queuer != nil && n.locker.features.Calls
 }
 
 func (n *listener) callAll(ctx context.Context, names []string) ([]struct{}, []error) {
-	return make([]struct{}, len(names)), slices.Repeat([]error{n.notifier.Call(ctx, names)}, len(names))
+	return make([]struct{}, len(names)), slices.Repeat([]error{n.locker.waiters.queuer.Call(ctx, names)}, len(names))
 }
 
 // set notes whether nothing is missed. Everybody looks then: for what may have been before.

@@ -60,7 +60,7 @@ func (l *Lock) Token() int64 {
 		return 0
 	}
 
-	return l.hold.token
+	return l.hold.grant.Token
 }
 
 // Owner returns the random name of this acquisition in the database; with [WithShared] that of all readers who have
@@ -70,7 +70,7 @@ func (l *Lock) Owner() string {
 		return ""
 	}
 
-	return l.hold.owner
+	return l.hold.owner()
 }
 
 // Context returns a context that ends when the lock is lost or released. Its
@@ -143,7 +143,9 @@ func (l *Lock) Remaining() time.Duration {
 // released. Any other error: the database did not say.
 func (l *Lock) Check(ctx context.Context) error {
 	return l.ask(ctx, "check", func(ctx context.Context) error {
-		return strategies.RenewOne(ctx, l.hold.locker.strategy, l.hold.grant, 0)
+		_, err := l.hold.answered(strategies.RenewOne(ctx, l.hold.locker.strategy, l.hold.grant, 0))
+
+		return err
 	})
 }
 
@@ -188,6 +190,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	err := bounded(ctx, h.settings.lease, func(ctx context.Context) error {
 		return strategies.RenewOne(ctx, h.locker.strategy, h.grant, d)
 	})
+	_, err = h.answered(err)
 	h.renewalEnded(err)
 
 	if err := l.conclude(ctx, "extend", err); err != nil {
@@ -257,11 +260,16 @@ func (l *Lock) Guard(ctx context.Context, tx strategies.Tx) error {
 		return err
 	}
 
+	guarder, err := l.guarder("Guard")
+	if err != nil {
+		return err
+	}
+
 	if err := l.hold.pin(); err != nil {
 		return err
 	}
 
-	err := l.hold.grant.Guard(ctx, tx)
+	err = guarder.Guard(ctx, tx, l.hold.grant)
 	l.usedInTx(err)
 
 	return l.conclude(ctx, "guard", err)
@@ -296,14 +304,13 @@ func (l *Lock) releaseTx(ctx context.Context, tx strategies.Tx, method string, m
 		return err
 	}
 
-	releaser, ok := l.hold.grant.(strategies.TxReleaser)
-
-	switch {
-	case l.hold.readers != nil:
+	if l.hold.readers != nil {
 		return fmt.Errorf("lock %q: %s is %w for shared locks; use Release", l.Name(), method, ErrUnsupported)
-	case !ok:
-		return fmt.Errorf("lock %q: %s is %w by strategy %s on %s; use strategy cas",
-			l.Name(), method, ErrUnsupported, l.hold.locker.features.Strategy, l.hold.locker.features.Database)
+	}
+
+	guarder, err := l.guarder(method)
+	if err != nil {
+		return err
 	}
 
 	// Before it is sent: a renewal that comes just after the commit must not
@@ -314,7 +321,7 @@ func (l *Lock) releaseTx(ctx context.Context, tx strategies.Tx, method string, m
 		return err
 	}
 
-	err := releaser.ReleaseTx(ctx, tx, mark)
+	err = guarder.ReleaseTx(ctx, tx, l.hold.grant, mark)
 	l.hold.endReleaseTx(err == nil)
 	l.usedInTx(err)
 
@@ -337,12 +344,23 @@ func (l *Lock) inTx(ctx context.Context, tx strategies.Tx, verb string) error {
 	switch {
 	case none(tx):
 		return fmt.Errorf("%s lock %q: %w: the transaction is nil", verb, l.Name(), ErrInvalidOption)
-	case tx.Database() != database && !l.hold.locker.features.Unguarded:
+	case tx.Database() != database && l.hold.locker.guarder != nil:
 		return fmt.Errorf("%s lock %q: %w: the transaction is in %s, but the lock is in %s",
 			verb, l.Name(), ErrUnsupported, tx.Database(), database)
 	}
 
 	return nil
+}
+
+// guarder is the strategy, if its locks can be used in transactions.
+func (l *Lock) guarder(method string) (strategies.Guarder, error) {
+	locker := l.hold.locker
+	if locker.guarder == nil {
+		return nil, fmt.Errorf("lock %q: %s is %w by strategy %s on %s; let what you write to compare the lock's token, or use strategy cas",
+			l.Name(), method, ErrUnsupported, locker.features.Strategy, locker.features.Database)
+	}
+
+	return locker.guarder, nil
 }
 
 // usedInTx takes in that a transaction uses the lock. From now on a grant is the database's: a guard
@@ -407,7 +425,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		}
 
 		if l.end != nil && !l.again {
-			event, news = Event{Name: l.Name(), Token: l.hold.token, HeldFor: now().since(l.since)}, true
+			event, news = Event{Name: l.Name(), Token: l.hold.grant.Token, HeldFor: now().since(l.since)}, true
 		}
 
 		if err := l.hold.err(); errors.Is(err, ErrLost) {

@@ -18,7 +18,7 @@ import (
 //	batcher.mu → hands.mu
 //
 // All others are locked with no other one inside. No code of a strategy, of a hook or of a log runs under any of them, but under
-// that of an ending, for which nobody waits. TestMutexes reads the package for both.
+// that of an ending, which is outside of all these, and for which nobody waits. TestMutexes reads the package for both.
 
 // Locker acquires locks with one strategy in one database. A process needs one
 // for each of those, made once. It is safe for concurrent use.
@@ -32,9 +32,10 @@ type Locker struct {
 	keeper   keeper
 	news     news
 
-	placer   strategies.Placer // nil if the strategy is none
+	placer   strategies.Placer  // nil if the strategy is none
+	guarder  strategies.Guarder // likewise
 	acquires batcher[strategies.Request, strategies.Grant]
-	releases batcher[strategies.Grant, struct{}]
+	releases batcher[strategies.Grant, bool]
 	hands    hands
 	release  deadline // of a try to release
 
@@ -92,7 +93,6 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	l.keeper = keeper{locker: l, wake: make(chan struct{}, 1)}
 	l.news = news{locker: l}
 	l.reaper.locker = l
-	l.reaper.idle, _ = strategy.(strategies.IdleReaper)
 
 	l.release.after = releaseTimeout / releaseTries
 	l.acquires.hands, l.releases.hands, l.listener.calls.hands, l.waiters.entries.hands = &l.hands, &l.hands, &l.hands, &l.hands
@@ -104,12 +104,9 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	l.acquires.size = func(r strategies.Request) int {
 		return len(r.Name) + len(r.Owner) + len(r.Holder.Host) + len(r.Holder.Label) + len(r.Holder.Metadata)
 	}
-	l.releases.send = func(ctx context.Context, grants []strategies.Grant) ([]struct{}, []error) {
-		return make([]struct{}, len(grants)), strategy.Release(ctx, grants)
-	}
+	l.releases.send = strategy.Release
 
 	l.listener.locker = l
-	l.listener.notifier, _ = strategy.(strategies.Notifier)
 	l.listener.calls.send = l.listener.callAll
 
 	l.waiters.locker, l.waiters.process, l.waiters.wake = l, newOwner(), make(chan struct{}, 1)
@@ -117,6 +114,7 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	l.waiters.queuer, _ = strategy.(strategies.Queuer)
 	l.waiters.entries.send = l.waiters.enqueue
 	l.placer, _ = strategy.(strategies.Placer)
+	l.guarder, _ = strategy.(strategies.Guarder)
 
 	l.life, l.close = context.WithCancelCause(context.Background()) //nolint:forbidigo // the locker's own life, which no call's context bounds
 
@@ -197,10 +195,14 @@ func (l *Locker) batches(set *settings) bool {
 	return !l.features.Unbatched && !set.unbatched && !set.shared
 }
 
-// settle ends, in the background, what an acquisition that nobody has may have left
-// in the database. With a grant, it is there and is ended once. Without one, the attempt
-// may still be on its way: whatever is its owner's is looked for several times.
-func (l *Locker) settle(ctx context.Context, request strategies.Request, grant strategies.Grant) *ending {
+// settle ends, in the background, whatever attempts for a request may have left in the database that nobody has. They may still be
+// on their way, and it is looked several times.
+func (l *Locker) settle(ctx context.Context, request strategies.Request) *ending {
+	return l.settleGrant(ctx, request, strategies.Grant{})
+}
+
+// settleGrant ends a grant that nobody has. It is there, and is ended once.
+func (l *Locker) settleGrant(ctx context.Context, request strategies.Request, grant strategies.Grant) *ending {
 	l.background.mu.Lock()
 	defer l.background.mu.Unlock()
 
@@ -208,27 +210,20 @@ func (l *Locker) settle(ctx context.Context, request strategies.Request, grant s
 }
 
 func (l *Locker) settleLocked(ctx context.Context, request strategies.Request, grant strategies.Grant) *ending {
-	// Not by its grant, which would keep a minimum hold that nobody has. One that is a Doubter has none, and knows where it is.
+	// Not by the grant, which would keep a minimum hold that nobody has.
 	e := newEnding(ctx, request.Name, request.Lease, func(ctx context.Context) error { return l.strategy.Settle(ctx, request) })
 
-	doubter, known := grant.(strategies.Doubter)
-
 	switch {
-	case known:
-		e.end = func(ctx context.Context) error {
-			err := strategies.ReleaseOne(ctx, l.strategy, grant)
-			if (err == nil || lossIn(err) != nil) && !doubter.Doubt().IsZero() {
-				l.settle(ctx, request, nil)
-			}
-
-			return err
-		}
-	case grant == nil:
+	case grant.None() || grant.Unsettled && !l.features.ConnectionHeld:
 		e.looks = lookTimes(e.looks[0])
 		e.until = e.until.Add(lastLook) // the lease begins when it arrives
 	case l.features.ConnectionHeld:
 		// That gives its connection back, too, which nothing else does.
-		e.end = func(ctx context.Context) error { return strategies.ReleaseOne(ctx, l.strategy, grant) }
+		e.end = func(ctx context.Context) error {
+			_, err := strategies.ReleaseOne(ctx, l.strategy, grant)
+
+			return err
+		}
 		e.until = time.Time{}
 	}
 

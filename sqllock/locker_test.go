@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
@@ -19,21 +18,6 @@ import (
 
 // plain is a strategy that can do no more than it has to.
 type plain struct{ strategies.Strategy }
-
-type plainGrant struct{ single.Grant }
-
-func (p plain) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, p.acquire, p.Strategy.Acquire)
-}
-
-func (p plain) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := strategies.AcquireOne(ctx, p.Strategy, r)
-	if err != nil {
-		return nil, err
-	}
-
-	return plainGrant{single.Grant{Grant: grant, Strategy: p.Strategy}}, nil
-}
 
 func (plain) Features() strategies.Features {
 	return strategies.Features{Strategy: "plain", Database: "memory", Unbatched: true}
@@ -99,6 +83,7 @@ func TestUnsupported(t *testing.T) {
 		lock := acquire(t, locker)
 		ctx := t.Context()
 
+		wantIs(t, "Guard()", lock.Guard(ctx, memory.Begin()), sqllock.ErrUnsupported)
 		wantIs(t, "ReleaseTx()", lock.ReleaseTx(ctx, memory.Begin()), sqllock.ErrUnsupported)
 
 		if err := lock.Release(ctx); err != nil {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -66,16 +65,12 @@ func (s *secondLost) Features() strategies.Features {
 }
 
 func (s *secondLost) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
-}
-
-func (s *secondLost) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := strategies.AcquireOne(ctx, s.Memory, r)
+	grants, errs := s.Memory.Acquire(ctx, requests)
 	if s.attempts.Add(1) == 2 {
-		return nil, sqllocktest.ErrBroken
+		grants[0], errs[0] = strategies.Grant{}, sqllocktest.ErrBroken
 	}
 
-	return grant, err
+	return grants, errs
 }
 
 // Whatever an attempt for several names may have left of any of them is ended, and not only by its lease.

@@ -132,7 +132,7 @@ func (a *acquisition) askSlot(wait context.Context) (grant strategies.Grant, req
 		// Its turn says that some slot is free, and not which.
 		if try > 1 || a.request.First && a.wish == anySlot {
 			if taken, err = a.takenBut(wait, refused); err != nil {
-				return nil, a.request, now(), fmt.Errorf("%w: %w", strategies.ErrNotSent, err)
+				return grant, a.request, now(), fmt.Errorf("%w: %w", strategies.ErrNotSent, err)
 			}
 		}
 
@@ -142,7 +142,7 @@ func (a *acquisition) askSlot(wait context.Context) (grant strategies.Grant, req
 		}
 
 		if !ok {
-			return nil, a.request, now(), a.noSlot(taken)
+			return grant, a.request, now(), a.noSlot(taken)
 		}
 
 		grant, request, start, err = a.askFor(wait, slot)
@@ -154,7 +154,7 @@ func (a *acquisition) askSlot(wait context.Context) (grant strategies.Grant, req
 
 		held := new(strategies.HeldError)
 		if !errors.As(err, &held) {
-			return nil, request, start, err
+			return grant, request, start, err
 		}
 
 		held.Name, a.wish = a.request.Name, anySlot
@@ -164,9 +164,9 @@ func (a *acquisition) askSlot(wait context.Context) (grant strategies.Grant, req
 		case held.Line != 0:
 			a.wish = slot // what is found out about the line is about this one
 
-			return nil, request, start, held
+			return grant, request, start, held
 		case try == slotTries:
-			return nil, request, start, held
+			return grant, request, start, held
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (a *acquisition) askFor(wait context.Context, slot int) (strategies.Grant, 
 	request.Name, request.Place = strategies.SlotName(a.request.Name, slot), place
 
 	if err != nil {
-		return nil, request, start, err
+		return strategies.Grant{}, request, start, err
 	}
 
 	bound, cancel := context.WithTimeout(wait, longest(a.set))

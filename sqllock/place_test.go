@@ -3,13 +3,11 @@ package sqllock_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
@@ -50,15 +48,11 @@ func waitForPlace(ctx context.Context, p any, places <-chan struct{}, waits func
 }
 
 func (p *placer) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, p.acquire, p.Strategy.Acquire)
-}
-
-func (p *placer) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	if r.Place != p {
-		return nil, fmt.Errorf("%w: no place", sqllock.ErrTooManyConnections)
+	if requests[0].Place != p {
+		return make([]strategies.Grant, 1), []error{fmt.Errorf("%w: no place", sqllock.ErrTooManyConnections)}
 	}
 
-	return strategies.AcquireOne(ctx, p.Strategy, r)
+	return p.Strategy.Acquire(ctx, requests)
 }
 
 func newPlacer() *placer {
@@ -300,37 +294,24 @@ func (c *counter) Features() strategies.Features {
 }
 
 func (c *counter) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, c.acquire, c.Strategy.Acquire)
-}
-
-func (c *counter) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	if place, ok := r.Place.(*ticket); !ok {
+	if place, ok := requests[0].Place.(*ticket); !ok {
 		c.out.Add(1) // it takes one itself
 	} else if place.used.Swap(true) {
 		c.misused.Add(1)
 	}
 
-	grant, err := strategies.AcquireOne(ctx, c.Strategy, r)
-	if err != nil {
+	grants, errs := c.Strategy.Acquire(ctx, requests)
+	if errs[0] != nil {
 		c.out.Add(-1)
-
-		return nil, err
 	}
 
-	return &countedGrant{Grant: single.Grant{Grant: grant, Strategy: c.Strategy}, counter: c}, nil
+	return grants, errs
 }
 
-type countedGrant struct {
-	single.Grant
+func (c *counter) Release(ctx context.Context, grants []strategies.Grant) ([]bool, []error) {
+	c.out.Add(-1)
 
-	counter *counter
-	once    sync.Once
-}
-
-func (g *countedGrant) Release(ctx context.Context) error {
-	g.once.Do(func() { g.counter.out.Add(-1) })
-
-	return g.Grant.Release(ctx)
+	return c.Strategy.Release(ctx, grants)
 }
 
 // A place is for one request. Who finds all permits taken, or asks for one after the other, has none that is not used,

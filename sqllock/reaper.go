@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/sqllock/sqllock/strategies"
 )
 
 const (
@@ -28,7 +26,6 @@ const (
 // and no goroutine.
 type reaper struct {
 	locker *Locker
-	idle   strategies.IdleReaper // nil if the strategy is none
 
 	used  atomic.Bool // a lock was released since the last look began
 	awake atomic.Bool // a look is due or under way
@@ -41,10 +38,6 @@ type reaper struct {
 
 // released lets a look follow.
 func (r *reaper) released() {
-	if r.idle == nil {
-		return
-	}
-
 	if !r.used.Load() {
 		r.used.Store(true)
 	}
@@ -106,7 +99,7 @@ func (r *reaper) page() time.Duration {
 	started := time.Now()
 
 	done, err := limited(r.locker.life, idleLimit, func(ctx context.Context) (page, error) {
-		removed, more, err := r.idle.ReapIdle(ctx, idleTime, idlePage)
+		removed, more, err := r.locker.strategy.ReapIdle(ctx, idleTime, idlePage)
 
 		return page{removed, more}, err
 	})

@@ -246,7 +246,7 @@ func gaveWay(holds []*hold, err error) bool {
 	isDeadlock := errors.As(err, &deadlock)
 
 	return slices.ContainsFunc(holds, func(h *hold) bool {
-		return isDeadlock && h.owner == deadlock.owner || !isDeadlock && h.err() != nil
+		return isDeadlock && h.owner() == deadlock.owner || !isDeadlock && h.err() != nil
 	})
 }
 

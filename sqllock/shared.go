@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -294,13 +295,13 @@ func (h *hold) lookAtLine() {
 
 // mayJoin asks the database whether readers may join for a request, and notes that they may.
 func (h *hold) mayJoin(ctx context.Context, r strategies.Request) bool {
-	joiner, ok := h.grant.(strategies.Sharer)
-	if !ok {
+	queuer := h.locker.waiters.queuer
+	if queuer == nil {
 		return false
 	}
 
 	asked := time.Now()
-	free, err := within(ctx, func(ctx context.Context) (bool, error) { return joiner.Join(ctx, r) })
+	free, err := within(ctx, func(ctx context.Context) (bool, error) { return queuer.Join(ctx, h.grant, r) })
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -383,11 +384,5 @@ func holdOf(ctx context.Context, key *reentry) (h *hold, ended error) {
 	}
 }
 
-// phase is what those who wait for a hold's name are told of as its owner.
-func phase(request strategies.Request, grant strategies.Grant) string {
-	if reader, ok := grant.(strategies.Sharer); ok {
-		return reader.Phase()
-	}
-
-	return request.Owner
-}
+// owner is what those who wait for the hold's name are told of as its owner.
+func (h *hold) owner() string { return cmp.Or(h.grant.Phase, h.request.Owner) }

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
@@ -198,17 +197,14 @@ type overtaken struct {
 }
 
 func (o *overtaken) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, o.acquire, o.Memory.Acquire)
-}
-
-func (o *overtaken) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if o.first == nil {
-		o.first = &r
+		first := requests[0]
+		o.first = &first
 
-		return nil, errors.New("the connection broke")
+		return make([]strategies.Grant, 1), []error{errors.New("the connection broke")}
 	}
 
-	return strategies.AcquireOne(ctx, o.Memory, r)
+	return o.Memory.Acquire(ctx, requests)
 }
 
 func (o *overtaken) arrive(t *testing.T) {
@@ -280,15 +276,11 @@ type somebodyLooks struct {
 }
 
 func (s *somebodyLooks) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
-}
-
-func (s *somebodyLooks) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if s.times.Add(-1) >= 0 {
-		return nil, &strategies.HeldError{Name: r.Name, Detail: "its row is locked"}
+		return make([]strategies.Grant, 1), []error{&strategies.HeldError{Name: requests[0].Name, Detail: "its row is locked"}}
 	}
 
-	return strategies.AcquireOne(ctx, s.Memory, r)
+	return s.Memory.Acquire(ctx, requests)
 }
 
 // A job must not be skipped because somebody looked at its lock.

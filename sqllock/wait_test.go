@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
@@ -27,11 +26,7 @@ type answered struct {
 }
 
 func (a *answered) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, a.acquire, a.Memory.Acquire)
-}
-
-func (a *answered) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := strategies.AcquireOne(ctx, a.Memory, r)
+	grants, errs := a.Memory.Acquire(ctx, requests)
 
 	if during := a.during; during != nil {
 		a.during = nil
@@ -39,7 +34,7 @@ func (a *answered) acquire(ctx context.Context, r strategies.Request) (strategie
 		during()
 	}
 
-	return grant, err
+	return grants, errs
 }
 
 // The release is told of before the one who begins to wait could hear it, since
@@ -94,15 +89,11 @@ func (d *deaf) hang(ctx context.Context, operation string) error {
 }
 
 func (d *deaf) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, d.acquire, d.Memory.Acquire)
-}
-
-func (d *deaf) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if err := d.hang(ctx, "acquire"); err != nil {
-		return nil, err
+		return make([]strategies.Grant, len(requests)), slices.Repeat([]error{err}, len(requests))
 	}
 
-	return strategies.AcquireOne(ctx, d.Memory, r)
+	return d.Memory.Acquire(ctx, requests)
 }
 
 func (d *deaf) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
@@ -161,20 +152,8 @@ func (s *stuck) hang() error {
 }
 
 func (s *stuck) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, s.acquireAll)
-}
-
-func (s *stuck) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if err := s.hang(); err != nil {
-		return nil, err
-	}
-
-	return strategies.AcquireOne(ctx, s.Memory, r)
-}
-
-func (s *stuck) acquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	if err := s.hang(); err != nil {
-		return make([]strategies.Grant, len(requests)), make([]error, len(requests))
+		return make([]strategies.Grant, len(requests)), slices.Repeat([]error{err}, len(requests))
 	}
 
 	return s.Memory.Acquire(ctx, requests)
@@ -218,13 +197,9 @@ type slow struct{ *sqllocktest.Memory }
 const trip = 400 * time.Microsecond
 
 func (s slow) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
-}
-
-func (s slow) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	time.Sleep(trip)
 
-	return strategies.AcquireOne(ctx, s.Memory, r)
+	return s.Memory.Acquire(ctx, requests)
 }
 
 func (slow) Call(context.Context, []string) error { return nil }

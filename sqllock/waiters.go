@@ -674,8 +674,8 @@ func (w *waiters) leave() {
 
 // passOn calls those who are the first in lines that others have left.
 func (w *waiters) passOn(names []string) {
-	if n := &w.locker.listener; len(names) > 0 && n.notifier != nil {
-		_ = w.ask(func(ctx context.Context) error { return n.notifier.Call(ctx, names) })
+	if len(names) > 0 {
+		_ = w.ask(func(ctx context.Context) error { return w.queuer.Call(ctx, names) })
 	}
 }
 

@@ -111,7 +111,7 @@ const memoryName = "memory"
 func (*Memory) Features() strategies.Features {
 	return strategies.Features{
 		Strategy: memoryName, Database: memoryName, LeavesLine: true,
-		MinHold: true, LockDelay: true, Shared: true, Slots: true, Several: true, Raises: true,
+		MinHold: true, LockDelay: true, Shared: true, Slots: true, Several: true,
 	}
 }
 
@@ -140,14 +140,12 @@ func (m *Memory) Renew(ctx context.Context, grants []strategies.Grant, lease tim
 }
 
 // Release ends grants.
-func (m *Memory) Release(ctx context.Context, grants []strategies.Grant) []error {
+func (m *Memory) Release(ctx context.Context, grants []strategies.Grant) (contended []bool, errs []error) {
 	return calls.Release(ctx, grants, m.releaseAll)
 }
 
-func (m *Memory) acquireOne(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	var grant strategies.Grant
-
-	err := m.do(ctx, "acquire", func(now time.Time) (err error) {
+func (m *Memory) acquireOne(ctx context.Context, r strategies.Request) (grant strategies.Grant, err error) {
+	err = m.do(ctx, "acquire", func(now time.Time) (err error) {
 		if r.Mode == strategies.Shared {
 			grant, err = m.share(now, r)
 		} else {
@@ -157,7 +155,7 @@ func (m *Memory) acquireOne(ctx context.Context, r strategies.Request) (strategi
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return strategies.Grant{}, err // its answer may be lost
 	}
 
 	return grant, nil
@@ -175,7 +173,7 @@ func (m *Memory) acquireAll(ctx context.Context, requests []strategies.Request) 
 	})
 	if err != nil {
 		for i := range errs {
-			grants[i], errs[i] = nil, err
+			grants[i], errs[i] = strategies.Grant{}, err
 		}
 	}
 
@@ -183,24 +181,27 @@ func (m *Memory) acquireAll(ctx context.Context, requests []strategies.Request) 
 }
 
 func (m *Memory) renewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	return m.all(ctx, "renew-all", grants, func(now time.Time, _ *memoryGrant, row *memoryRow) {
+	return m.all(ctx, "renew-all", grants, func(now time.Time, _ int, row *memoryRow) {
 		if expires := now.Add(lease); expires.After(row.expires) {
 			row.expires = expires
 		}
 	})
 }
 
-func (m *Memory) releaseAll(ctx context.Context, grants []strategies.Grant) []error {
-	return m.all(ctx, "release-all", grants, func(now time.Time, g *memoryGrant, row *memoryRow) {
+func (m *Memory) releaseAll(ctx context.Context, grants []strategies.Grant) (contended []bool, errs []error) {
+	contended = make([]bool, len(grants))
+	errs = m.all(ctx, "release-all", grants, func(now time.Time, i int, row *memoryRow) {
 		row.free("", "")
 
-		g.contended = m.store.tell(now, row)
+		contended[i] = m.store.tell(now, row)
 	})
+
+	return contended, errs
 }
 
 // all does something to the rows of grants; those that have none go alone.
 func (m *Memory) all(
-	ctx context.Context, operation string, grants []strategies.Grant, effect func(now time.Time, g *memoryGrant, row *memoryRow),
+	ctx context.Context, operation string, grants []strategies.Grant, effect func(now time.Time, i int, row *memoryRow),
 ) []error {
 	errs := make([]error, len(grants))
 
@@ -208,13 +209,13 @@ func (m *Memory) all(
 		for i, grant := range grants {
 			errs[i] = strategies.ErrNotBatched
 
-			g, ok := grant.(*memoryGrant)
+			g, ok := grant.State.(*memoryGrant)
 			if !ok {
 				continue
 			}
 
 			if row, err := g.mine(); err == nil {
-				effect(now, g, row)
+				effect(now, i, row)
 
 				errs[i] = nil
 			}
@@ -231,7 +232,6 @@ func (m *Memory) all(
 	return errs
 }
 
-// acquire grants the name if it is free.
 // refused says why a request is not granted; nil if it is.
 func (m *Memory) refused(now time.Time, r strategies.Request) error {
 	row := m.store.row(r.Name)
@@ -251,7 +251,8 @@ func (m *Memory) refused(now time.Time, r strategies.Request) error {
 	return nil
 }
 
-func (m *Memory) acquire(now time.Time, r strategies.Request) (strategies.Grant, error) {
+// acquire grants the name if it is free.
+func (m *Memory) acquire(now time.Time, r strategies.Request) (grant strategies.Grant, err error) {
 	row := m.store.row(r.Name)
 
 	if row.owner == r.Owner {
@@ -262,7 +263,7 @@ func (m *Memory) acquire(now time.Time, r strategies.Request) (strategies.Grant,
 	}
 
 	if err := m.refused(now, r); err != nil {
-		return nil, err
+		return grant, err
 	}
 
 	m.store.leaveLine(row, r)
@@ -287,10 +288,12 @@ func (s *memoryStore) leaveLine(row *memoryRow, r strategies.Request) {
 	}
 }
 
-// grant is the row's first, of as many tokens as were asked for. The row has the
-// last one.
-func (m *Memory) grant(r strategies.Request, row *memoryRow) *memoryGrant {
-	return &memoryGrant{memory: m, name: r.Name, owner: r.Owner, token: row.token - max(1, r.Tokens) + 1, last: row.token}
+// grant is the row's, with as many tokens as were asked for. The row has the last one.
+func (m *Memory) grant(r strategies.Request, row *memoryRow) strategies.Grant {
+	return strategies.Grant{
+		Token: row.token - max(1, r.Tokens) + 1, Last: row.token,
+		State: &memoryGrant{memory: m, name: r.Name, owner: r.Owner, last: row.token},
+	}
 }
 
 // row returns the name's row, which it makes if there is none.
@@ -642,37 +645,8 @@ type memoryGrant struct {
 	memory *Memory
 	name   string
 	owner  string
-	token  int64
-	last   int64
-	gone   bool // it goes on as another, by Next
-	freed  bool // by a release
-
-	contended bool // when it was released somebody waited
-}
-
-// Contended says, after the release, whether somebody was registered as waiting.
-func (g *memoryGrant) Contended() bool {
-	g.memory.store.mu.Lock()
-	defer g.memory.store.mu.Unlock()
-
-	return g.contended
-}
-
-// Token is the fencing token.
-func (g *memoryGrant) Token() int64 { return g.token }
-
-// Next is the grant under its next token.
-func (g *memoryGrant) Next() strategies.Grant {
-	if g.token == g.last {
-		return nil
-	}
-
-	g.memory.store.mu.Lock()
-	defer g.memory.store.mu.Unlock()
-
-	g.gone = true
-
-	return &memoryGrant{memory: g.memory, name: g.name, owner: g.owner, token: g.token + 1, last: g.last}
+	last   int64 // of its tokens
+	freed  bool  // by a release
 }
 
 // mine returns the grant's row, or why there is none any more.
@@ -716,26 +690,41 @@ func (g *memoryGrant) Renew(ctx context.Context, lease time.Duration) error {
 	})
 }
 
-// Raise is the grant under a token that is larger.
-func (g *memoryGrant) Raise(ctx context.Context, token int64) (strategies.Grant, error) {
-	var raised strategies.Grant
+// Raise returns the grant under a token that is larger.
+func (m *Memory) Raise(ctx context.Context, held strategies.Grant, token int64) (raised strategies.Grant, err error) {
+	err = m.do(ctx, "raise", func(time.Time) error {
+		g, ok := held.State.(*memoryGrant)
+		if !ok {
+			return fmt.Errorf("%w: %T is no writer's grant", strategies.ErrUnsupported, held.State)
+		}
 
-	err := g.memory.do(ctx, "raise", func(time.Time) error {
 		row, err := g.mine()
 		if err != nil {
 			return err
 		}
 
 		row.token = max(row.token, token)
-		raised = &memoryGrant{memory: g.memory, name: g.name, owner: g.owner, token: row.token, last: row.token}
+		raised = m.grant(strategies.Request{Name: g.name, Owner: g.owner}, row)
 
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return strategies.Grant{}, err
 	}
 
 	return raised, nil
+}
+
+// memoryGrantOf is the state of a grant.
+func memoryGrantOf(held strategies.Grant) (*memoryGrant, error) {
+	switch g := held.State.(type) {
+	case *memoryGrant:
+		return g, nil
+	case *memoryShare:
+		return g.phase, nil
+	default:
+		return nil, fmt.Errorf("sqllocktest: %T is no grant of a Memory", held.State)
+	}
 }
 
 // Check looks whether the grant is still there.
@@ -755,8 +744,8 @@ func (g *memoryGrant) Check(ctx context.Context) error {
 }
 
 // Release ends the grant.
-func (g *memoryGrant) Release(ctx context.Context) error {
-	return g.memory.do(ctx, "release", func(now time.Time) error {
+func (g *memoryGrant) Release(ctx context.Context) (contended bool, err error) {
+	err = g.memory.do(ctx, "release", func(now time.Time) error {
 		row, err := g.mine()
 		if err == nil {
 			// Also when its lease has expired: nobody else had it since.
@@ -764,7 +753,7 @@ func (g *memoryGrant) Release(ctx context.Context) error {
 
 			g.freed = true
 
-			g.contended = g.memory.store.tell(now, row)
+			contended = g.memory.store.tell(now, row)
 
 			return nil
 		}
@@ -776,4 +765,6 @@ func (g *memoryGrant) Release(ctx context.Context) error {
 
 		return err
 	})
+
+	return contended, err
 }

@@ -2,6 +2,7 @@ package sqllocktest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -30,13 +31,13 @@ func (r *memoryRow) prolong() {
 }
 
 // share grants the name to a reader.
-func (m *Memory) share(now time.Time, r strategies.Request) (strategies.Grant, error) {
+func (m *Memory) share(now time.Time, r strategies.Request) (grant strategies.Grant, err error) {
 	row := m.store.row(r.Name)
 	_, before := row.readers[r.Owner]
 
 	switch reads := row.reads(now); {
 	case reads && row.waiting != 0 && !r.First && !before:
-		return nil, &strategies.HeldError{
+		return grant, &strategies.HeldError{
 			Name: r.Name, Holder: row.holder, Token: row.token, Shared: true, Remaining: row.expires.Sub(now), Line: row.waiting,
 			Detail: "others are first in line",
 		}
@@ -47,7 +48,7 @@ func (m *Memory) share(now time.Time, r strategies.Request) (strategies.Grant, e
 		phase.Owner, phase.Tokens, phase.MinHold, phase.LockDelay = "shared-memory-"+r.Owner, 1, 0, 0
 
 		if _, err := m.acquire(now, phase); err != nil {
-			return nil, err
+			return grant, err
 		}
 
 		if row.readers == nil {
@@ -67,9 +68,9 @@ func (m *Memory) share(now time.Time, r strategies.Request) (strategies.Grant, e
 	row.readers[r.Owner] = reader
 	row.prolong()
 
-	phase := &memoryGrant{memory: m, name: r.Name, owner: row.owner, token: row.token, last: row.token}
+	phase := &memoryGrant{memory: m, name: r.Name, owner: row.owner, last: row.token}
 
-	return &memoryShare{phase: phase, owner: r.Owner}, nil
+	return strategies.Grant{Token: row.token, Last: row.token, Phase: row.owner, State: &memoryShare{phase: phase, owner: r.Owner}}, nil
 }
 
 // leave takes a reader away, and frees the row if it was the last. It says whether it was one.
@@ -128,24 +129,9 @@ func (r *memoryRow) statuses(now time.Time) []strategies.Status {
 
 // memoryShare is the grant of a reader.
 type memoryShare struct {
-	phase     *memoryGrant
-	owner     string
-	released  bool
-	contended bool
-}
-
-// Token is the fencing token of the phase.
-func (g *memoryShare) Token() int64 { return g.phase.token }
-
-// Phase is the owner that those who wait are told of.
-func (g *memoryShare) Phase() string { return g.phase.owner }
-
-// Contended says, after the release, whether somebody was registered as waiting.
-func (g *memoryShare) Contended() bool {
-	g.phase.memory.store.mu.Lock()
-	defer g.phase.memory.store.mu.Unlock()
-
-	return g.contended
+	phase    *memoryGrant
+	owner    string
+	released bool
 }
 
 // mine returns the row and the reader, or why there is none any more.
@@ -163,16 +149,21 @@ func (g *memoryShare) mine() (*memoryRow, memoryReader, error) {
 	return row, reader, err
 }
 
-// Join says whether more readers may use the grant.
-func (g *memoryShare) Join(ctx context.Context, r strategies.Request) (joins bool, err error) {
-	err = g.phase.memory.do(ctx, "join", func(time.Time) error {
+// Join says whether more readers may have a reader's grant.
+func (m *Memory) Join(ctx context.Context, held strategies.Grant, r strategies.Request) (joins bool, err error) {
+	err = m.do(ctx, "join", func(time.Time) error {
+		g, ok := held.State.(*memoryShare)
+		if !ok {
+			return fmt.Errorf("sqllocktest: %T is no reader's grant", held.State)
+		}
+
 		row, _, err := g.mine()
 		if err != nil {
 			return err
 		}
 
 		if joins = r.First || row.waiting == 0; joins {
-			g.phase.memory.store.leaveLine(row, r)
+			m.store.leaveLine(row, r)
 		}
 
 		return nil
@@ -213,13 +204,13 @@ func (g *memoryShare) Check(ctx context.Context) error {
 }
 
 // Release ends the grant, and the phase with the last of its readers.
-func (g *memoryShare) Release(ctx context.Context) error {
-	return g.phase.memory.do(ctx, "release", func(now time.Time) error {
+func (g *memoryShare) Release(ctx context.Context) (contended bool, err error) {
+	err = g.phase.memory.do(ctx, "release", func(now time.Time) error {
 		row, _, err := g.mine()
 
 		switch {
 		case err == nil:
-			g.contended = row.waiting != 0
+			contended = row.waiting != 0
 			g.released = g.phase.memory.store.leave(now, row, g.owner)
 
 			return nil
@@ -234,9 +225,6 @@ func (g *memoryShare) Release(ctx context.Context) error {
 
 		return err
 	})
-}
 
-// Guard keeps the next writer out until the transaction ends.
-func (g *memoryShare) Guard(ctx context.Context, tx strategies.Tx) error {
-	return g.phase.Guard(ctx, tx)
+	return contended, err
 }

@@ -69,16 +69,17 @@ func (tx *MemoryTx) pin(row *memoryRow) {
 	tx.pinned = append(tx.pinned, row)
 }
 
-// Guard pins the grant until the transaction ends.
-func (g *memoryGrant) Guard(ctx context.Context, tx strategies.Tx) error {
-	return g.memory.do(ctx, "guard", func(time.Time) error {
-		mtx, row, err := g.in(tx)
-
-		switch {
-		case err != nil:
+// Guard pins a grant until the transaction ends.
+func (m *Memory) Guard(ctx context.Context, tx strategies.Tx, held strategies.Grant) error {
+	return m.do(ctx, "guard", func(time.Time) error {
+		g, err := memoryGrantOf(held)
+		if err != nil {
 			return err
-		case g.gone:
-			return strategies.ErrReleased
+		}
+
+		mtx, row, err := g.in(tx)
+		if err != nil {
+			return err
 		}
 
 		mtx.pin(row)
@@ -87,16 +88,17 @@ func (g *memoryGrant) Guard(ctx context.Context, tx strategies.Tx) error {
 	})
 }
 
-// ReleaseTx releases the grant when the transaction commits, and records the mark then, if there is one.
-func (g *memoryGrant) ReleaseTx(ctx context.Context, tx strategies.Tx, mark int64) error {
-	return g.memory.do(ctx, "releasetx", func(time.Time) error {
-		mtx, row, err := g.in(tx)
+// ReleaseTx releases a grant when the transaction commits, and records the mark then, if there is one.
+func (m *Memory) ReleaseTx(ctx context.Context, tx strategies.Tx, held strategies.Grant, mark int64) error {
+	return m.do(ctx, "releasetx", func(time.Time) error {
+		g, ok := held.State.(*memoryGrant)
+		if !ok {
+			return fmt.Errorf("%w: %T is no writer's grant", strategies.ErrUnsupported, held.State)
+		}
 
-		switch {
-		case err != nil:
+		mtx, row, err := g.in(tx)
+		if err != nil {
 			return err
-		case g.gone:
-			return strategies.ErrReleased
 		}
 
 		mtx.pin(row)

@@ -22,54 +22,51 @@ var mutants = []struct {
 	wrap   func(*sqllocktest.Memory) strategies.Strategy
 }{
 	{"token starts again after release", "token/grows over releases", changed(mutation{
-		token: func(int64) int64 { return 1 },
+		token: func(int64, strategies.Request) int64 { return 1 },
 	})},
 	{"token of the earlier grant after a take-over", "token/grows over a take-over", changed(mutation{
-		token: func(token int64) int64 { return -token },
+		token: func(token int64, _ strategies.Request) int64 { return -token },
 	})},
-	{"no exclusion", "exclusion/two processes", changed(mutation{held: takeAnyway})},
-	{"no exclusion", "exclusion/hammer", changed(mutation{held: takeAnyway})},
+	{"no exclusion", "exclusion/two processes", changed(mutation{acquire: takeAnyway})},
+	{"no exclusion", "exclusion/hammer", changed(mutation{acquire: takeAnyway})},
 	{"no HeldError", "exclusion/two processes", changed(mutation{
-		held: func(context.Context, *sqllocktest.Memory, strategies.Request, error) (strategies.Grant, error) {
-			return nil, sqllock.ErrNotAcquired
+		acquire: func(ctx context.Context, m *sqllocktest.Memory, r strategies.Request) (strategies.Grant, error) {
+			grant, err := strategies.AcquireOne(ctx, m, r)
+			if errors.Is(err, sqllock.ErrNotAcquired) {
+				err = sqllock.ErrNotAcquired
+			}
+
+			return grant, err
 		},
 	})},
 	{"release without regard to the owner", "owner/a stale grant touches no successor", changed(mutation{
-		release: func(ctx context.Context, g *changedGrant) error {
-			err := g.Grant.Release(ctx)
-			g.memory.Lose(g.request.Name)
+		release: func(ctx context.Context, g changedGrant) (bool, error) {
+			contended, err := g.release(ctx)
+			g.memory.Lose(g.name)
 
-			return err
+			return contended, err
 		},
 	})},
 	{"release frees nothing", "exclusion/two processes", changed(mutation{
-		release: func(context.Context, *changedGrant) error { return nil },
+		release: func(context.Context, changedGrant) (bool, error) { return false, nil },
 	})},
-	{"release hides a loss", "owner/a stale grant touches no successor", changed(mutation{
-		release: func(ctx context.Context, g *changedGrant) error {
-			_ = g.Grant.Release(ctx)
-
-			return nil
-		},
-	})},
+	{"release hides a loss", "owner/a stale grant touches no successor", changed(mutation{release: leaveUnheard})},
 	{"a second release is a loss", "owner/a released grant touches no successor", changed(mutation{
-		release: func(ctx context.Context, g *changedGrant) error {
-			if g.Grant.Check(ctx) != nil {
-				return sqllock.ErrLost
+		release: func(ctx context.Context, g changedGrant) (bool, error) {
+			if g.Check(ctx) != nil {
+				return false, sqllock.ErrLost
 			}
 
-			return g.Grant.Release(ctx)
+			return g.release(ctx)
 		},
 	})},
 	{"renewal without regard to the owner", "owner/a stale grant touches no successor", changed(mutation{
-		renew: func(context.Context, *changedGrant, time.Duration) error { return nil },
+		renew: func(context.Context, changedGrant, time.Duration) error { return nil },
 	})},
-	{"renewal does nothing", "extend/longer", changed(mutation{
-		renew: func(ctx context.Context, g *changedGrant, _ time.Duration) error { return g.Grant.Check(ctx) },
-	})},
+	{"renewal does nothing", "extend/longer", changed(mutation{renew: renewNothing})},
 	{"renewal takes any error for a loss", "ambiguity/renewal without an answer", changed(mutation{
-		renew: func(ctx context.Context, g *changedGrant, lease time.Duration) error {
-			if g.Grant.Renew(ctx, lease) != nil {
+		renew: func(ctx context.Context, g changedGrant, lease time.Duration) error {
+			if g.Renew(ctx, lease) != nil {
 				return sqllock.ErrLost
 			}
 
@@ -77,41 +74,30 @@ var mutants = []struct {
 		},
 	})},
 	{"check asks nobody", "lease/the database's clock decides", changed(mutation{
-		check: func(context.Context, *changedGrant) error { return nil },
+		check: func(context.Context, changedGrant) error { return nil },
 	})},
-	{"guard does not pin", "guard/pins until the transaction ends", changed(mutation{
-		guard: func(ctx context.Context, g *changedGrant, _ strategies.Tx) error { return g.Grant.Check(ctx) },
-	})},
+	{"guard does not pin", "guard/pins until the transaction ends", changed(mutation{guard: checkOnly})},
 	{"guard does not look", "guard/after a take-over", changed(mutation{
-		guard: func(context.Context, *changedGrant, strategies.Tx) error { return nil },
+		guard: func(context.Context, changedGrant, strategies.Tx) error { return nil },
 	})},
 	{"guard asks for a running lease", "guard/after the lease expired", changed(mutation{
-		guard: func(ctx context.Context, g *changedGrant, tx strategies.Tx) error {
-			if err := g.Grant.Check(ctx); err != nil {
+		guard: func(ctx context.Context, g changedGrant, tx strategies.Tx) error {
+			if err := g.Check(ctx); err != nil {
 				return err
 			}
 
-			return g.Grant.Guard(ctx, tx)
+			return g.Guard(ctx, tx)
 		},
 	})},
-	{"a raise that the row does not know", "raise/the next token is larger", changed(mutation{
-		raise: func(_ context.Context, g *changedGrant, token int64) (strategies.Grant, error) {
-			return &changedGrant{g.Grant, g.memory, g.request, mutation{token: func(int64) int64 { return token }}}, nil
-		},
-	})},
-	{"a raise that lowers", "raise/never lower", changed(mutation{
-		raise: func(_ context.Context, g *changedGrant, token int64) (strategies.Grant, error) {
-			return &changedGrant{g.Grant, g.memory, g.request, mutation{token: func(int64) int64 { return token }}}, nil
-		},
-	})},
+	{"a raise that the row does not know", "raise/the next token is larger", changed(mutation{raise: raiseNothing})},
+	{"a raise that lowers", "raise/never lower", changed(mutation{raise: raiseNothing})},
 	{"a raise without regard to the owner", "raise/by one who lost it", changed(mutation{
-		raise: func(ctx context.Context, g *changedGrant, token int64) (strategies.Grant, error) {
-			raiser, _ := g.Grant.Grant.(strategies.Raiser)
-			if raised, err := raiser.Raise(ctx, token); err == nil {
-				return raised, nil
+		raise: func(ctx context.Context, g changedGrant, token int64) (strategies.Grant, error) {
+			if raised, err := g.Raise(ctx, token); err == nil {
+				return raised.Grant, nil
 			}
 
-			return g, nil
+			return g.Grant.Grant, nil
 		},
 	})},
 	{"settling does nothing", "ambiguity/acquire without an answer is given back", changed(mutation{
@@ -131,13 +117,11 @@ var mutants = []struct {
 	{"names cut off", "names/are compared byte for byte", changed(mutation{
 		name: func(name string) string { return name[:min(len(name), 254)] },
 	})},
-	{"try waits", "try/does not wait for a guard", changed(mutation{held: waitForIt})},
+	{"try waits", "try/does not wait for a guard", changed(mutation{acquire: waitForIt})},
 	{"another owner each time", "ambiguity/acquire without an answer is asked for again", changed(mutation{
 		owner: func(owner string) string { return owner + time.Now().String() },
 	})},
-	{"claims what it cannot", "min hold/keeps the name taken", changed(mutation{
-		owner: func(owner string) string { return owner }, minHold: true,
-	})},
+	{"claims what it cannot", "min hold/keeps the name taken", changed(mutation{acquire: ignoreMinHold})},
 	{
 		"a forced release of whoever has it by now", "force release/not of a successor",
 		func(m *sqllocktest.Memory) strategies.Strategy { return indiscriminate{m} },
@@ -147,11 +131,24 @@ var mutants = []struct {
 	}},
 	{
 		"tokens handed on that are not reserved", "hand-off/tokens that were reserved are never given again",
-		func(m *sqllocktest.Memory) strategies.Strategy { return unreserved{m} },
+		changed(mutation{acquire: reserveOne}),
 	},
-	{"a newcomer overtakes", "line/nobody is granted what is kept for others", func(m *sqllocktest.Memory) strategies.Strategy {
-		return pushing{m}
-	}},
+	{"nobody is said to wait", "line/a release says whether others are in it", changed(mutation{
+		release: func(ctx context.Context, g changedGrant) (bool, error) {
+			_, err := g.release(ctx)
+
+			return false, err
+		},
+	})},
+	{"readers whose phase is not told", "line/a release says whether others are in it", changed(mutation{
+		acquire: func(ctx context.Context, m *sqllocktest.Memory, r strategies.Request) (strategies.Grant, error) {
+			grant, err := strategies.AcquireOne(ctx, m, r)
+			grant.Phase = ""
+
+			return grant, err
+		},
+	})},
+	{"a newcomer overtakes", "line/nobody is granted what is kept for others", changed(mutation{acquire: pushIn})},
 	{"all but the first are told that it is their turn", "line/in the order of arrival", func(m *sqllocktest.Memory) strategies.Strategy {
 		return unordered{m}
 	}},
@@ -161,9 +158,7 @@ var mutants = []struct {
 	{"a turn that nobody passes on", "line/who gives up passes the turn on", func(m *sqllocktest.Memory) strategies.Strategy {
 		return staying{m}
 	}},
-	{"a wait that is forgotten with another", "line/of those who have gone is forgotten", func(m *sqllocktest.Memory) strategies.Strategy {
-		return forgetful{m}
-	}},
+	{"a wait that is forgotten with another", "line/of those who have gone is forgotten", changed(mutation{acquire: forgetLine})},
 	{"several names by themselves", "several/in one statement", func(m *sqllocktest.Memory) strategies.Strategy { return alone{m} }},
 	{
 		"who waits for several names gives none back", "several/giving way to who holds one and wants another",
@@ -174,9 +169,7 @@ var mutants = []struct {
 
 		return name
 	}})},
-	{"a permit beside those that are taken", "permits/the larger number bounds", func(m *sqllocktest.Memory) strategies.Strategy {
-		return counting{m}
-	}},
+	{"a permit beside those that are taken", "permits/the larger number bounds", changed(mutation{acquire: countOnly})},
 	{
 		"a newcomer overtakes those who wait for a permit", "permits/nobody is granted what is kept for others",
 		func(m *sqllocktest.Memory) strategies.Strategy { return slotless{m} },
@@ -188,16 +181,16 @@ var mutants = []struct {
 	{"a wait that nobody hears of", "waiting/a release is heard", func(m *sqllocktest.Memory) strategies.Strategy {
 		return unheard{m}
 	}},
-	{"a reader beside a writer", "shared/readers together and one writer", sharing(sharedMutation{acquire: readAnyway})},
-	{"a writer beside readers", "shared/readers together and one writer", sharing(sharedMutation{acquire: writeAnyway})},
-	{"a reader's release ends the phase", "shared/a reader who leaves leaves the others", sharing(sharedMutation{release: endPhase})},
-	{"the last reader leaves the name taken", "shared/readers together and one writer", sharing(sharedMutation{release: leaveTaken})},
-	{"readers with tokens of their own", "shared/readers together and one writer", sharing(sharedMutation{token: ownToken})},
-	{"a phase with the token before", "shared/readers together and one writer", sharing(sharedMutation{token: tokenBefore})},
-	{"a reader overtakes a writer in line", "shared/a writer in line is not overtaken", sharing(sharedMutation{acquire: readFirst})},
-	{"more readers join beside a writer in line", "shared/a writer in line is not overtaken", sharing(sharedMutation{join: joinAnyway})},
-	{"a reader's guard pins nothing", "shared/a guard keeps the writer out", sharing(sharedMutation{guard: checkOnly})},
-	{"a reader's guard does not look", "shared/a guard after a writer", sharing(sharedMutation{guard: guardNothing})},
+	{"a reader beside a writer", "shared/readers together and one writer", sharing(mutation{acquire: readAnyway})},
+	{"a writer beside readers", "shared/readers together and one writer", sharing(mutation{acquire: writeAnyway})},
+	{"a reader's release ends the phase", "shared/a reader who leaves leaves the others", sharing(mutation{release: endPhase})},
+	{"the last reader leaves the name taken", "shared/readers together and one writer", sharing(mutation{release: leaveTaken})},
+	{"readers with tokens of their own", "shared/readers together and one writer", sharing(mutation{token: ownToken})},
+	{"a phase with the token before", "shared/readers together and one writer", sharing(mutation{token: tokenBefore})},
+	{"a reader overtakes a writer in line", "shared/a writer in line is not overtaken", sharing(mutation{acquire: readFirst})},
+	{"more readers join beside a writer in line", "shared/a writer in line is not overtaken", sharing(mutation{join: joinAnyway})},
+	{"a reader's guard pins nothing", "shared/a guard keeps the writer out", sharing(mutation{guard: checkOnly})},
+	{"a reader's guard does not look", "shared/a guard after a writer", sharing(mutation{guard: guardNothing})},
 	{"one of several readers is listed", "shared/are listed and taken away", func(m *sqllocktest.Memory) strategies.Strategy {
 		return listingOne{m}
 	}},
@@ -220,35 +213,38 @@ var mutants = []struct {
 	{"a removal that asks for nothing", "idle/leaves who waits", reckless},
 	{"a removal that asks for nothing", "idle/leaves a tick", reckless},
 	{"a removal that asks for nothing", "idle/leaves a loss that is to be told", reckless},
-	{"a reader stays in line", "shared/leave the line as they come", sharing(sharedMutation{acquire: stayInLine})},
-	{"a dead reader is believed for ever", "shared/a dead reader", sharing(sharedMutation{acquire: readForEver})},
-	{"a reader's renewal does nothing", "shared/renewals", sharing(sharedMutation{renew: renewNothing})},
-	{"a reader's release hides a loss", "shared/a dead reader", sharing(sharedMutation{release: leaveUnheard})},
+	{"a reader stays in line", "shared/leave the line as they come", sharing(mutation{acquire: stayInLine})},
+	{"a dead reader is believed for ever", "shared/a dead reader", sharing(mutation{acquire: readForEver})},
+	{"a reader's renewal does nothing", "shared/renewals", sharing(mutation{renew: renewNothing})},
+	{"a reader's release hides a loss", "shared/a dead reader", sharing(mutation{release: leaveUnheard})},
 }
 
 // takeAnyway is an attempt that pushes the holder aside.
-func takeAnyway(ctx context.Context, m *sqllocktest.Memory, r strategies.Request, _ error) (strategies.Grant, error) {
+func takeAnyway(ctx context.Context, m *sqllocktest.Memory, r strategies.Request) (strategies.Grant, error) {
+	grant, err := strategies.AcquireOne(ctx, m, r)
+	if !errors.Is(err, sqllock.ErrNotAcquired) {
+		return grant, err
+	}
+
 	m.Lose(r.Name)
 
 	return strategies.AcquireOne(ctx, m, r)
 }
 
 // waitForIt is an attempt that waits until the name is free.
-func waitForIt(ctx context.Context, m *sqllocktest.Memory, r strategies.Request, err error) (strategies.Grant, error) {
-	for tick := time.Tick(10 * time.Millisecond); errors.Is(err, sqllock.ErrNotAcquired); {
+func waitForIt(ctx context.Context, m *sqllocktest.Memory, r strategies.Request) (strategies.Grant, error) {
+	for tick := time.Tick(10 * time.Millisecond); ; {
+		grant, err := strategies.AcquireOne(ctx, m, r)
+		if !errors.Is(err, sqllock.ErrNotAcquired) {
+			return grant, err
+		}
+
 		select {
 		case <-tick:
 		case <-ctx.Done():
-			return nil, err
-		}
-
-		var grant strategies.Grant
-		if grant, err = strategies.AcquireOne(ctx, m, r); err == nil {
-			return grant, nil
+			return grant, err
 		}
 	}
-
-	return nil, err
 }
 
 // runCase runs this test binary again for one case and one mutant: a test cannot expect that another fails.

@@ -5,106 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
 )
-
-// sharedMutation replaces what is not nil of a strategy's shared locks.
-type sharedMutation struct {
-	acquire func(context.Context, *sqllocktest.Memory, strategies.Request) (strategies.Grant, error)
-	token   func(int64, strategies.Request) int64
-	renew   func(context.Context, *sharedGrant) error
-	release func(context.Context, *sharedGrant) error
-	join    func(context.Context, *sharedGrant) (bool, error)
-	guard   func(context.Context, *sharedGrant, strategies.Tx) error
-}
-
-func sharing(m sharedMutation) func(*sqllocktest.Memory) strategies.Strategy {
-	return func(memory *sqllocktest.Memory) strategies.Strategy { return sharedStrategy{memory, m} }
-}
-
-type sharedStrategy struct {
-	*sqllocktest.Memory
-
-	mutation sharedMutation
-}
-
-func (s sharedStrategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
-}
-
-func (s sharedStrategy) acquire(ctx context.Context, r strategies.Request) (grant strategies.Grant, err error) {
-	if s.mutation.acquire != nil {
-		grant, err = s.mutation.acquire(ctx, s.Memory, r)
-	} else {
-		grant, err = strategies.AcquireOne(ctx, s.Memory, r)
-	}
-
-	if reader, ok := grant.(memoryReader); ok && err == nil && r.Mode == strategies.Shared {
-		return &sharedGrant{reader, s.Memory, r, s.mutation}, nil
-	}
-
-	return grant, err
-}
-
-// memoryReader is what the grant of a reader is.
-type memoryReader interface {
-	strategies.Grant
-	calls.Held
-	Phase() string
-	Contended() bool
-	Join(ctx context.Context, r strategies.Request) (bool, error)
-}
-
-type sharedGrant struct {
-	memoryReader
-
-	memory   *sqllocktest.Memory
-	request  strategies.Request
-	mutation sharedMutation
-}
-
-func (g *sharedGrant) Token() int64 {
-	if g.mutation.token != nil {
-		return g.mutation.token(g.memoryReader.Token(), g.request)
-	}
-
-	return g.memoryReader.Token()
-}
-
-func (g *sharedGrant) Renew(ctx context.Context, lease time.Duration) error {
-	if g.mutation.renew != nil {
-		return g.mutation.renew(ctx, g)
-	}
-
-	return g.memoryReader.Renew(ctx, lease)
-}
-
-func (g *sharedGrant) Release(ctx context.Context) error {
-	if g.mutation.release != nil {
-		return g.mutation.release(ctx, g)
-	}
-
-	return g.memoryReader.Release(ctx)
-}
-
-func (g *sharedGrant) Join(ctx context.Context, r strategies.Request) (bool, error) {
-	if g.mutation.join != nil {
-		return g.mutation.join(ctx, g)
-	}
-
-	return g.memoryReader.Join(ctx, r)
-}
-
-func (g *sharedGrant) Guard(ctx context.Context, tx strategies.Tx) error {
-	if g.mutation.guard != nil {
-		return g.mutation.guard(ctx, g, tx)
-	}
-
-	return g.memoryReader.Guard(ctx, tx)
-}
 
 // beside grants the name to somebody who is refused it.
 func beside(ctx context.Context, m *sqllocktest.Memory, r strategies.Request, to strategies.Mode) (strategies.Grant, error) {
@@ -159,30 +63,30 @@ func readForEver(ctx context.Context, m *sqllocktest.Memory, r strategies.Reques
 }
 
 // endPhase ends the phase with whoever leaves.
-func endPhase(ctx context.Context, g *sharedGrant) error {
-	err := g.memoryReader.Release(ctx)
+func endPhase(ctx context.Context, g changedGrant) (bool, error) {
+	contended, err := g.release(ctx)
 	if err == nil {
-		_, err = g.memory.ForceRelease(ctx, strategies.Status{Name: g.request.Name, Token: g.Token()}, "a reader has left")
+		_, err = g.memory.ForceRelease(ctx, strategies.Status{Name: g.name, Token: g.Token}, "a reader has left")
 	}
 
-	return err
+	return contended, err
 }
 
 // leaveTaken leaves the row to the phase when its last reader leaves.
-func leaveTaken(ctx context.Context, g *sharedGrant) error {
-	held, err := g.memory.List(ctx, strategies.Filter{Name: g.request.Name})
+func leaveTaken(ctx context.Context, g changedGrant) (bool, error) {
+	held, err := g.memory.List(ctx, strategies.Filter{Name: g.name})
 	if err != nil || len(held) == 1 {
-		return err
+		return false, err
 	}
 
-	return g.memoryReader.Release(ctx)
+	return g.release(ctx)
 }
 
 // leaveUnheard says nothing of a loss.
-func leaveUnheard(ctx context.Context, g *sharedGrant) error {
-	_ = g.memoryReader.Release(ctx)
+func leaveUnheard(ctx context.Context, g changedGrant) (bool, error) {
+	contended, _ := g.release(ctx)
 
-	return nil
+	return contended, nil
 }
 
 // ownToken gives each reader another token.
@@ -196,19 +100,19 @@ func tokenBefore(token int64, _ strategies.Request) int64 {
 }
 
 // renewNothing is a renewal that only looks.
-func renewNothing(ctx context.Context, g *sharedGrant) error { return g.Check(ctx) }
+func renewNothing(ctx context.Context, g changedGrant, _ time.Duration) error { return g.Check(ctx) }
 
 // joinAnyway lets more readers of the process in, whoever waits.
-func joinAnyway(ctx context.Context, g *sharedGrant) (bool, error) {
+func joinAnyway(ctx context.Context, g changedGrant) (bool, error) {
 	return true, g.Check(ctx)
 }
 
 // checkOnly is a guard that looks, and pins nothing.
-func checkOnly(ctx context.Context, g *sharedGrant, _ strategies.Tx) error { return g.Check(ctx) }
+func checkOnly(ctx context.Context, g changedGrant, _ strategies.Tx) error { return g.Check(ctx) }
 
 // guardNothing is a guard that pins, and does not look.
-func guardNothing(ctx context.Context, g *sharedGrant, tx strategies.Tx) error {
-	if err := g.memoryReader.Guard(ctx, tx); !errors.Is(err, sqllock.ErrLost) {
+func guardNothing(ctx context.Context, g changedGrant, tx strategies.Tx) error {
+	if err := g.Guard(ctx, tx); !errors.Is(err, sqllock.ErrLost) {
 		return err
 	}
 

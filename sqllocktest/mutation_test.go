@@ -17,30 +17,69 @@ import (
 
 // mutation replaces what is not nil of a strategy.
 type mutation struct {
-	token   func(int64) int64
+	token   func(int64, strategies.Request) int64
 	name    func(string) string
 	owner   func(string) string
-	held    func(context.Context, *sqllocktest.Memory, strategies.Request, error) (strategies.Grant, error)
+	acquire func(context.Context, *sqllocktest.Memory, strategies.Request) (strategies.Grant, error)
 	settle  func(context.Context, *sqllocktest.Memory, strategies.Request) error
-	renew   func(context.Context, *changedGrant, time.Duration) error
-	check   func(context.Context, *changedGrant) error
-	release func(context.Context, *changedGrant) error
-	guard   func(context.Context, *changedGrant, strategies.Tx) error
-	raise   func(context.Context, *changedGrant, int64) (strategies.Grant, error)
-	minHold bool // ignore it
+	renew   func(context.Context, changedGrant, time.Duration) error
+	check   func(context.Context, changedGrant) error
+	release func(context.Context, changedGrant) (contended bool, err error)
+	join    func(context.Context, changedGrant) (bool, error)
+	guard   func(context.Context, changedGrant, strategies.Tx) error
+	raise   func(context.Context, changedGrant, int64) (strategies.Grant, error)
 	tick    bool // ReleaseTx forgets it
+	readers bool // of grants, it is for those of readers only
 }
 
 func changed(m mutation) func(*sqllocktest.Memory) strategies.Strategy {
-	return func(memory *sqllocktest.Memory) strategies.Strategy { return &changedStrategy{memory, m} }
+	return func(memory *sqllocktest.Memory) strategies.Strategy {
+		return &changedStrategy{Memory: memory, mutation: m}
+	}
+}
+
+// sharing is changed for the grants of readers only.
+func sharing(m mutation) func(*sqllocktest.Memory) strategies.Strategy {
+	m.readers = true
+
+	return changed(m)
 }
 
 // changedStrategy is a Memory with a mutation. Embedded, Memory still is what
-// the mutation does not replace.
+// the mutation does not replace. Several calls are made one after the other, so that each has it.
 type changedStrategy struct {
 	*sqllocktest.Memory
 
 	mutation mutation
+	names    sync.Map // of grants, by their State
+}
+
+// changedGrant is a grant with the mutation that it has. Its own methods are those of the Memory.
+type changedGrant struct {
+	single.Grant
+
+	memory   *sqllocktest.Memory
+	name     string
+	mutation mutation
+}
+
+func (s *changedStrategy) grant(g strategies.Grant) changedGrant {
+	changed := changedGrant{Grant: single.Grant{Grant: g, Strategy: s.Memory}, memory: s.Memory}
+
+	if name, ok := s.names.Load(g.State); ok {
+		changed.name, _ = name.(string)
+	}
+
+	if !s.mutation.readers || g.Phase != "" {
+		changed.mutation = s.mutation
+	}
+
+	return changed
+}
+
+// release is single.Grant.Release, and tells whether others wait, too.
+func (g changedGrant) release(ctx context.Context) (contended bool, err error) {
+	return strategies.ReleaseOne(ctx, g.memory, g.Grant.Grant)
 }
 
 func (s *changedStrategy) request(r strategies.Request) strategies.Request {
@@ -52,23 +91,25 @@ func (s *changedStrategy) request(r strategies.Request) strategies.Request {
 		r.Owner = s.mutation.owner(r.Owner)
 	}
 
-	if s.mutation.minHold {
-		r.MinHold = 0
-	}
-
 	return r
 }
 
 func (s *changedStrategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
+	grants, errs := make([]strategies.Grant, len(requests)), make([]error, len(requests))
+	for i, r := range requests {
+		grants[i], errs[i] = s.acquire(ctx, r)
+	}
+
+	return grants, errs
 }
 
-func (s *changedStrategy) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (s *changedStrategy) acquire(ctx context.Context, r strategies.Request) (grant strategies.Grant, err error) {
 	changed := s.request(r)
-	grant, err := strategies.AcquireOne(ctx, s.Memory, changed)
 
-	if errors.Is(err, sqllock.ErrNotAcquired) && s.mutation.held != nil {
-		grant, err = s.mutation.held(ctx, s.Memory, changed, err)
+	if s.mutation.acquire != nil {
+		grant, err = s.mutation.acquire(ctx, s.Memory, changed)
+	} else {
+		grant, err = strategies.AcquireOne(ctx, s.Memory, changed)
 	}
 
 	if held := new(strategies.HeldError); errors.As(err, &held) {
@@ -76,10 +117,17 @@ func (s *changedStrategy) acquire(ctx context.Context, r strategies.Request) (st
 	}
 
 	if err != nil {
-		return nil, err
+		return strategies.Grant{}, err
 	}
 
-	return &changedGrant{single.Grant{Grant: grant, Strategy: s.Memory}, s.Memory, changed, s.mutation}, nil
+	s.names.Store(grant.State, changed.Name)
+
+	if token := s.grant(grant).mutation.token; token != nil {
+		grant.Token = token(grant.Token, r)
+		grant.Last = grant.Token
+	}
+
+	return grant, nil
 }
 
 func (s *changedStrategy) Settle(ctx context.Context, r strategies.Request) error {
@@ -90,72 +138,81 @@ func (s *changedStrategy) Settle(ctx context.Context, r strategies.Request) erro
 	return s.Memory.Settle(ctx, s.request(r))
 }
 
-type changedGrant struct {
-	single.Grant
+func (s *changedStrategy) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	errs := make([]error, len(grants))
 
-	memory   *sqllocktest.Memory
-	request  strategies.Request
-	mutation mutation
-}
-
-func (g *changedGrant) Token() int64 {
-	if g.mutation.token != nil {
-		return g.mutation.token(g.Grant.Token())
+	for i := range grants {
+		switch g := s.grant(grants[i]); {
+		case lease == 0 && g.mutation.check != nil:
+			errs[i] = g.mutation.check(ctx, g)
+		case lease != 0 && g.mutation.renew != nil:
+			errs[i] = g.mutation.renew(ctx, g, lease)
+		default:
+			errs[i] = g.Renew(ctx, lease)
+		}
 	}
 
-	return g.Grant.Token()
+	return errs
 }
 
-func (g *changedGrant) Renew(ctx context.Context, lease time.Duration) error {
-	if g.mutation.renew != nil {
-		return g.mutation.renew(ctx, g, lease)
+func (s *changedStrategy) Release(ctx context.Context, grants []strategies.Grant) (contended []bool, errs []error) {
+	contended, errs = make([]bool, len(grants)), make([]error, len(grants))
+
+	for i := range grants {
+		if g := s.grant(grants[i]); g.mutation.release != nil {
+			contended[i], errs[i] = g.mutation.release(ctx, g)
+		} else {
+			contended[i], errs[i] = g.release(ctx)
+		}
 	}
 
-	return g.Grant.Renew(ctx, lease)
+	return contended, errs
 }
 
-func (g *changedGrant) Check(ctx context.Context) error {
-	if g.mutation.check != nil {
-		return g.mutation.check(ctx, g)
+func (s *changedStrategy) Join(ctx context.Context, held strategies.Grant, r strategies.Request) (bool, error) {
+	if g := s.grant(held); g.mutation.join != nil {
+		return g.mutation.join(ctx, g)
 	}
 
-	return g.Grant.Check(ctx)
+	return s.Memory.Join(ctx, held, r)
 }
 
-func (g *changedGrant) Release(ctx context.Context) error {
-	if g.mutation.release != nil {
-		return g.mutation.release(ctx, g)
-	}
-
-	return g.Grant.Release(ctx)
-}
-
-func (g *changedGrant) Guard(ctx context.Context, tx strategies.Tx) error {
-	if g.mutation.guard != nil {
+func (s *changedStrategy) Guard(ctx context.Context, tx strategies.Tx, held strategies.Grant) error {
+	if g := s.grant(held); g.mutation.guard != nil {
 		return g.mutation.guard(ctx, g, tx)
 	}
 
-	return g.Grant.Guard(ctx, tx)
+	return s.Memory.Guard(ctx, tx, held)
 }
 
-func (g *changedGrant) Raise(ctx context.Context, token int64) (strategies.Grant, error) {
-	if g.mutation.raise != nil {
-		return g.mutation.raise(ctx, g, token)
-	}
-
-	raiser, _ := g.Grant.Grant.(strategies.Raiser)
-
-	return raiser.Raise(ctx, token)
-}
-
-func (g *changedGrant) ReleaseTx(ctx context.Context, tx strategies.Tx, tick int64) error {
-	releaser, _ := g.Grant.Grant.(strategies.TxReleaser)
-
-	if g.mutation.tick {
+func (s *changedStrategy) ReleaseTx(ctx context.Context, tx strategies.Tx, held strategies.Grant, tick int64) error {
+	if s.mutation.tick {
 		tick = 0
 	}
 
-	return releaser.ReleaseTx(ctx, tx, tick)
+	return s.Memory.ReleaseTx(ctx, tx, held, tick)
+}
+
+func (s *changedStrategy) Raise(ctx context.Context, held strategies.Grant, token int64) (strategies.Grant, error) {
+	if g := s.grant(held); g.mutation.raise != nil {
+		return g.mutation.raise(ctx, g, token)
+	}
+
+	return s.Memory.Raise(ctx, held, token)
+}
+
+// raiseNothing is a raise that the row does not know.
+func raiseNothing(_ context.Context, g changedGrant, token int64) (strategies.Grant, error) {
+	g.Token, g.Last = token, token
+
+	return g.Grant.Grant, nil
+}
+
+// ignoreMinHold is an attempt without a minimum hold.
+func ignoreMinHold(ctx context.Context, m *sqllocktest.Memory, r strategies.Request) (strategies.Grant, error) {
+	r.MinHold = 0
+
+	return strategies.AcquireOne(ctx, m, r)
 }
 
 // twiceGranting gives the grant of a name to all of a batch who ask for it.
@@ -166,7 +223,7 @@ func (s twiceGranting) Acquire(ctx context.Context, requests []strategies.Reques
 
 	for i, r := range requests {
 		for j := range i {
-			if requests[j].Name == r.Name && grants[j] != nil {
+			if requests[j].Name == r.Name && !grants[j].None() {
 				grants[i], errs[i] = grants[j], nil
 			}
 		}
@@ -189,50 +246,18 @@ func (s *lockedForAMoment) Acquire(ctx context.Context, requests []strategies.Re
 
 	grants, errs := s.Memory.Acquire(ctx, requests[1:])
 
-	return append([]strategies.Grant{nil}, grants...), append([]error{&strategies.HeldError{Name: requests[0].Name}}, errs...)
+	return append([]strategies.Grant{{}}, grants...), append([]error{&strategies.HeldError{Name: requests[0].Name}}, errs...)
 }
 
-// unreserved hands on tokens that the row knows nothing of.
-type unreserved struct{ *sqllocktest.Memory }
-
-func (s unreserved) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
-}
-
-func (s unreserved) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	left := max(1, r.Tokens) - 1
+// reserveOne brings tokens to hand on that the row knows nothing of.
+func reserveOne(ctx context.Context, m *sqllocktest.Memory, r strategies.Request) (strategies.Grant, error) {
+	asked := max(1, r.Tokens)
 	r.Tokens = 1
 
-	grant, err := strategies.AcquireOne(ctx, s.Memory, r)
-	if err != nil {
-		return nil, err
-	}
+	grant, err := strategies.AcquireOne(ctx, m, r)
+	grant.Last += asked - 1
 
-	held, _ := grant.(memoryHeld)
-
-	return unreservedGrant{held, grant.Token(), left}, nil
-}
-
-// memoryHeld is what the grant of a writer is.
-type memoryHeld interface {
-	strategies.Grant
-	calls.Held
-}
-
-type unreservedGrant struct {
-	memoryHeld
-
-	token, left int64
-}
-
-func (g unreservedGrant) Token() int64 { return g.token }
-
-func (g unreservedGrant) Next() strategies.Grant {
-	if g.left == 0 {
-		return nil
-	}
-
-	return unreservedGrant{g.memoryHeld, g.token + 1, g.left - 1}
+	return grant, err
 }
 
 // unheard says that it noted a waiter, and did not.
@@ -242,17 +267,11 @@ func (unheard) Enqueue(_ context.Context, all []strategies.Waiter, _ time.Durati
 	return slices.Repeat([]bool{true}, len(all)), make([]error, len(all))
 }
 
-// pushing lets everybody go first.
-type pushing struct{ *sqllocktest.Memory }
-
-func (s pushing) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
-}
-
-func (s pushing) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+// pushIn lets everybody go first.
+func pushIn(ctx context.Context, m *sqllocktest.Memory, r strategies.Request) (strategies.Grant, error) {
 	r.First = true
 
-	return strategies.AcquireOne(ctx, s.Memory, r)
+	return strategies.AcquireOne(ctx, m, r)
 }
 
 // unordered sees nobody ahead, and tells of no turn.
@@ -290,52 +309,40 @@ type staying struct{ *sqllocktest.Memory }
 
 func (staying) Leave(context.Context, string, []string) error { return nil }
 
-// forgetful forgets that anybody waits, whatever the line was when it was seen.
-type forgetful struct{ *sqllocktest.Memory }
-
-func (s forgetful) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
-}
-
-func (s forgetful) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+// forgetLine forgets that anybody waits, whatever the line was when it was seen.
+func forgetLine(ctx context.Context, m *sqllocktest.Memory, r strategies.Request) (strategies.Grant, error) {
 	if r.Line != 0 {
 		// The number as it is now, from a newcomer who is refused.
 		newcomer := r
 		newcomer.Owner, newcomer.First = r.Owner+"/newcomer", false
 
 		held := new(strategies.HeldError)
-		if _, err := strategies.AcquireOne(ctx, s.Memory, newcomer); errors.As(err, &held) {
+		if _, err := strategies.AcquireOne(ctx, m, newcomer); errors.As(err, &held) {
 			r.Line = held.Line
 		}
 	}
 
-	return strategies.AcquireOne(ctx, s.Memory, r)
+	return strategies.AcquireOne(ctx, m, r)
 }
 
-// counting grants any slot while fewer are held than there may be, as a counter does: which of them
+// countOnly grants any slot while fewer are held than there may be, as a counter does: which of them
 // are held does not matter, and a slot that is held already is one more holder.
-type counting struct{ *sqllocktest.Memory }
-
-func (s counting) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, s.Memory.Acquire)
-}
-
-func (s counting) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func countOnly(ctx context.Context, m *sqllocktest.Memory, r strategies.Request) (strategies.Grant, error) {
 	name, slot := strategies.SplitSlot(r.Name)
 
-	grant, err := strategies.AcquireOne(ctx, s.Memory, r)
+	grant, err := strategies.AcquireOne(ctx, m, r)
 	if err == nil || !errors.Is(err, sqllock.ErrNotAcquired) {
 		return grant, err
 	}
 
-	held, err := s.List(ctx, strategies.Filter{Name: name})
+	held, err := m.List(ctx, strategies.Filter{Name: name})
 	if err != nil || len(held) > slot+1 {
-		return nil, &strategies.HeldError{Name: r.Name, Holder: r.Holder}
+		return grant, &strategies.HeldError{Name: r.Name, Holder: r.Holder}
 	}
 
 	r.Name += " and one more"
 
-	return strategies.AcquireOne(ctx, s.Memory, r)
+	return strategies.AcquireOne(ctx, m, r)
 }
 
 // slotless takes a wait for several slots for one for the first.
@@ -392,7 +399,7 @@ func held(w strategies.Waiter) strategies.Waiter {
 // alone sends each release of a batch by itself.
 type alone struct{ *sqllocktest.Memory }
 
-func (alone) Release(ctx context.Context, grants []strategies.Grant) []error {
+func (alone) Release(ctx context.Context, grants []strategies.Grant) (contended []bool, errs []error) {
 	return calls.Release(ctx, grants, calls.ReleaseAlone)
 }
 

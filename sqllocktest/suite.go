@@ -223,21 +223,28 @@ func connectionHeldOnly(e *env) string {
 	return ""
 }
 
-// releaseTxOnly asks a grant, as the core does.
-func releaseTxOnly(e *env) string {
-	r := e.request()
-	r.Name += " probe"
-
-	grant := e.grant(e.Strategy, r)
-	_, ok := grant.Grant.(strategies.TxReleaser)
-
-	e.releaseGrant(grant)
-
-	if !ok {
-		return "the strategy has no ReleaseTx"
+// guardedOnly leaves out strategies whose locks cannot be used in transactions, as the case of the features shows.
+func guardedOnly(e *env) string {
+	if !e.guards() {
+		return "the strategy is no Guarder"
 	}
 
 	return ""
+}
+
+// releaseTxOnly leaves out those, too, whose locks are a session's, which does not end with a transaction.
+func releaseTxOnly(e *env) string {
+	if e.features.ConnectionHeld {
+		return "the strategy has no ReleaseTx"
+	}
+
+	return guardedOnly(e)
+}
+
+func (e *env) guards() bool {
+	_, guards := e.Strategy.(strategies.Guarder)
+
+	return guards
 }
 
 func both(first, second func(*env) string) func(*env) string {
@@ -567,7 +574,7 @@ func (e *env) grant(s strategies.Strategy, r strategies.Request) single.Grant {
 		return err
 	})
 
-	if grant.Grant == nil {
+	if grant.None() {
 		e.FailNow()
 	}
 

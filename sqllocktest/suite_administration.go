@@ -81,7 +81,7 @@ func featuresRefused(e *env) {
 	lock := e.acquire(e.a)
 	tx := e.begin("")
 
-	if err := lock.Guard(e.ctx(), tx.Tx); f.Unguarded && !errors.Is(err, sqllock.ErrUnsupported) {
+	if err := lock.Guard(e.ctx(), tx.Tx); !e.guards() && !errors.Is(err, sqllock.ErrUnsupported) {
 		e.Errorf("Guard() = %v, want ErrUnsupported", err)
 	}
 

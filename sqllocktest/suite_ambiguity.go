@@ -65,7 +65,7 @@ func (o overtaken) acquire(ctx context.Context, r strategies.Request) (strategie
 
 	<-ctx.Done()
 
-	return nil, ctx.Err()
+	return strategies.Grant{}, ctx.Err()
 }
 
 func (o overtaken) Settle(ctx context.Context, r strategies.Request) error {
@@ -235,11 +235,11 @@ func acquireArrivesAgain(e *env) {
 	grant := e.grant(e.Strategy, r)
 	again := e.grant(e.Strategy, r)
 
-	if again.Token() != grant.Token() {
-		e.Errorf("Token() of an attempt repeated by its owner = %d, want %d as before", again.Token(), grant.Token())
+	if again.Token != grant.Token {
+		e.Errorf("Token() of an attempt repeated by its owner = %d, want %d as before", again.Token, grant.Token)
 	}
 
-	if !e.features.Unguarded {
+	if e.guards() {
 		tx := e.begin("")
 
 		if err := grant.Guard(e.ctx(), tx.Tx); err != nil {

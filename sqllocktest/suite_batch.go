@@ -35,12 +35,19 @@ func (b batcher) Acquire(ctx context.Context, requests []strategies.Request) ([]
 	grants, errs := b.Strategy.Acquire(ctx, requests)
 
 	for _, g := range grants {
-		if g != nil && b.e.features.ConnectionHeld {
+		if !g.None() && b.e.features.ConnectionHeld {
 			b.e.held = append(b.e.held, single.Grant{Grant: g, Strategy: b.Strategy})
 		}
 	}
 
 	return grants, errs
+}
+
+// release ends grants in one call.
+func (b batcher) release(grants []strategies.Grant) []error {
+	_, errs := b.Release(b.e.ctx(), grants)
+
+	return errs
 }
 
 // single is a grant of the strategy that is dealt with alone.
@@ -114,7 +121,7 @@ func batchCases() []testCase {
 					continue
 				}
 
-				if errs[i] != nil || grants[i] == nil {
+				if errs[i] != nil || grants[i].None() {
 					e.Fatalf("the answer for %q = %v, want the grant", r.Name, errs[i])
 				}
 
@@ -122,8 +129,8 @@ func batchCases() []testCase {
 					e.Errorf("Check() of %q = %v, want nil", r.Name, err)
 				}
 
-				if got := e.refusedName(e.b, r.Name); got.Holder != r.Holder || got.Token != grants[i].Token() {
-					e.Errorf("%q is held by %+v with token %d, want %+v and %d", r.Name, got.Holder, got.Token, r.Holder, grants[i].Token())
+				if got := e.refusedName(e.b, r.Name); got.Holder != r.Holder || got.Token != grants[i].Token {
+					e.Errorf("%q is held by %+v with token %d, want %+v and %d", r.Name, got.Holder, got.Token, r.Holder, grants[i].Token)
 				}
 			}
 		}},
@@ -140,7 +147,7 @@ func batchCases() []testCase {
 				granted := 0
 
 				for _, g := range grants[:3] {
-					if g != nil {
+					if !g.None() {
 						granted++
 					}
 				}
@@ -150,7 +157,7 @@ func batchCases() []testCase {
 				}
 
 				for _, g := range grants {
-					if g == nil {
+					if g.None() {
 						continue
 					}
 
@@ -167,17 +174,17 @@ func batchCases() []testCase {
 				grants := e.acquireAll(b, e.requests(5))
 
 				for i, g := range grants {
-					if last != nil && g.Token() <= last[i] {
-						e.Errorf("token %d of grant %d came after %d", g.Token(), i, last[i])
+					if last != nil && g.Token <= last[i] {
+						e.Errorf("token %d of grant %d came after %d", g.Token, i, last[i])
 					}
 				}
 
 				last = nil
 				for _, g := range grants {
-					last = append(last, g.Token())
+					last = append(last, g.Token)
 				}
 
-				for i, err := range b.Release(e.ctx(), grants) {
+				for i, err := range b.release(grants) {
 					if err != nil {
 						e.Fatalf("Release() of grant %d = %v, want nil", i, err)
 					}
@@ -198,13 +205,13 @@ func batchCases() []testCase {
 			second := e.acquireAll(b, requests)
 
 			for i := range first {
-				if first[i].Token() != second[i].Token() {
-					e.Errorf("asked twice, grant %d has tokens %d and %d, want one", i, first[i].Token(), second[i].Token())
+				if first[i].Token != second[i].Token {
+					e.Errorf("asked twice, grant %d has tokens %d and %d, want one", i, first[i].Token, second[i].Token)
 				}
 			}
 
 			alone, err := single.TryAcquire(e.ctx(), e.Strategy, requests[1])
-			if err != nil || alone.Token() != first[1].Token() {
+			if err != nil || alone.Token != first[1].Token {
 				e.Errorf("TryAcquire() of an owner that has it = %v, want the same grant", err)
 			}
 		}},
@@ -230,7 +237,7 @@ func batchCases() []testCase {
 			}
 
 			// What the second finds is that the first has done it.
-			for i, err := range b.Release(e.ctx(), grants) {
+			for i, err := range b.release(grants) {
 				if errors.Is(err, strategies.ErrNotBatched) {
 					err = e.single(grants[i]).Release(e.ctx())
 				}
@@ -242,7 +249,7 @@ func batchCases() []testCase {
 
 			for i, r := range requests {
 				next := e.acquireName(e.b, r.Name)
-				e.grow("a release", grants[i].Token(), next.Token())
+				e.grow("a release", grants[i].Token, next.Token())
 				e.release(next)
 			}
 		}},
@@ -294,7 +301,7 @@ func batchCases() []testCase {
 
 			e.Faulty.Undo("release-all")
 
-			errs = b.Release(e.ctx(), grants)
+			errs = b.release(grants)
 
 			for i, g := range grants {
 				if errs[i] == nil && e.single(g).Check(e.ctx()) == nil {
@@ -339,7 +346,7 @@ func batchCases() []testCase {
 				errs func() []error
 			}{
 				{"Renew", func() []error { return b.Renew(e.ctx(), grants, lease) }},
-				{"Release", func() []error { return b.Release(e.ctx(), grants) }},
+				{"Release", func() []error { return b.release(grants) }},
 			} {
 				started := time.Now()
 				errs := c.errs()
@@ -350,7 +357,7 @@ func batchCases() []testCase {
 
 				// A database whose locks stop no other writer serves it.
 				if errs[1] != nil && !errors.Is(errs[1], strategies.ErrNotBatched) {
-					e.Errorf("%s() of the locked row's grant = %v, want ErrAlone", c.verb, errs[1])
+					e.Errorf("%s() of the locked row's grant = %v, want ErrNotBatched", c.verb, errs[1])
 				}
 
 				// Sent alone they would come after a successor, who may have the name by then.
@@ -375,10 +382,10 @@ func batchCases() []testCase {
 			successor := e.acquireName(e.b, requests[1].Name)
 
 			for verb, errs := range map[string][]error{
-				"Renew": b.Renew(e.ctx(), grants, lease), "Release": b.Release(e.ctx(), grants),
+				"Renew": b.Renew(e.ctx(), grants, lease), "Release": b.release(grants),
 			} {
 				if !errors.Is(errs[1], strategies.ErrNotBatched) {
-					e.Errorf("%s() of a grant that was taken over = %v, want ErrAlone", verb, errs[1])
+					e.Errorf("%s() of a grant that was taken over = %v, want ErrNotBatched", verb, errs[1])
 				}
 
 				if verb == "Release" && (errs[0] != nil || errs[2] != nil) {
@@ -498,7 +505,7 @@ func batchAsked(e *env) {
 
 		for i, r := range requests {
 			what := fmt.Sprintf("with %v different, %d", different, i)
-			e.grow(what, last[i], grants[i].Token())
+			e.grow(what, last[i], grants[i].Token)
 
 			status, err := e.b.Inspect(e.ctx(), r.Name)
 			if err != nil || status.Holder != r.Holder || !lately(status.Remaining, r.Lease) {
@@ -512,7 +519,7 @@ func batchAsked(e *env) {
 			last[i] = status.Token
 		}
 
-		for i, err := range b.Release(e.ctx(), grants) {
+		for i, err := range b.release(grants) {
 			if err != nil {
 				e.Fatalf("Release() of grant %d = %v, want nil", i, err)
 			}

@@ -15,24 +15,13 @@ func guardCases() []testCase {
 	all := guardAndReleaseCases()
 
 	for i, c := range all {
-		if strings.HasPrefix(c.name, "guard/") {
-			all[i].skip = guardedOnly
-			if c.skip != nil {
-				all[i].skip = both(guardedOnly, c.skip)
-			}
+		all[i].skip = guardedOnly
+		if c.skip != nil {
+			all[i].skip = both(guardedOnly, c.skip)
 		}
 	}
 
 	return all
-}
-
-// guardedOnly leaves out strategies that refuse a guard, as the case of the features shows.
-func guardedOnly(e *env) string {
-	if e.features.Unguarded {
-		return "the strategy has no Guard"
-	}
-
-	return ""
 }
 
 func guardAndReleaseCases() []testCase {
@@ -129,7 +118,7 @@ func guardPins(e *env) {
 			end(tx)
 
 			next := e.get(locks)
-			e.grow("a take-over", grant.Token(), next.Token())
+			e.grow("a take-over", grant.Token, next.Token())
 			e.release(next)
 		}
 	}

@@ -44,15 +44,15 @@ func (e *env) reserves() {
 	grant := e.grant(e.Strategy, r)
 
 	for n := 1; ; n++ {
-		if grant = e.next(grant); grant.Grant == nil && n == 1 {
+		if grant = grant.Next(); grant.None() && n == 1 {
 			e.Skip("the strategy reserves no tokens")
 		}
 
-		if grant.Grant == nil && n != reserved {
+		if grant.None() && n != reserved {
 			e.Fatalf("a grant of %d tokens has %d", reserved, n)
 		}
 
-		if grant.Grant == nil {
+		if grant.None() {
 			return
 		}
 	}
@@ -67,17 +67,6 @@ func (e *env) reserver() (single.Grant, strategies.Request) {
 	r.Tokens = many
 
 	return e.grant(e.Strategy, r), r
-}
-
-// next is a grant under its next token; its Grant is nil if it has none left.
-func (e *env) next(g single.Grant) single.Grant {
-	if reserver, ok := g.Grant.(strategies.Reserver); ok {
-		g.Grant = reserver.Next()
-
-		return g
-	}
-
-	return single.Grant{}
 }
 
 // inTurn lets n waiters of one locker have the lock one after the other, and
@@ -158,28 +147,28 @@ func (e *env) handedOn(when string) {
 
 func handOffTokens(e *env) {
 	grant, r := e.reserver()
-	first := grant.Token()
+	first := grant.Token
 
 	for i := int64(1); i < reserved; i++ {
-		next := e.next(grant)
-		if next.Grant == nil || next.Token() != first+i {
-			e.Fatalf("Next() number %d of %d = %v, want token %d", i, many-1, next, first+i)
+		next := grant.Next()
+		if next.None() || next.Token != first+i {
+			e.Fatalf("token %d of %d = %d, want %d", i+1, many, next.Token, first+i)
 		}
 
 		grant = next
 
 		if err := grant.Check(e.ctx()); err != nil {
-			e.Errorf("Check() of token %d = %v, want nil", grant.Token(), err)
+			e.Errorf("Check() of token %d = %v, want nil", grant.Token, err)
 		}
 
 		if err := grant.Renew(e.ctx(), lease); err != nil {
-			e.Errorf("Renew() of token %d = %v, want nil", grant.Token(), err)
+			e.Errorf("Renew() of token %d = %v, want nil", grant.Token, err)
 		}
 	}
 
 	// The answer to the attempt was lost, and it is repeated.
-	if again := e.grant(e.Strategy, r); again.Token() != first {
-		e.Errorf("the same owner's token = %d, want %d", again.Token(), first)
+	if again := e.grant(e.Strategy, r); again.Token != first {
+		e.Errorf("the same owner's token = %d, want %d", again.Token, first)
 	}
 
 	if e.Age != nil {
@@ -189,34 +178,21 @@ func handOffTokens(e *env) {
 	}
 
 	successor := e.grant(e.Other, e.request())
-	e.grow("a take-over", first+many-1, successor.Token())
+	e.grow("a take-over", first+many-1, successor.Token)
 
 	e.releaseGrant(successor)
 }
 
 func handOffGuard(e *env) {
+	// Of those before it the core knows that they have released the lock.
 	before, _ := e.reserver()
-	after := e.next(before)
+	after := before.Next()
 
-	if after.Grant == nil {
-		e.Fatalf("Next() = nil, want one of %d", many)
+	if after.None() {
+		e.Fatalf("there is no token after %d, want %d", before.Token, many)
 	}
 
 	tx := e.begin("")
-
-	if err := before.Guard(e.ctx(), tx.Tx); err == nil {
-		e.Error("Guard() of a grant that was handed on = nil, want an error")
-	}
-
-	if releaser, ok := before.Grant.(strategies.TxReleaser); ok {
-		if err := releaser.ReleaseTx(e.ctx(), tx.Tx, 0); err == nil {
-			e.Error("ReleaseTx() of a grant that was handed on = nil, want an error")
-		}
-	}
-
-	e.rollback(tx)
-
-	tx = e.begin("")
 	err := after.Guard(e.ctx(), tx.Tx)
 
 	// The first time a snapshot from after it was handed on cannot be told from an
@@ -242,7 +218,7 @@ func handOffGuardsAtOnce(e *env) {
 	}
 
 	before, _ := e.reserver()
-	after := e.next(before)
+	after := before.Next()
 
 	reached, resume := e.script.Hang("date", Before)
 	defer resume()
@@ -290,9 +266,9 @@ func handOffOldSnapshot(e *env) {
 		grant := e.grant(e.Strategy, r)
 		tx := e.begin(level)
 
-		next := e.next(e.next(grant))
-		if next.Grant == nil {
-			e.Fatalf("Next() = nil, want one of %d", reserved)
+		next := grant.Next().Next()
+		if next.None() {
+			e.Fatalf("there are no tokens after %d, want %d", grant.Token, reserved)
 		}
 
 		e.oldSnapshot(level, next.Guard(e.ctx(), tx.Tx))
@@ -352,7 +328,7 @@ func handOffPinned(e *env) {
 
 func handOffLost(e *env) {
 	grant, _ := e.reserver()
-	grant = e.next(grant)
+	grant = grant.Next()
 	e.age(2 * lease)
 	successor := e.acquire(e.b)
 

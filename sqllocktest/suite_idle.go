@@ -39,12 +39,8 @@ func idleCases() []testCase {
 }
 
 func idleOnly(e *env) string {
-	if _, ok := e.Strategy.(strategies.IdleReaper); !ok {
-		return "the strategy removes nothing by itself"
-	}
-
 	if e.Age == nil {
-		e.Fatal("Fixture.Age is nil, and the strategy is an IdleReaper")
+		e.Fatal("Fixture.Age is nil")
 	}
 
 	return ""
@@ -57,16 +53,11 @@ const idleAge = 2 * time.Hour
 func (e *env) reapIdle(s strategies.Strategy) (removed int) {
 	e.Helper()
 
-	reaper, ok := s.(strategies.IdleReaper)
-	if !ok {
-		e.Fatalf("%T is no strategies.IdleReaper", s)
-	}
-
 	for more := true; more; {
 		var n int
 
 		var err error
-		if n, more, err = reaper.ReapIdle(e.ctx(), idleAge, 100); err != nil {
+		if n, more, err = s.ReapIdle(e.ctx(), idleAge, 100); err != nil {
 			e.Errorf("ReapIdle() = %v, want nil", err)
 
 			break
@@ -138,10 +129,10 @@ func (e *env) far(name string, by int64) int64 {
 	r.Name = name
 
 	grant := e.grant(e.Strategy, r)
-	raised := e.raise(grant, grant.Token()+by)
+	raised := e.raise(grant, grant.Token+by)
 	e.releaseGrant(raised)
 
-	return raised.Token()
+	return raised.Token
 }
 
 func idleClockBack(e *env) {
@@ -200,7 +191,7 @@ func idleMany(e *env) {
 	}
 
 	for i, grant := range grants {
-		e.grow("the removal of "+requests[i].Name, last[requests[i].Name], grant.Token())
+		e.grow("the removal of "+requests[i].Name, last[requests[i].Name], grant.Token)
 		e.releaseGrant(grant)
 	}
 }
@@ -252,7 +243,7 @@ func idleHeld(e *env) {
 		e.Errorf("Renew() of a lock that is older = %v, want nil", err)
 	}
 
-	e.stays("it is held", grant.Token())
+	e.stays("it is held", grant.Token)
 
 	if err := grant.Check(e.ctx()); err != nil {
 		e.Errorf("Check() after ReapIdle() = %v, want nil", err)
@@ -272,7 +263,7 @@ func idleReaders(e *env) {
 		e.Errorf("Renew() of a reader that is older = %v, want nil", err)
 	}
 
-	e.stays("it has a reader", grant.Token())
+	e.stays("it has a reader", grant.Token)
 
 	if err := grant.Check(e.ctx()); err != nil {
 		e.Errorf("Check() of a reader after ReapIdle() = %v, want nil", err)
@@ -299,7 +290,7 @@ func idleGuarded(e *env) {
 	}
 
 	e.releaseGrant(grant)
-	e.stays("it is guarded", grant.Token())
+	e.stays("it is guarded", grant.Token)
 	e.commit(tx)
 	e.gone(e.name)
 }
@@ -353,7 +344,7 @@ func idleTick(e *env) {
 
 	e.releaseGrant(grant)
 	e.age(2 * idleAge)
-	e.stays("its tick is remembered", grant.Token())
+	e.stays("its tick is remembered", grant.Token)
 
 	if notes, err := e.noter(e.Other).Notes(e.ctx(), e.name); err != nil || notes.Mark != tick {
 		e.Errorf("Notes() after ReapIdle() = %+v, %v, want the tick %d", notes, err, tick)
@@ -375,12 +366,12 @@ func (e *env) ownerOf() string {
 func idleForced(e *env) {
 	grant := e.grant(e.Strategy, e.request())
 
-	if forced, err := e.Other.ForceRelease(e.ctx(), strategies.Status{Name: e.name, Token: grant.Token()}, "the reason"); err != nil || !forced {
+	if forced, err := e.Other.ForceRelease(e.ctx(), strategies.Status{Name: e.name, Token: grant.Token}, "the reason"); err != nil || !forced {
 		e.Fatalf("ForceRelease() = %t, %v, want true", forced, err)
 	}
 
 	e.age(2 * idleAge)
-	e.stays("its holder has not been told of its loss", grant.Token())
+	e.stays("its holder has not been told of its loss", grant.Token)
 	e.lost("Check() of a lock that was taken away", grant.Check(e.ctx()), sqllock.ReasonForced)
 }
 
@@ -422,7 +413,7 @@ func idleUnready(e *env) {
 	grant, err := single.TryAcquire(e.ctx(), e.Strategy, r)
 	if err == nil {
 		// A session that was only kept broke, and the strategy has asked again on another.
-		e.grow("a row that was not ready", last.Token(), grant.Token())
+		e.grow("a row that was not ready", last.Token(), grant.Token)
 
 		if err := grant.Release(e.ctx()); err != nil {
 			e.Errorf("Release() = %v, want nil", err)
@@ -481,8 +472,8 @@ func idleHammer(e *env) {
 					return
 				}
 
-				e.grow("a removal beside it", last, grant.Token())
-				last = grant.Token()
+				e.grow("a removal beside it", last, grant.Token)
+				last = grant.Token
 
 				// On SQLite one writer may not get its turn for a while, beside so many.
 				e.poll("the release of "+name, func() error { return grant.Release(e.ctx()) })

@@ -1,6 +1,7 @@
 package sqllocktest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ func lineCases() []testCase {
 		{"line/nobody is granted what is kept for others", queuesOnly, lineKept},
 		{"line/says how its waiters stand", queuesOnly, lineStandings},
 		{"line/several enter it in one statement", queuesOnly, lineTogether},
+		{"line/a release says whether others are in it", queuesOnly, lineContended},
 		{"line/of those who have gone is forgotten", queuesOnly, lineForgotten},
 		{"line/a try does not overtake", queuesOnly, lineTry},
 		{"line/the dead are passed", queuesOnly, lineDead},
@@ -28,6 +30,39 @@ func lineCases() []testCase {
 		{"line/without it the lock is had all the same", queuesOnly, lineBroken},
 		{"line/answers about it are lost", queuesOnly, lineUnanswered},
 		{"line/what is said of it is repeated", queuesOnly, lineRepeated},
+	}
+}
+
+// lineContended is also about what those who wait are told of as the owner: of a reader the phase.
+func lineContended(e *env) {
+	modes := []strategies.Mode{strategies.Exclusive}
+	if e.features.Shared {
+		modes = append(modes, strategies.Shared)
+	}
+
+	for i, mode := range modes {
+		e.name += fmt.Sprint("/", i)
+
+		for _, waits := range []bool{false, true} {
+			request := e.request()
+			request.Mode = mode
+			grant := e.grant(e.Strategy, request)
+
+			if waits {
+				waiter := e.someone()
+				e.enqueue(waiter, time.Minute)
+
+				owner := cmp.Or(grant.Phase, request.Owner)
+				if all, err := e.queuer(e.Other).Waiters(e.ctx(), strategies.WaiterFilter{Name: e.name}); err != nil || len(all) != 1 || all[0].Owner != owner {
+					e.Errorf("Waiters() = %+v, %v, want one who waits for the grant of %q", all, err, owner)
+				}
+			}
+
+			contended, err := strategies.ReleaseOne(e.ctx(), e.Strategy, grant.Grant)
+			if contended != waits || err != nil {
+				e.Errorf("Release() in mode %d says that others wait: %t, %v, want %t", mode, contended, err, waits)
+			}
+		}
 	}
 }
 
@@ -170,7 +205,7 @@ func lineKept(e *env) {
 	turn := e.request()
 	turn.Process, turn.Wait = waiter.Process, waiter.ID
 	second := e.grant(e.Strategy, turn)
-	e.grow("the wait", first.Token(), second.Token())
+	e.grow("the wait", first.Token, second.Token)
 
 	// It is in nobody's way any more, whether or not it is still in the line.
 	other := e.someone()

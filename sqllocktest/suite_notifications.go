@@ -34,8 +34,8 @@ func notificationCases() []testCase {
 func waitHeard(e *env, release func(*env, *sqllock.Lock), options ...sqllock.Option) {
 	const soon = time.Second // no other process's poll comes in that time
 
-	if _, ok := e.Other.(strategies.Notifier); !ok {
-		e.Skip("the strategy has no Notifier")
+	if _, ok := e.Other.(strategies.Queuer); !ok {
+		e.Skip("the strategy is no Queuer")
 	}
 
 	e.poll(fmt.Sprintf("a release is heard within %s", soon), func() error {

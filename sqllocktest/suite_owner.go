@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
-	"github.com/sqllock/sqllock/strategies"
 )
 
 func ownerCases() []testCase {
@@ -45,21 +44,21 @@ func ownerStaleGrant(e *env) {
 	e.age(2 * lease)
 
 	second := e.grant(e.Other, e.request())
-	e.grow("a take-over", first.Token(), second.Token())
+	e.grow("a take-over", first.Token, second.Token)
 
 	e.lost("Renew() of a stale grant", first.Renew(e.ctx(), 10*lease), sqllock.ReasonTakenOver)
 	e.lost("Check() of a stale grant", first.Check(e.ctx()), sqllock.ReasonTakenOver)
 
-	if !e.features.Unguarded {
+	if e.guards() {
 		tx := e.begin("")
 		e.lost("Guard() of a stale grant", first.Guard(e.ctx(), tx.Tx), sqllock.ReasonTakenOver)
 
 		_ = tx.Rollback()
 	}
 
-	if releaser, ok := first.Grant.(strategies.TxReleaser); ok {
+	if releaseTxOnly(e) == "" {
 		tx := e.begin("")
-		e.lost("ReleaseTx() of a stale grant", releaser.ReleaseTx(e.ctx(), tx.Tx, 0), sqllock.ReasonTakenOver)
+		e.lost("ReleaseTx() of a stale grant", first.ReleaseTx(e.ctx(), tx.Tx, 0), sqllock.ReasonTakenOver)
 
 		_ = tx.Rollback()
 	}
@@ -71,9 +70,9 @@ func ownerStaleGrant(e *env) {
 	}
 
 	held, err := e.b.Inspect(e.ctx(), e.name)
-	if err != nil || held.Token != second.Token() || held.Remaining > lease+resolution {
+	if err != nil || held.Token != second.Token || held.Remaining > lease+resolution {
 		e.Errorf("Inspect() = token %d, %s left, %v, want token %d and at most %s: the stale grant renewed it",
-			held.Token, held.Remaining, err, second.Token(), lease)
+			held.Token, held.Remaining, err, second.Token, lease)
 	}
 
 	e.refused(e.a)
@@ -144,8 +143,8 @@ func ownerAgain(e *env) {
 	first := e.grant(e.Strategy, r)
 	again := e.grant(e.Strategy, r)
 
-	if again.Token() < first.Token() {
-		e.Errorf("token of the same owner = %d, want at least %d", again.Token(), first.Token())
+	if again.Token < first.Token {
+		e.Errorf("token of the same owner = %d, want at least %d", again.Token, first.Token)
 	}
 
 	if err := again.Check(e.ctx()); err != nil {
@@ -165,7 +164,7 @@ func ownerAgain(e *env) {
 
 	e.releaseGrant(third)
 
-	e.grow("a release", third.Token(), e.acquire(e.b).Token())
+	e.grow("a release", third.Token, e.acquire(e.b).Token())
 }
 
 func lossByRenewal(e *env) {

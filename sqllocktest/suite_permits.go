@@ -208,7 +208,7 @@ func permitsExpired(e *env) {
 	}
 
 	second := e.acquire(e.b, sqllock.WithPermits(2)) // when the lease has ended
-	e.grow("an expired lease", dead.Token(), second.Token())
+	e.grow("an expired lease", dead.Token, second.Token())
 	e.lost("Renew() of a grant that expired", dead.Renew(e.ctx(), lease), sqllock.ReasonTakenOver)
 	e.lost("Release() of a grant that expired", dead.Release(e.ctx()), sqllock.ReasonTakenOver)
 	e.alive(second)

@@ -21,10 +21,9 @@ func raiseCases() []testCase {
 	}
 }
 
-// raisesOnly goes by the features; a grant that is no Raiser all the same fails the case.
 func raisesOnly(e *env) string {
-	if !e.features.Raises {
-		return "the strategy's tokens cannot be raised"
+	if _, ok := e.Strategy.(strategies.Raiser); !ok {
+		return "the strategy is no Raiser"
 	}
 
 	return ""
@@ -37,23 +36,12 @@ const ahead = int64(time.Hour / time.Microsecond)
 func (e *env) raise(grant single.Grant, token int64) single.Grant {
 	e.Helper()
 
-	raised, err := e.raiser(grant).Raise(e.ctx(), token)
+	raised, err := grant.Raise(e.ctx(), token)
 	if err != nil {
 		e.Fatalf("Raise(%d) = %v, want nil", token, err)
 	}
 
-	return single.Grant{Grant: raised, Strategy: grant.Strategy}
-}
-
-func (e *env) raiser(grant single.Grant) strategies.Raiser {
-	e.Helper()
-
-	raiser, ok := grant.Grant.(strategies.Raiser)
-	if !ok {
-		e.Fatalf("a grant is a %T and no Raiser, though Features().Raises", grant.Grant)
-	}
-
-	return raiser
+	return raised
 }
 
 func raiseGrows(e *env) {
@@ -61,13 +49,13 @@ func raiseGrows(e *env) {
 
 	for range 3 {
 		grant := e.grant(e.Strategy, e.request())
-		e.grow("a raise", last, grant.Token())
+		e.grow("a raise", last, grant.Token)
 
-		last = grant.Token() + ahead
+		last = grant.Token + ahead
 
 		raised := e.raise(grant, last)
-		if raised.Token() != last {
-			e.Errorf("Token() of a grant that was raised = %d, want %d", raised.Token(), last)
+		if raised.Token != last {
+			e.Errorf("Token() of a grant that was raised = %d, want %d", raised.Token, last)
 		}
 
 		if held := e.refused(e.b); held.Token != last {
@@ -89,17 +77,17 @@ func raiseGrows(e *env) {
 
 func raiseLower(e *env) {
 	grant := e.grant(e.Strategy, e.request())
-	token := grant.Token()
+	token := grant.Token
 
-	if raised := e.raise(grant, token-ahead); raised.Token() != token {
-		e.Errorf("Token() after Raise() of less = %d, want %d as before", raised.Token(), token)
+	if raised := e.raise(grant, token-ahead); raised.Token != token {
+		e.Errorf("Token() after Raise() of less = %d, want %d as before", raised.Token, token)
 	}
 
 	high := e.raise(grant, token+ahead)
 
 	for _, again := range []single.Grant{e.raise(grant, token+1), e.raise(high, token+ahead)} {
-		if again.Token() != token+ahead {
-			e.Errorf("Token() after a larger one = %d, want %d", again.Token(), token+ahead)
+		if again.Token != token+ahead {
+			e.Errorf("Token() after a larger one = %d, want %d", again.Token, token+ahead)
 		}
 	}
 
@@ -111,7 +99,7 @@ func raiseLost(e *env) {
 	released := e.grant(e.Strategy, e.request())
 	e.releaseGrant(released)
 
-	_, err := e.raiser(released).Raise(e.ctx(), released.Token()+ahead)
+	_, err := released.Raise(e.ctx(), released.Token+ahead)
 	e.lost("Raise() of a grant that was released", err)
 
 	stale := e.grant(e.Strategy, e.request())
@@ -119,11 +107,11 @@ func raiseLost(e *env) {
 
 	next := e.grant(e.Other, e.request())
 
-	_, err = e.raiser(stale).Raise(e.ctx(), next.Token()+ahead)
+	_, err = stale.Raise(e.ctx(), next.Token+ahead)
 	e.lost("Raise() of a stale grant", err, sqllock.ReasonTakenOver)
 
-	if held := e.refused(e.a); held.Token != next.Token() {
-		e.Errorf("token of the successor = %d, want %d: the stale grant raised it", held.Token, next.Token())
+	if held := e.refused(e.a); held.Token != next.Token {
+		e.Errorf("token of the successor = %d, want %d: the stale grant raised it", held.Token, next.Token)
 	}
 
 	e.releaseGrant(next)
@@ -131,11 +119,11 @@ func raiseLost(e *env) {
 
 func raiseUnanswered(e *env) {
 	grant := e.grant(e.Strategy, e.request())
-	token := grant.Token() + ahead
+	token := grant.Token + ahead
 
 	e.script.Fail(e.op("raise"), 1, After, nil)
 
-	if _, err := e.raiser(grant).Raise(e.ctx(), token); err == nil || errors.Is(err, sqllock.ErrLost) {
+	if _, err := grant.Raise(e.ctx(), token); err == nil || errors.Is(err, sqllock.ErrLost) {
 		e.Errorf("Raise() without an answer = %v, want an error that is no loss", err)
 	}
 
@@ -147,32 +135,32 @@ func raiseUnanswered(e *env) {
 	}
 
 	raised := e.raise(grant, token)
-	if raised.Token() != token {
-		e.Errorf("Token() after Raise() was repeated = %d, want %d", raised.Token(), token)
+	if raised.Token != token {
+		e.Errorf("Token() after Raise() was repeated = %d, want %d", raised.Token, token)
 	}
 
 	e.releaseGrant(raised)
 
 	again := e.grant(e.Strategy, e.request())
-	e.grow("a raise", token, again.Token())
+	e.grow("a raise", token, again.Token)
 
 	e.script.Fail(e.op("raise"), 1, After, nil)
 
-	_, _ = e.raiser(again).Raise(e.ctx(), again.Token()+ahead)
+	_, _ = again.Raise(e.ctx(), again.Token+ahead)
 
 	e.releaseGrant(again)
-	e.grow("a raise without an answer", again.Token()+ahead, e.acquire(e.b).Token())
+	e.grow("a raise without an answer", again.Token+ahead, e.acquire(e.b).Token())
 }
 
 func raiseTwice(e *env) {
 	e.script.Twice("*")
 
 	grant := e.grant(e.Strategy, e.request())
-	token := grant.Token() + ahead
+	token := grant.Token + ahead
 
 	raised := e.raise(grant, token)
-	if raised.Token() != token {
-		e.Errorf("Token() of a grant that was raised twice = %d, want %d", raised.Token(), token)
+	if raised.Token != token {
+		e.Errorf("Token() of a grant that was raised twice = %d, want %d", raised.Token, token)
 	}
 
 	e.releaseGrant(raised)
@@ -185,13 +173,13 @@ func raiseBesideRowLock(e *env) {
 	}
 
 	grant := e.grant(e.Strategy, e.request())
-	token := grant.Token() + ahead
+	token := grant.Token + ahead
 
 	unlock := e.LockRow(e.T, e.name)
 
 	e.within(e.harness.TryWithin, "Raise() beside a row lock", func() {
 		// In memory, a pin is in nobody's way who has the name.
-		if _, err := e.raiser(grant).Raise(e.ctx(), token); err != nil && !errors.Is(err, strategies.ErrBusy) || errors.Is(err, sqllock.ErrLost) {
+		if _, err := grant.Raise(e.ctx(), token); err != nil && !errors.Is(err, strategies.ErrBusy) || errors.Is(err, sqllock.ErrLost) {
 			e.Errorf("Raise() beside a row lock = %v, want ErrBusy, and no ErrLost", err)
 		}
 	})
@@ -206,7 +194,7 @@ func raiseBesideRowLock(e *env) {
 func raiseGuarded(e *env) {
 	for _, level := range e.levels() {
 		grant := e.grant(e.Strategy, e.request())
-		raised := e.raise(grant, grant.Token()+ahead)
+		raised := e.raise(grant, grant.Token+ahead)
 
 		tx := e.begin(level)
 

@@ -369,7 +369,7 @@ func sharedDead(e *env) {
 	e.age(2 * lease)
 
 	writer := e.acquire(e.b)
-	e.grow("a dead reader", dead.Token(), writer.Token())
+	e.grow("a dead reader", dead.Token, writer.Token())
 	e.lost("Renew() of the dead reader", dead.Renew(e.ctx(), lease), sqllock.ReasonTakenOver)
 	e.lost("Check() of the dead reader", dead.Check(e.ctx()), sqllock.ReasonTakenOver)
 	e.lost("Release() of the dead reader", dead.Release(e.ctx()), sqllock.ReasonTakenOver)
@@ -499,8 +499,8 @@ func sharedEnded(e *env) {
 	e.release(writer)
 
 	again := e.grant(e.Other, r)
-	e.grow("a writer", writer.Token(), again.Token())
-	e.grow("its first phase", began.Token(), again.Token())
+	e.grow("a writer", writer.Token(), again.Token)
+	e.grow("its first phase", began.Token, again.Token)
 	resume()
 
 	if lock := <-joined; lock != nil {
@@ -614,9 +614,7 @@ func sharedLeaveLine(e *env) {
 
 		if i == 0 {
 			defer e.releaseGrant(e.grant(e.Other, turn))
-		} else if sharer, ok := first.Grant.(strategies.Sharer); !ok {
-			e.Errorf("the grant of a reader is a %T, want a Sharer", first.Grant)
-		} else if joined, err := sharer.Join(e.ctx(), turn); !joined || err != nil {
+		} else if joined, err := e.queuer(e.Strategy).Join(e.ctx(), first.Grant, turn); !joined || err != nil {
 			e.Errorf("Join() = %t, %v, want true", joined, err)
 		}
 

@@ -126,7 +126,7 @@ func tokenSettled(e *env) {
 
 	r := e.request()
 	second := e.grant(e.Strategy, r)
-	e.grow("a release", first.Token(), second.Token())
+	e.grow("a release", first.Token, second.Token)
 
 	if err := e.Strategy.Settle(e.ctx(), r); err != nil {
 		e.Fatalf("Settle() = %v", err)
@@ -137,7 +137,7 @@ func tokenSettled(e *env) {
 		_ = second.Release(e.ctx())
 	}
 
-	e.grow("a settlement", second.Token(), e.grant(e.Other, e.request()).Token())
+	e.grow("a settlement", second.Token, e.grant(e.Other, e.request()).Token)
 }
 
 func tokenSession(e *env) {

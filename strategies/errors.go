@@ -30,7 +30,8 @@ var (
 	// a release, that nothing was released. The error matches ErrUnreachable, too.
 	ErrBusy = errors.New("another transaction is in the way")
 	// ErrUnsettled is wrapped by an error of an attempt, also by a HeldError, that may have left something which the next
-	// attempt must not find. Settle has to follow, and the next attempt is another owner's.
+	// attempt must not find. Settle has to follow, and the next attempt is another owner's. Of a renewal or a release it says
+	// that a call for the grant got no answer, and may bring something yet.
 	ErrUnsettled = errors.New("the attempt may have left something")
 	// ErrNotBatched is a strategy's answer to one of several calls that needs a statement of its own.
 	// Nothing was granted or released; a renewal may have been done all the same.
@@ -173,6 +174,8 @@ type LostError struct {
 	Token  int64
 	// Err is the database's error that showed it, or nil.
 	Err error
+	// Unsettled: it matches ErrUnsettled, too.
+	Unsettled bool
 }
 
 // Error is for logs; users see the core's *sqllock.LostError.
@@ -184,6 +187,29 @@ func (e *LostError) Error() string {
 
 	return said
 }
+
+// PartialError reports that a grant was renewed or has ended, though not everything that was asked for it got an answer.
+type PartialError struct {
+	// Err says where a renewal was not confirmed, and why; nil if it was everywhere.
+	Err error
+	// Unsettled: it matches ErrUnsettled, too.
+	Unsettled bool
+}
+
+// Error is for logs.
+func (e *PartialError) Error() string {
+	if e.Err == nil {
+		return "it was done, but " + ErrUnsettled.Error()
+	}
+
+	return "it was done, but not everywhere: " + e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *PartialError) Unwrap() error { return e.Err }
+
+// Is reports whether target is ErrUnsettled and the error is that.
+func (e *PartialError) Is(target error) bool { return e.Unsettled && target == ErrUnsettled }
 
 // by names a holder, if it is known.
 func by(h Holder) string {
@@ -203,8 +229,10 @@ func inBrackets(detail string) string {
 	return " (" + detail + ")"
 }
 
-// Is reports whether target is ErrLost.
-func (*LostError) Is(target error) bool { return target == ErrLost }
+// Is reports whether target is ErrLost, or ErrUnsettled if the loss is that.
+func (e *LostError) Is(target error) bool {
+	return target == ErrLost || e.Unsettled && target == ErrUnsettled
+}
 
 // Unwrap returns Err.
 func (e *LostError) Unwrap() error { return e.Err }

@@ -18,6 +18,8 @@ func RenewOne(ctx context.Context, s Strategy, g Grant, lease time.Duration) err
 }
 
 // ReleaseOne ends one grant of a strategy, as Strategy.Release has it.
-func ReleaseOne(ctx context.Context, s Strategy, g Grant) error {
-	return s.Release(ctx, []Grant{g})[0]
+func ReleaseOne(ctx context.Context, s Strategy, g Grant) (contended bool, err error) {
+	waited, errs := s.Release(ctx, []Grant{g})
+
+	return waited[0], errs[0]
 }

@@ -5,15 +5,6 @@ import (
 	"time"
 )
 
-// IdleReaper is a strategy that removes what it keeps of names that are not in use. The core has it do so in the background.
-type IdleReaper interface {
-	// ReapIdle removes what is kept of so many names at most that were acquired longer ago than idle, if nothing is to be
-	// known of them any more: nobody has them or waits for them, no mark is remembered, and no loss is to be told. Their
-	// tokens go on growing all the same. It says how many it has removed, and whether there may be more. It waits for
-	// nobody's row lock.
-	ReapIdle(ctx context.Context, idle time.Duration, limit int) (removed int, more bool, err error)
-}
-
 // Queuer is a strategy that keeps in the database who waits for a name: one line for each
 // name, in the order of arrival. Exclusion does not depend on it.
 type Queuer interface {
@@ -36,6 +27,19 @@ type Queuer interface {
 	// Waiters lists those who wait and whose ttl has not ended, by name and in the order of
 	// arrival, those Behind last.
 	Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error)
+	// Join says whether more readers of this process may have a reader's grant, too: nobody waits for the name, or it is
+	// first their turn. Of r it heeds First, Line, Process and Wait, as an acquisition does. Errors are those of Strategy.Renew.
+	Join(ctx context.Context, g Grant, r Request) (bool, error)
+	// Listen calls ready when from now on nothing is missed that is told to a process,
+	// if that can be known. It calls turn when a wait of the process was the first in the line of a
+	// name that was released, with its ID and what Request.Line says, and look if that is not
+	// known: Stand says. It returns when ctx or the connection ends, and an ErrUnsupported where it
+	// cannot work.
+	Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func()) error
+	// Call tells the process that is the first in the line of a name, for each of the names, that it
+	// may be free. It follows a wait that was given up, and where Features.Calls says so a
+	// release. It may fail for some.
+	Call(ctx context.Context, names []string) error
 }
 
 // Standing is how a waiter stands.
@@ -124,20 +128,6 @@ type Placer interface {
 	Place(ctx context.Context, holding []string, waits func(why error)) (any, error)
 }
 
-// Notifier is a Queuer that tells those who are in line of a release.
-type Notifier interface {
-	// Listen calls ready when from now on nothing is missed that is told to a process,
-	// if that can be known. It calls turn when a wait of the process was the first in the line of a
-	// name that was released, with its ID and what Request.Line says, and look if that is not
-	// known: Stand says. It returns when ctx or the connection ends, and an ErrUnsupported where it
-	// cannot work.
-	Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func()) error
-	// Call tells the process that is the first in the line of a name, for each of the names, that it
-	// may be free. It follows a wait that was given up, and where Features.Calls says so a
-	// release. It may fail for some.
-	Call(ctx context.Context, names []string) error
-}
-
 // Noter is a strategy that keeps more of a name than its grants.
 type Noter interface {
 	// Notes reads that. Of a name that was never granted they are zero.
@@ -165,56 +155,22 @@ type Notes struct {
 	Asked string
 }
 
-// TxReleaser is a grant that can end with the caller's transaction.
-type TxReleaser interface {
+// Guarder is a strategy whose locks can be used in the caller's transactions.
+type Guarder interface {
+	// Guard checks in tx that the grant is the name's latest and keeps any
+	// other from being made until tx ends. A *LostError: it is not.
+	Guard(ctx context.Context, tx Tx, g Grant) error
 	// ReleaseTx ends the grant as part of tx: the name is free when tx commits. A mark that is not zero is recorded in tx, too,
-	// as Noter.Mark does.
-	ReleaseTx(ctx context.Context, tx Tx, mark int64) error
+	// as Noter.Mark does. ErrUnsupported: it is a reader's, or a session's (Features.ConnectionHeld).
+	ReleaseTx(ctx context.Context, tx Tx, g Grant, mark int64) error
 }
 
-// Reserver is a grant that can have several tokens, for holders of this process
-// one after the other.
-type Reserver interface {
-	// Next returns the grant under its next token, nil if it has none left. The
-	// next grant of the name, whoever gets it, has a larger token than any that
-	// was reserved, also after a crash. With a nil the grant is unchanged;
-	// otherwise it no longer guards.
-	Next() Grant
-}
-
-// Raiser is a grant whose token can be raised. A strategy that is made of several others, which each draw tokens, brings
+// Raiser is a strategy whose tokens can be raised. One that is made of several others, which each draw tokens, brings
 // them to one.
 type Raiser interface {
-	// Raise returns the grant under a token, or under its own if that is larger. The next grant of the name, whoever gets
+	// Raise returns the grant, which is no reader's, under a token, or under its own if that is larger. The next grant of
+	// the name, whoever gets
 	// it, has a larger token than that, also after a crash. Errors are those of Renew. With an error the grant is as before,
 	// and the call may be repeated. It waits for no transaction of somebody else that has the name's row locked.
-	Raise(ctx context.Context, token int64) (Grant, error)
-}
-
-// Doubter is a grant that can be had and released though some of what was asked for it got no answer.
-type Doubter interface {
-	// Doubt is when such a call was last given up, or is the present if one goes on; zero if there is none. What it may
-	// have left, or bring yet, Release does not end: Settle has to follow it.
-	Doubt() time.Time
-}
-
-// Partial is a grant that is in several places, and counts though it is not in all of them.
-type Partial interface {
-	// Missing says where the last renewal, which counts, was not confirmed, and why; nil if it was everywhere.
-	Missing() error
-}
-
-// Sharer is the grant of a Request that is Shared.
-type Sharer interface {
-	// Phase is the Owner that Waiter tells while readers have the name.
-	Phase() string
-	// Join says whether more readers of this process may have the grant, too: nobody waits for the name, or it is
-	// first their turn. Of r it heeds First, Line, Process and Wait, as an acquisition does. Errors are those of Strategy.Renew.
-	Join(ctx context.Context, r Request) (bool, error)
-}
-
-// Contention is a grant that knows, when it has been released, whether others wait. The
-// next one of this process goes to the end of their line then.
-type Contention interface {
-	Contended() bool
+	Raise(ctx context.Context, g Grant, token int64) (Grant, error)
 }

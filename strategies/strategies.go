@@ -5,11 +5,9 @@
 // Everything passes as data. A strategy reports who holds a name as a [HeldError]
 // and why a grant is gone as a [LostError]; the core makes of them what users see.
 //
-// What every strategy must have is in [Strategy] and [Grant]. What only some have is
-// an interface of its own, and the core finds it by a type assertion:
-// [Notifier], [Placer] and [Queuer] of a strategy; [TxReleaser], [Reserver], [Raiser], [Doubter], [Partial],
-// [Sharer] and [Contention] of a grant. The conformance suite in package sqllocktest says whether a
-// strategy keeps the contract.
+// What every strategy must have is in [Strategy]. What only some have is an interface of its
+// own, and the core finds it by a type assertion: [Queuer], [Guarder], [Noter], [Raiser] and [Placer].
+// The conformance suite in package sqllocktest says whether a strategy keeps the contract.
 package strategies
 
 import (
@@ -49,11 +47,16 @@ type Strategy interface {
 	// the grant is gone for good. Any other error: unknown, which is not renewed.
 	// With a lease of zero it asks the database whether the grants are still there, and changes
 	// nothing.
+	//
+	// A grant that is in several places counts though it is not in all of them: a *PartialError says
+	// that it was renewed. An error that wraps ErrUnsettled, also of a Release, says that a call for the grant got no answer:
+	// what that may have left, or bring yet, Release does not end, and Settle has to follow.
 	Renew(ctx context.Context, grants []Grant, lease time.Duration) []error
-	// Release ends grants. nil: the grant was ended by this call or by an earlier
+	// Release ends grants. nil or a *PartialError: the grant was ended by this call or by an earlier
 	// one. A *LostError: it had been lost before. Any other error: unknown, and the
-	// call may be repeated.
-	Release(ctx context.Context, grants []Grant) []error
+	// call may be repeated. It says whether others are registered as waiting for a name that it has freed: the next one of
+	// this process goes to the end of their line then.
+	Release(ctx context.Context, grants []Grant) (contended []bool, errs []error)
 	// Settle ends whatever attempts by r.Owner left behind, because an answer was
 	// lost for example. nil: nothing is left. It may be repeated.
 	Settle(ctx context.Context, r Request) error
@@ -77,20 +80,33 @@ type Strategy interface {
 	// Reap ends grants whose lease has expired and removes what is left of names
 	// that have been idle for longer than retention.
 	Reap(ctx context.Context, retention time.Duration) (Reaped, error)
+	// ReapIdle removes what is kept of so many names at most that were acquired longer ago than idle, if nothing is to be
+	// known of them any more: nobody has them or waits for them, no mark is remembered, and no loss is to be told. Their
+	// tokens go on growing all the same. It says how many it has removed, and whether there may be more. It waits for
+	// nobody's row lock. The core has it do so in the background.
+	ReapIdle(ctx context.Context, idle time.Duration, limit int) (removed int, more bool, err error)
 	// Close gives back what the strategy keeps of the pool without a lock, for the next one. It may be used again.
 	Close(ctx context.Context)
 }
 
-// Grant is one acquisition as the strategy holds it. Its methods are safe for
-// concurrent use.
-type Grant interface {
-	// Token is the fencing token, larger than that of every earlier grant of
-	// the name.
-	Token() int64
-	// Guard checks in tx that the grant is the name's latest and keeps any
-	// other from being made until tx ends. A *LostError: it is not.
-	Guard(ctx context.Context, tx Tx) error
+// Grant is what an attempt has brought. The zero value is none.
+type Grant struct {
+	// Token is the fencing token, larger than that of every earlier grant of the name. If the request reserved several
+	// it is the first of them, and Last is the last: the core has holders of its process take the lock over, each under the
+	// next of them, and passes the grant back with that. The next grant of the name, whoever gets it, has a larger token than
+	// both, also after a crash.
+	Token int64
+	Last  int64
+	// Phase is the Owner that Waiter tells while readers have the name, of whom the grant's is one; else empty.
+	Phase string
+	// Unsettled: a call for the grant that it can do without got no answer, as ErrUnsettled says of a renewal.
+	Unsettled bool
+	// State is the strategy's own, by which it knows the grant again. It is not nil.
+	State any
 }
+
+// None says whether there is no grant.
+func (g Grant) None() bool { return g.State == nil }
 
 // Mode says who may hold a name at the same time.
 type Mode int
@@ -117,8 +133,7 @@ type Request struct {
 	// MinHold and LockDelay are zero unless the caller asked for them.
 	MinHold   time.Duration
 	LockDelay time.Duration
-	// Tokens is how many tokens the grant is to have, if it is a Reserver. Zero
-	// is one.
+	// Tokens is how many tokens the grant is to reserve. Zero is one. A strategy may give it fewer.
 	Tokens int64
 	// First: it is the caller's turn, or order is of no account. Otherwise the name is not
 	// granted while others wait for it, and the answer is a HeldError with Line.
@@ -187,7 +202,7 @@ type Features struct {
 	MaxLease time.Duration
 	// LeavesLine: a grant ends the Wait of its Request. Otherwise Leave has to follow.
 	LeavesLine bool
-	// Calls: a release does not tell the first in line. Call of a Notifier has to follow.
+	// Calls: a release does not tell the first in line. Call of a Queuer has to follow.
 	Calls bool
 	// MinHold and LockDelay: the fields of Request of those names work.
 	MinHold   bool
@@ -200,10 +215,6 @@ type Features struct {
 	Several bool
 	// Unbatched: calls are made one by one. Several are all answered with ErrNotBatched.
 	Unbatched bool
-	// Raises: its grants are Raisers, but those of a Request that is Shared.
-	Raises bool
-	// Unguarded: Guard returns ErrUnsupported.
-	Unguarded bool
 	// Marks: the strategy is a Noter. Package sqllock sets it.
 	Marks bool
 }

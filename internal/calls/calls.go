@@ -11,11 +11,11 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Held is a grant that can be renewed, checked and released alone.
+// Held is the state of a grant that can be renewed, checked and released alone.
 type Held interface {
 	Renew(ctx context.Context, lease time.Duration) error
 	Check(ctx context.Context) error
-	Release(ctx context.Context) error
+	Release(ctx context.Context) (contended bool, err error)
 }
 
 // Acquire makes one attempt by itself, and several together.
@@ -28,9 +28,14 @@ func Acquire(
 		return several(ctx, requests)
 	}
 
-	grant, err := one(ctx, requests[0])
+	var answer struct { // both in one allocation
+		grants [1]strategies.Grant
+		errs   [1]error
+	}
 
-	return []strategies.Grant{grant}, []error{err}
+	answer.grants[0], answer.errs[0] = one(ctx, requests[0])
+
+	return answer.grants[:], answer.errs[:]
 }
 
 // Renew renews one grant by itself, and several together. With a lease of zero it checks them, which is done alone.
@@ -49,12 +54,21 @@ func Renew(
 }
 
 // Release ends one grant by itself, and several together.
-func Release(ctx context.Context, grants []strategies.Grant, several func(context.Context, []strategies.Grant) []error) []error {
+func Release(
+	ctx context.Context, grants []strategies.Grant, several func(context.Context, []strategies.Grant) ([]bool, []error),
+) (contended []bool, errs []error) {
 	if len(grants) != 1 {
 		return several(ctx, grants)
 	}
 
-	return one(grants, func(g Held) error { return g.Release(ctx) })
+	contended = make([]bool, 1)
+	errs = one(grants, func(g Held) (err error) {
+		contended[0], err = g.Release(ctx)
+
+		return err
+	})
+
+	return contended, errs
 }
 
 // one does something with a grant that is alone.
@@ -63,9 +77,9 @@ func one(grants []strategies.Grant, do func(Held) error) []error {
 		return alone(len(grants))
 	}
 
-	held, ok := grants[0].(Held)
+	held, ok := grants[0].State.(Held)
 	if !ok {
-		return []error{fmt.Errorf("%T is no grant of this strategy", grants[0])}
+		return []error{fmt.Errorf("%T is no grant of this strategy", grants[0].State)}
 	}
 
 	return []error{do(held)}
@@ -82,6 +96,8 @@ func RenewAlone(_ context.Context, grants []strategies.Grant, _ time.Duration) [
 }
 
 // ReleaseAlone is that to releases.
-func ReleaseAlone(_ context.Context, grants []strategies.Grant) []error { return alone(len(grants)) }
+func ReleaseAlone(_ context.Context, grants []strategies.Grant) ([]bool, []error) {
+	return make([]bool, len(grants)), alone(len(grants))
+}
 
 func alone(n int) []error { return slices.Repeat([]error{strategies.ErrNotBatched}, n) }

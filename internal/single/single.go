@@ -3,6 +3,7 @@ package single
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/sqllock/sqllock/strategies"
@@ -15,7 +16,7 @@ type Grant struct {
 	Strategy strategies.Strategy
 }
 
-// TryAcquire makes an attempt for one request. Without a grant its Grant is nil.
+// TryAcquire makes an attempt for one request. Without a grant its Grant is None.
 func TryAcquire(ctx context.Context, s strategies.Strategy, r strategies.Request) (Grant, error) {
 	grant, err := strategies.AcquireOne(ctx, s, r)
 
@@ -34,7 +35,52 @@ func (g Grant) Check(ctx context.Context) error {
 
 // Release ends the grant.
 func (g Grant) Release(ctx context.Context) error {
-	return strategies.ReleaseOne(ctx, g.Strategy, g.Grant)
+	_, err := strategies.ReleaseOne(ctx, g.Strategy, g.Grant)
+
+	return err
+}
+
+// Guard pins the grant in a transaction.
+func (g Grant) Guard(ctx context.Context, tx strategies.Tx) error {
+	guarder, ok := g.Strategy.(strategies.Guarder)
+	if !ok {
+		return fmt.Errorf("%w: %T is no Guarder", strategies.ErrUnsupported, g.Strategy)
+	}
+
+	return guarder.Guard(ctx, tx, g.Grant)
+}
+
+// ReleaseTx releases the grant in a transaction, with a mark.
+func (g Grant) ReleaseTx(ctx context.Context, tx strategies.Tx, mark int64) error {
+	guarder, ok := g.Strategy.(strategies.Guarder)
+	if !ok {
+		return fmt.Errorf("%w: %T is no Guarder", strategies.ErrUnsupported, g.Strategy)
+	}
+
+	return guarder.ReleaseTx(ctx, tx, g.Grant, mark)
+}
+
+// Raise returns the grant under a token, if its strategy raises them.
+func (g Grant) Raise(ctx context.Context, token int64) (Grant, error) {
+	raiser, ok := g.Strategy.(strategies.Raiser)
+	if !ok {
+		return Grant{}, fmt.Errorf("%w: %T is no Raiser", strategies.ErrUnsupported, g.Strategy)
+	}
+
+	raised, err := raiser.Raise(ctx, g.Grant, token)
+
+	return Grant{raised, g.Strategy}, err
+}
+
+// Next is the grant under the next of its tokens, as the core has it taken over; None if there is no other.
+func (g Grant) Next() Grant {
+	if g.Token >= g.Last {
+		return Grant{}
+	}
+
+	g.Token++
+
+	return g
 }
 
 // Enqueue puts one waiter into its line.

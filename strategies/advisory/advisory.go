@@ -48,7 +48,7 @@ const name = "advisory"
 
 // Strategy keeps locks as advisory locks. It is safe for concurrent use.
 type Strategy struct {
-	queue
+	base
 
 	store   *grants.Store
 	sql     grants.Advisory
@@ -59,15 +59,15 @@ type Strategy struct {
 	current *session
 }
 
-// queue is what the strategy keeps of those who wait, as all do.
-type queue = grants.Queue
+// base is what all strategies have.
+type base = grants.Base
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db:
 // ErrUnsupported for TiDB and SQLite.
 func New(db databases.DB) *Strategy {
 	store := grants.New(db, name, func(*grants.Dialect) {})
 
-	return &Strategy{queue: store.Queue(), store: store, sql: store.Dialect().Advisory}
+	return &Strategy{base: store.Base(), store: store, sql: store.Dialect().Advisory}
 }
 
 // refused says on what the strategy does not work, and why.
@@ -122,13 +122,13 @@ func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease tim
 }
 
 // Release ends the leases first, while the keys still keep others out, and then frees those.
-func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) []error {
+func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
 	return calls.Release(ctx, held, s.releaseAll)
 }
 
 func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	if r.Mode == strategies.Shared && s.sql.TryShared.SQL == "" {
-		return nil, &strategies.UnsupportedError{
+		return strategies.Grant{}, &strategies.UnsupportedError{
 			Strategy: name, Where: "for readers on MySQL and MariaDB, whose GET_LOCK knows none", Instead: "cas",
 		}
 	}

@@ -50,14 +50,16 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 	})
 }
 
-// Token is the fencing token.
-func (g *grant) Token() int64 { return g.record.Token() }
+// Record is what the database knows of the grant.
+func (g *grant) Record() grants.Record { return g.record }
 
-// Contended says, after the release, whether others wait.
-func (g *grant) Contended() bool { return g.record.Contended() }
+// granted is the grant as the core has it.
+func (g *grant) granted() strategies.Grant {
+	granted := g.record.Granted()
+	granted.State = g
 
-// Guard pins the record in the caller's transaction.
-func (g *grant) Guard(ctx context.Context, tx strategies.Tx) error { return g.record.Guard(ctx, tx) }
+	return granted
+}
 
 // Check asks the session and the lease.
 func (g *grant) Check(ctx context.Context) error {
@@ -131,11 +133,11 @@ const releaseTimeout = 5 * time.Second
 
 // Release ends the lease first, while the advisory lock still keeps others
 // out, and then frees that.
-func (g *grant) Release(ctx context.Context) error {
+func (g *grant) Release(ctx context.Context) (contended bool, err error) {
 	c := g.session
 
 	if err := c.enter(ctx); err != nil {
-		return err
+		return false, err
 	}
 
 	defer c.leave()
@@ -150,11 +152,11 @@ func (g *grant) Release(ctx context.Context) error {
 
 	if !g.released {
 		if err := g.releaseElsewhere(ctx); err != nil {
-			return err
+			return false, err
 		}
 	}
 
-	return g.outcome.Err
+	return g.record.Contended(), g.outcome.Err
 }
 
 // lostBefore is the loss that was known before the release; nil if there was none.
@@ -300,7 +302,7 @@ func (g *grant) releaseElsewhere(ctx context.Context) error {
 	c := g.session
 
 	if !g.outcome.Recorded {
-		err := g.record.Release(ctx)
+		_, err := g.record.Release(ctx)
 		if g.outcome.Note(err); !g.outcome.Recorded {
 			return err
 		}

@@ -130,33 +130,33 @@ func (c *session) acquire(ctx context.Context, r strategies.Request) (strategies
 }
 
 // acquireShared takes a reader's lock.
-func (c *session) acquireShared(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (c *session) acquireShared(ctx context.Context, r strategies.Request) (granted strategies.Grant, err error) {
 	s := c.strategy
 	started := time.Now()
 
 	if err := c.ready(ctx, r.Lease); err != nil {
-		return nil, err
+		return granted, err
 	}
 
 	at := place{key: s.key(c.namespace, r.Name), reader: r.Owner}
 
-	if made, err := c.here(ctx, at, r); made != nil || err != nil {
-		return made, err
+	if granted, err = c.here(ctx, at, r); !granted.None() || err != nil {
+		return granted, err
 	}
 
 	var locked, readOnly bool
 
-	err := c.conn.Query(ctx, s.sql.TryShared, databases.Values{"key": at.key}, func(row databases.Row) error {
+	err = c.conn.Query(ctx, s.sql.TryShared, databases.Values{"key": at.key}, func(row databases.Row) error {
 		return row(&locked, &readOnly)
 	})
 
 	switch {
 	case err != nil:
-		return nil, c.explain(err)
+		return granted, c.explain(err)
 	case readOnly:
-		return nil, c.explain(grants.ErrReplica)
+		return granted, c.explain(grants.ErrReplica)
 	case !locked:
-		return nil, c.held(ctx, r.Name)
+		return granted, c.held(ctx, r.Name)
 	}
 
 	// On the session itself: while it is written, the session has the lock.
@@ -165,8 +165,10 @@ func (c *session) acquireShared(ctx context.Context, r strategies.Request) (stra
 		return s.store.Acquire(ctx, c.conn, r, grants.Instead{Strategy: name, Token: seen.Token})
 	})
 	if err != nil {
-		return nil, c.giveUp(ctx, at, err)
+		return granted, c.giveUp(ctx, at, err)
 	}
+
+	c.readers[at.key]++
 
 	return c.made(record, at, started.Add(r.Lease)), nil
 }
@@ -186,63 +188,51 @@ func (c *session) made(record grants.Record, at place, until time.Time) strategi
 	g := &grant{record: record, session: c, place: at, until: until}
 	c.grants[at] = g
 
-	if sharer, ok := record.(strategies.Sharer); ok {
-		c.readers[at.key]++
-
-		return sharedGrant{g, sharer}
-	}
-
-	return g
+	return g.granted()
 }
 
 // here is the answer to a request whose key the session has: the same grant to the same owner, who asks again because the
 // answer was lost, and to others that it is held. The key itself would not say so. Otherwise there is none.
-func (c *session) here(ctx context.Context, at place, r strategies.Request) (strategies.Grant, error) {
+func (c *session) here(ctx context.Context, at place, r strategies.Request) (none strategies.Grant, err error) {
 	other := c.inTheWay(at)
 
 	switch {
 	case other == nil:
-		return nil, nil //nolint:nilnil // nobody is in the way
+		return none, nil
 	case other.record.Request().Owner == r.Owner && !other.releasing:
 		return c.again(ctx, other, r.Lease)
 	}
 
 	request := other.record.Request()
 
-	return nil, &strategies.HeldError{
-		Name: r.Name, Holder: request.Holder, Token: other.Token(), Shared: other.place.reader != "", Remaining: time.Until(other.until),
+	return none, &strategies.HeldError{
+		Name: r.Name, Holder: request.Holder, Token: other.granted().Token, Shared: other.place.reader != "", Remaining: time.Until(other.until),
 		Detail: "in this process",
 	}
 }
 
 // again is the grant to an owner who has it, with a lease from now on. If it was taken away meanwhile there is none.
-func (c *session) again(ctx context.Context, g *grant, lease time.Duration) (strategies.Grant, error) {
+func (c *session) again(ctx context.Context, g *grant, lease time.Duration) (none strategies.Grant, err error) {
 	started := time.Now()
 
-	err := g.record.RenewOn(ctx, c.conn, lease)
+	err = g.record.RenewOn(ctx, c.conn, lease)
 
 	switch {
 	case errors.Is(err, strategies.ErrLost):
 		c.note(err)
 
 		if !g.unlock(ctx) {
-			return nil, c.strategy.store.Explain(c.gone)
+			return none, c.strategy.store.Explain(c.gone)
 		}
 
-		return nil, nil //nolint:nilnil // nobody is in the way any more
+		return none, nil // nobody is in the way any more
 	case err != nil:
-		return nil, c.explain(err)
+		return none, c.explain(err)
 	default:
 		g.until = later(g.until, started.Add(lease))
 
-		return g, nil
+		return g.granted(), nil
 	}
-}
-
-// sharedGrant is that of a reader.
-type sharedGrant struct {
-	*grant
-	strategies.Sharer
 }
 
 // inTheWay returns the lock of this session that excludes another one; nil if there is none.

@@ -62,8 +62,8 @@ func (a *attempts) failed(err error) ([]strategies.Grant, []error) {
 	for i := range a.requests {
 		switch {
 		case a.ended:
-			a.grants[i], a.errs[i] = nil, err // and what was granted has ended
-		case a.grants[i] == nil && a.errs[i] == nil:
+			a.grants[i], a.errs[i] = strategies.Grant{}, err // and what was granted has ended
+		case a.grants[i].None() && a.errs[i] == nil:
 			a.errs[i] = err
 		}
 	}
@@ -88,7 +88,7 @@ func (a *attempts) plan(ctx context.Context) ([]int, error) {
 		switch a.grants[i], a.errs[i] = a.here(ctx, at, r); {
 		case a.ended:
 			return nil, a.errs[i]
-		case a.grants[i] == nil && a.errs[i] == nil:
+		case a.grants[i].None() && a.errs[i] == nil:
 			asked[at.key] = struct{}{}
 			open = append(open, i)
 		}
@@ -190,7 +190,7 @@ func (a *attempts) look(ctx context.Context, open []int) (missing []int, err err
 	s := a.strategy
 
 	for _, i := range open {
-		if a.grants[i] != nil {
+		if !a.grants[i].None() {
 			continue
 		}
 
@@ -246,37 +246,37 @@ func (c *session) refused(ctx context.Context, st grants.State, r strategies.Req
 }
 
 // releaseAll is Release in one statement.
-func (s *Strategy) releaseAll(ctx context.Context, held []strategies.Grant) []error {
-	errs := slices.Repeat([]error{strategies.ErrNotBatched}, len(held))
+func (s *Strategy) releaseAll(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
+	contended, errs = make([]bool, len(held)), slices.Repeat([]error{strategies.ErrNotBatched}, len(held))
 
 	c := sessionOf(held)
 	if c == nil {
-		return errs
+		return contended, errs
 	}
 
 	if err := c.enter(ctx); err != nil {
-		return slices.Repeat([]error{err}, len(held))
+		return contended, slices.Repeat([]error{err}, len(held))
 	}
 
 	defer c.leave()
 
 	releasing := c.there(held)
 	if len(releasing) == 0 {
-		return errs
+		return contended, errs
 	}
 
 	ctx, cancel := c.detach(ctx, releaseTimeout, nil)
 	defer cancel()
 
-	c.releaseAll(ctx, releasing, errs)
+	c.releaseAll(ctx, releasing, contended, errs)
 	c.closeIfIdle(ctx)
 
-	return errs
+	return contended, errs
 }
 
 // releaseAll releases grants on the session, and puts the answers where the numbers of the grants say. What it does not
 // answer has to go alone.
-func (c *session) releaseAll(ctx context.Context, releasing map[*grant]int, errs []error) {
+func (c *session) releaseAll(ctx context.Context, releasing map[*grant]int, contended []bool, errs []error) {
 	var (
 		s       = c.strategy
 		records = make([]*grants.Grant, 0, len(releasing))
@@ -295,7 +295,7 @@ func (c *session) releaseAll(ctx context.Context, releasing map[*grant]int, errs
 		records, keys = append(records, record), append(keys, g.place.key)
 	}
 
-	var contended []string
+	var waited []string
 
 	answers, err := s.store.ReleaseKeyed(ctx, grants.KeyedCall{On: c.conn, Statement: s.sql.ReleaseAll, Look: s.sql.Look, Keys: keys}, records)
 
@@ -309,17 +309,17 @@ func (c *session) releaseAll(ctx context.Context, releasing map[*grant]int, errs
 			}
 		case ended:
 			if g.freed(answer.Unlocked); g.released {
-				errs[i] = nil
+				contended[i], errs[i] = g.record.Contended(), nil
 
-				if g.record.Contended() {
-					contended = append(contended, g.record.Request().Name)
+				if contended[i] {
+					waited = append(waited, g.record.Request().Name)
 				}
 			}
 		}
 	}
 
 	if !c.ended {
-		c.hinted(s.store.TellOn(ctx, c.conn, contended))
+		c.hinted(s.store.TellOn(ctx, c.conn, waited))
 	}
 }
 
@@ -380,7 +380,7 @@ func (c *session) renewAll(ctx context.Context, there map[*grant]int, errs []err
 	order := make([]*grant, 0, len(there))
 
 	for g := range there {
-		records, order = append(records, g.record), append(order, g)
+		records, order = append(records, g.record.Granted()), append(order, g)
 	}
 
 	answers, err := c.strategy.store.RenewAllOn(ctx, c.conn, records, lease)
@@ -415,7 +415,7 @@ func later(a, b time.Time) time.Time {
 // sessionOf is the session of grants; nil if they have none. They may be readers'.
 func sessionOf(held []strategies.Grant) *session {
 	for _, h := range held {
-		if g, ok := h.(*grant); ok {
+		if g, ok := h.State.(*grant); ok {
 			return g.session
 		}
 	}
@@ -428,7 +428,7 @@ func (c *session) there(held []strategies.Grant) map[*grant]int {
 	there := make(map[*grant]int, len(held))
 
 	for i, h := range held {
-		if g, ok := h.(*grant); ok && g.session == c && c.conn != nil && !g.expired && !g.unlocked {
+		if g, ok := h.State.(*grant); ok && g.session == c && c.conn != nil && !g.expired && !g.unlocked {
 			there[g] = i
 		}
 	}

@@ -26,13 +26,13 @@ const name = "cas"
 
 // Strategy keeps locks as the status of a row. It is safe for concurrent use.
 type Strategy struct {
-	queue
+	base
 
 	store *grants.Store
 }
 
-// queue is what the strategy keeps of those who wait, as all do.
-type queue = grants.Queue
+// base is what all strategies have.
+type base = grants.Base
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
@@ -40,13 +40,13 @@ func New(db databases.DB) *Strategy {
 		d.Acquire, d.AcquireFromLine = d.Cas.Acquire, d.Cas.AcquireFromLine
 	})
 
-	return &Strategy{store.Queue(), store}
+	return &Strategy{store.Base(), store}
 }
 
 // Features says what the strategy can do: everything.
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
-	f.MinHold, f.LockDelay, f.Shared, f.Raises = true, true, true, true
+	f.MinHold, f.LockDelay, f.Shared = true, true, true
 
 	return f
 }
@@ -69,16 +69,19 @@ func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) (
 	defer cancel()
 
 	if r.Mode == strategies.Shared {
-		made[0], errs[0] = s.store.Grants(ctx, conn, r, false, func(ctx context.Context, r strategies.Request, _ grants.State) (int64, error) {
+		record, err := s.store.Grants(ctx, conn, r, false, func(ctx context.Context, r strategies.Request, _ grants.State) (int64, error) {
 			return s.store.Acquire(ctx, conn, r, grants.Instead{})
 		})
+		if errs[0] = err; err == nil {
+			made[0] = record.Granted()
+		}
 
 		return made, errs
 	}
 
 	token, err := s.store.Acquire(ctx, conn, r, grants.Instead{})
 	if errs[0] = err; err == nil {
-		made[0] = s.store.Grant(r, token)
+		made[0] = s.store.Grant(r, token).Granted()
 	}
 
 	return made, errs
@@ -90,6 +93,11 @@ func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease tim
 }
 
 // Release frees the rows of grants.
-func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) []error {
+func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
 	return calls.Release(ctx, held, s.store.ReleaseAll)
+}
+
+// Raise returns a grant under a larger token.
+func (s *Strategy) Raise(ctx context.Context, held strategies.Grant, token int64) (strategies.Grant, error) {
+	return s.store.Raise(ctx, held, token)
 }

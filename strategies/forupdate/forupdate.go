@@ -38,15 +38,15 @@ const name = "forupdate"
 
 // Strategy keeps locks as row locks. It is safe for concurrent use.
 type Strategy struct {
-	queue
+	base
 
 	store  *grants.Store
 	sql    grants.ForUpdate
 	places *places
 }
 
-// queue is what the strategy keeps of those who wait, as all do.
-type queue = grants.Queue
+// base is what all strategies have.
+type base = grants.Base
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db:
 // ErrUnsupported for TiDB and SQLite.
@@ -56,7 +56,7 @@ func New(db databases.DB) *Strategy {
 		d.Batch = grants.Batch{}
 	})
 
-	return &Strategy{queue: store.Queue(), store: store, sql: store.Dialect().ForUpdate, places: newPlaces(func() int { return db.MaxConns() })}
+	return &Strategy{base: store.Base(), store: store, sql: store.Dialect().ForUpdate, places: newPlaces(func() int { return db.MaxConns() })}
 }
 
 // refused says on what the strategy does not work, and why.
@@ -117,14 +117,14 @@ func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease tim
 
 // Release ends the lease first, while the row lock still keeps others out, and
 // then the transaction.
-func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) []error {
+func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
 	return calls.Release(ctx, held, calls.ReleaseAlone)
 }
 
 func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (made strategies.Grant, err error) {
 	if r.Place == nil {
 		if err := s.places.take(); err != nil {
-			return nil, err
+			return made, err
 		}
 	}
 
@@ -145,17 +145,17 @@ func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (made stra
 		switch {
 		case err != nil:
 			// What was sent leaves nothing: the session's end frees the row.
-			return nil, grants.NotSent(err)
+			return made, grants.NotSent(err)
 		case conn != nil:
 			return s.record(ctx, r, conn, grants.Instead{Strategy: name, Token: seen.Token, Held: held})
 		}
 
 		if err := s.missing(ctx, r, seen); err != nil {
-			return nil, grants.NotSent(err)
+			return made, grants.NotSent(err)
 		}
 	}
 
-	return nil, &strategies.HeldError{Name: r.Name, Detail: "its row comes and goes"}
+	return made, &strategies.HeldError{Name: r.Name, Detail: "its row comes and goes"}
 }
 
 // lock returns the connection that holds the row, or nil if the row is not to
@@ -256,7 +256,7 @@ func (s *Strategy) begin(ctx context.Context, conn databases.Conn, r strategies.
 // record makes the grant, whose token and lease are written down on another connection.
 func (s *Strategy) record(
 	ctx context.Context, r strategies.Request, conn databases.Conn, instead grants.Instead,
-) (strategies.Grant, error) {
+) (made strategies.Grant, err error) {
 	until := time.Now().Add(r.Lease)
 	record, err := s.write(ctx, r, instead)
 
@@ -265,14 +265,14 @@ func (s *Strategy) record(
 		// Others need this one: each would keep its own, and none get a second.
 		conn.Discard()
 
-		return nil, err
+		return made, err
 	case err != nil:
 		// Nobody else need have the name if the session has ended.
 		if ended := s.end(ctx, r, conn, time.Time{}, nil); ended != nil && errors.Is(err, strategies.ErrNotAcquired) {
-			return nil, s.store.Explain(ended)
+			return made, s.store.Explain(ended)
 		}
 
-		return nil, err
+		return made, err
 	}
 
 	// A writer's record was written while the session had the row. A reader may have joined others, of which the
@@ -285,24 +285,17 @@ func (s *Strategy) record(
 		if err := s.beat(ctx, conn, r, r.Lease); err != nil {
 			conn.Discard()
 
-			return nil, s.store.Explain(err)
+			return made, s.store.Explain(err)
 		}
 	}
 
 	g := &grant{record: record, strategy: s, gate: make(chan struct{}, 1), conn: conn, limit: r.Lease}
 	g.until.Store(&until)
 
-	if sharer, ok := record.(strategies.Sharer); ok {
-		return sharedGrant{g, sharer}, nil
-	}
+	made = record.Granted()
+	made.State = g
 
-	return g, nil
-}
-
-// sharedGrant is that of a reader.
-type sharedGrant struct {
-	*grant
-	strategies.Sharer
+	return made, nil
 }
 
 // write draws the token and writes the lease down.

@@ -58,14 +58,8 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 	return err
 }
 
-// Token is the fencing token.
-func (g *grant) Token() int64 { return g.record.Token() }
-
-// Contended says, after the release, whether others wait.
-func (g *grant) Contended() bool { return g.record.Contended() }
-
-// Guard pins the record in the caller's transaction.
-func (g *grant) Guard(ctx context.Context, tx strategies.Tx) error { return g.record.Guard(ctx, tx) }
+// Record is what the database knows of the grant.
+func (g *grant) Record() grants.Record { return g.record }
 
 // Check asks the session and the lease.
 func (g *grant) Check(ctx context.Context) error {
@@ -128,9 +122,9 @@ func (g *grant) drop(cause error) {
 
 // Release ends the lease first, while the row lock still keeps others out, and
 // then the transaction.
-func (g *grant) Release(ctx context.Context) error {
+func (g *grant) Release(ctx context.Context) (contended bool, err error) {
 	if err := g.enter(ctx); err != nil {
-		return err
+		return false, err
 	}
 
 	defer g.leave()
@@ -145,11 +139,11 @@ func (g *grant) Release(ctx context.Context) error {
 
 	if !g.released {
 		if err := g.release(ctx); err != nil {
-			return err
+			return false, err
 		}
 	}
 
-	return g.outcome.Err
+	return g.record.Contended(), g.outcome.Err
 }
 
 func (g *grant) release(ctx context.Context) error {
@@ -160,7 +154,7 @@ func (g *grant) release(ctx context.Context) error {
 		failed = g.record.Free(ctx)
 		g.outcome.Note(failed)
 	} else if !g.outcome.Recorded {
-		failed = g.record.Release(ctx)
+		_, failed = g.record.Release(ctx)
 		g.outcome.Note(failed)
 	}
 

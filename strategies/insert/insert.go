@@ -33,7 +33,7 @@ const name = "insert"
 
 // Strategy keeps locks as rows that exist. It is safe for concurrent use.
 type Strategy struct {
-	queue
+	base
 
 	store *grants.Store
 	sql   grants.Insert
@@ -41,13 +41,13 @@ type Strategy struct {
 	take func(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error)
 }
 
-// queue is what the strategy keeps of those who wait, as all do.
-type queue = grants.Queue
+// base is what all strategies have.
+type base = grants.Base
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
 	store := grants.New(db, name, withRows)
-	s := &Strategy{queue: store.Queue(), store: store, sql: store.Dialect().Insert}
+	s := &Strategy{base: store.Base(), store: store, sql: store.Dialect().Insert}
 
 	switch {
 	case s.sql.Acquire.SQL != "":
@@ -86,7 +86,7 @@ func withRows(d *grants.Dialect) {
 // Features says what the strategy can do: everything.
 func (s *Strategy) Features() strategies.Features {
 	f := s.store.Features()
-	f.MinHold, f.LockDelay, f.Shared, f.Raises = true, true, true, true
+	f.MinHold, f.LockDelay, f.Shared = true, true, true
 
 	return f
 }
@@ -103,14 +103,19 @@ func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease tim
 }
 
 // Release deletes the rows of grants and frees their records.
-func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) []error {
+func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
 	return calls.Release(ctx, held, s.store.ReleaseAll)
+}
+
+// Raise returns a grant under a larger token.
+func (s *Strategy) Raise(ctx context.Context, held strategies.Grant, token int64) (strategies.Grant, error) {
+	return s.store.Raise(ctx, held, token)
 }
 
 func (s *Strategy) try(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
 	grant, err := s.acquire(ctx, r)
 	if s.store.Busy(err) {
-		return nil, &strategies.HeldError{Name: r.Name, Detail: err.Error()}
+		return grant, &strategies.HeldError{Name: r.Name, Detail: err.Error()}
 	}
 
 	return grant, err
@@ -119,7 +124,7 @@ func (s *Strategy) try(ctx context.Context, r strategies.Request) (strategies.Gr
 func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (grant strategies.Grant, err error) {
 	conn, ctx, cancel, err := s.store.Attempt(ctx)
 	if err != nil {
-		return nil, err
+		return grant, err
 	}
 
 	defer s.store.Return(conn, &err)
@@ -129,7 +134,12 @@ func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (grant str
 		return s.take(ctx, conn, r)
 	}
 
-	return s.store.Grants(ctx, conn, r, false, acquire)
+	record, err := s.store.Grants(ctx, conn, r, false, acquire)
+	if err == nil {
+		grant = record.Granted()
+	}
+
+	return grant, err
 }
 
 // inOne does all in the statement that takes the record.

@@ -275,9 +275,7 @@ func (s *Strategy) ReapIdle(ctx context.Context, idle time.Duration, limit int) 
 	q := round[page]{limit: lookLimit}
 
 	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (p page, err error) {
-		if reaper, ok := member.(strategies.IdleReaper); ok {
-			p.removed, p.more, err = reaper.ReapIdle(ctx, idle, limit)
-		}
+		p.removed, p.more, err = member.ReapIdle(ctx, idle, limit)
 
 		return p, err
 	}))

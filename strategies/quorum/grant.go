@@ -28,7 +28,7 @@ type grant struct {
 
 // seat is what is known of one server.
 type seat struct {
-	grant strategies.Grant // nil: it has not granted the name, or has said since that it is gone
+	grant strategies.Grant // none: it has not granted the name, or has said since that it is gone
 	why   error            // what it said then; nil if it was not asked, or has not answered
 	again time.Time        // it is not asked to grant the name before
 	late  bool             // it has granted the name since the last renewal that a majority confirmed
@@ -39,14 +39,14 @@ type seat struct {
 }
 
 // holds says whether the server has granted the name and has not said since that it is gone.
-func (s *seat) holds() bool { return s.grant != nil }
+func (s *seat) holds() bool { return !s.grant.None() }
 
 // vacant says whether the server may be asked to grant the name. One on which somebody has freed it is not, for good: it would
 // undo that.
 func (s *seat) vacant() bool {
 	loss := lossIn(s.why)
 
-	return s.grant == nil && s.under == 0 && (loss == nil || loss.Reason != strategies.Forced) && !time.Now().Before(s.again)
+	return !s.holds() && s.under == 0 && (loss == nil || loss.Reason != strategies.Forced) && !time.Now().Before(s.again)
 }
 
 // byHand is how long an administrator may take to free a name on one server after the other. Others who wait are granted the
@@ -67,8 +67,8 @@ func newGrant(s *Strategy, r strategies.Request) *grant {
 	return &grant{strategy: s, request: own(r), lease: r.Lease, seats: make([]seat, len(s.members))}
 }
 
-// Token is the largest of those that the majority drew; each of its servers has it.
-func (g *grant) Token() int64 {
+// drawn is the largest of the tokens that the majority drew; each of its servers has it.
+func (g *grant) drawn() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
@@ -118,7 +118,7 @@ func (g *grant) held() int { return len(g.where((*seat).holds)) }
 
 // leveled is how many of them have the token.
 func (g *grant) leveled() int {
-	return len(g.where(func(s *seat) bool { return s.holds() && s.grant.Token() >= g.token }))
+	return len(g.where(func(s *seat) bool { return s.holds() && s.grant.Token >= g.token }))
 }
 
 // enter asks servers to grant the name to the owner, as vacant has noted. What is given up may come later, and is part of the grant then.
@@ -225,7 +225,7 @@ func (g *grant) level(ctx context.Context, limit time.Duration) []answer[strateg
 
 	for i := range g.seats {
 		if s := &g.seats[i]; s.holds() {
-			g.token = max(g.token, s.grant.Token())
+			g.token = max(g.token, s.grant.Token)
 		}
 	}
 
@@ -234,11 +234,11 @@ func (g *grant) level(ctx context.Context, limit time.Duration) []answer[strateg
 	for i := range g.seats {
 		switch s := &g.seats[i]; {
 		case !s.holds():
-		case s.grant.Token() >= token:
+		case s.grant.Token >= token:
 			level++
 		default:
-			grant := s.grant
-			calls[i] = func(ctx context.Context) (strategies.Grant, error) { return raise(ctx, grant, token) }
+			granted := s.grant
+			calls[i] = func(ctx context.Context) (strategies.Grant, error) { return g.strategy.raise(ctx, i, granted, token) }
 		}
 	}
 
@@ -261,14 +261,11 @@ func (g *grant) level(ctx context.Context, limit time.Duration) []answer[strateg
 	return answers
 }
 
-// raise raises a grant of a member, whose Features say that it can be.
-func raise(ctx context.Context, granted strategies.Grant, token int64) (strategies.Grant, error) {
-	raiser, ok := granted.(strategies.Raiser)
-	if !ok {
-		return nil, &strategies.UnsupportedError{Strategy: name, Where: "over a strategy whose tokens cannot be raised", Instead: "cas"}
-	}
+// raise raises a grant of a member, which is a Raiser, as Validate found.
+func (s *Strategy) raise(ctx context.Context, i int, granted strategies.Grant, token int64) (strategies.Grant, error) {
+	raiser, _ := s.members[i].(strategies.Raiser)
 
-	return raiser.Raise(ctx, token)
+	return raiser.Raise(ctx, granted, token)
 }
 
 // raised takes the answer to a raise.
@@ -295,7 +292,7 @@ func (g *grant) lose(i int, err error) {
 	if loss := lossIn(err); loss != nil && !g.ended {
 		s := &g.seats[i]
 		g.found = true
-		s.grant, s.why, s.again = nil, loss, time.Now().Add(absence(loss, g.lease))
+		s.grant, s.why, s.again = strategies.Grant{}, loss, time.Now().Add(absence(loss, g.lease))
 	}
 }
 
@@ -402,7 +399,7 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 	g.mu.Unlock()
 	g.join(ctx, 0)
 
-	return err
+	return g.partly(err)
 }
 
 // renewAll renews the leases that there are.
@@ -451,22 +448,37 @@ func (g *grant) confirmed(answers []answer[none]) {
 func confirms(a answer[none]) bool { return a.came && a.err == nil }
 func loses(a answer[none]) bool    { return lossIn(a.err) != nil }
 
-// Missing says which servers did not confirm the last renewal.
-func (g *grant) Missing() error {
+// partly is the answer to a renewal, or to a release, which says where it was not confirmed and whether a call of late got no answer.
+func (g *grant) partly(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	return g.missing
+	unsettled := g.unsettledLocked()
+
+	switch loss := lossIn(err); {
+	case err == nil && g.missing == nil && !unsettled:
+		return nil
+	case err == nil:
+		return &strategies.PartialError{Err: g.missing, Unsettled: unsettled}
+	case loss != nil:
+		loss.Unsettled = unsettled
+
+		return loss
+	case unsettled:
+		return &failure{text: err.Error(), errs: []error{err, strategies.ErrUnsettled}}
+	default:
+		return err
+	}
 }
 
 // renew renews the lease of one server, and brings its token to that of the whole before.
 func (g *grant) renew(ctx context.Context, i int, granted strategies.Grant, lease time.Duration) error {
-	token := g.Token()
-	if granted.Token() >= token {
+	token := g.drawn()
+	if granted.Token >= token {
 		return strategies.RenewOne(ctx, g.strategy.members[i], granted, lease)
 	}
 
-	raised, failed := raise(ctx, granted, token)
+	raised, failed := g.strategy.raise(ctx, i, granted, token)
 	if lossIn(failed) != nil {
 		return failed
 	}
@@ -681,7 +693,17 @@ func (g *grant) lost(losses []*strategies.LostError) error {
 }
 
 // Release ends the grant on all servers.
-func (g *grant) Release(ctx context.Context) error {
+func (g *grant) Release(ctx context.Context) (contended bool, err error) {
+	err = g.release(ctx)
+
+	g.mu.Lock()
+	g.missing = nil // of renewals
+	g.mu.Unlock()
+
+	return false, g.partly(err)
+}
+
+func (g *grant) release(ctx context.Context) error {
 	calls := g.releases()
 	majority := g.strategy.majority()
 
@@ -726,7 +748,7 @@ func (g *grant) free(answers []answer[none]) (free int) {
 		switch s := &g.seats[i]; {
 		case s.freed, s.under == 0 && confirms(answers[i]):
 			free++
-		case s.grant == nil && s.under == 0 && s.doubt.IsZero():
+		case !s.holds() && s.under == 0 && s.doubt.IsZero():
 			free++
 		}
 	}
@@ -748,10 +770,14 @@ func (g *grant) releases() []func(context.Context) (none, error) {
 
 		switch {
 		case s.freed:
-		case s.grant != nil && s.grant.Token() >= g.token:
+		case s.holds() && s.grant.Token >= g.token:
 			granted := s.grant
-			calls[i] = only(func(ctx context.Context) error { return strategies.ReleaseOne(ctx, member, granted) })
-		case s.grant != nil || s.under > 0 || !s.doubt.IsZero():
+			calls[i] = only(func(ctx context.Context) error {
+				_, err := strategies.ReleaseOne(ctx, member, granted)
+
+				return err
+			})
+		case s.holds() || s.under > 0 || !s.doubt.IsZero():
 			// Whether its token was raised is not known, by which it would know itself.
 			calls[i] = only(func(ctx context.Context) error { return member.Settle(ctx, g.request) })
 		}
@@ -771,10 +797,10 @@ func (g *grant) released(i int, err error) {
 	switch {
 	case err == nil, loss != nil && !s.asked.IsZero() && loss.Reason == strategies.TakenOver:
 		// Whoever has it now has had it after an earlier release, whose answer was lost.
-		s.freed, s.asked = s.grant != nil, time.Time{}
+		s.freed, s.asked = s.holds(), time.Time{}
 	case loss != nil:
 		g.found = true
-		s.grant, s.why = nil, loss
+		s.grant, s.why = strategies.Grant{}, loss
 	default:
 		s.asked = time.Now()
 	}
@@ -788,36 +814,19 @@ func (g *grant) unreleased(i int) {
 	g.seats[i].asked = time.Now()
 }
 
-// Doubt is when the last call was given up that may have left something.
-func (g *grant) Doubt() (last time.Time) {
+// lateness is how long after it was given up a call may still be done: package sqllock looks as long for what an attempt may bring.
+const lateness = 6 * time.Second
+
+// unsettled says whether a call that the grant can do without got no answer, of late, and may have left something or bring it yet.
+func (g *grant) unsettled() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	for i := range g.seats {
-		s := &g.seats[i]
-		if s.under > 0 {
-			return time.Now()
-		}
-
-		for _, t := range []time.Time{s.doubt, s.asked} {
-			if t.After(last) {
-				last = t
-			}
-		}
-	}
-
-	return last
+	return g.unsettledLocked()
 }
 
-// Guard is not supported: a transaction is in one database, and the lock on several servers.
-func (*grant) Guard(context.Context, strategies.Tx) error {
-	return &strategies.UnsupportedError{
-		Strategy: name, Where: "in a transaction, which is in one database and the lock in several",
-		Fix: "let what you write to compare the lock's token, or keep the lock in that database, with a synchronous replica", Instead: "cas",
-	}
-}
+func (g *grant) unsettledLocked() bool {
+	late := time.Now().Add(-lateness)
 
-var (
-	_ strategies.Doubter = (*grant)(nil)
-	_ strategies.Partial = (*grant)(nil)
-)
+	return slices.ContainsFunc(g.seats, func(s seat) bool { return s.under > 0 || s.doubt.After(late) || s.asked.After(late) })
+}

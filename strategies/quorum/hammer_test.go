@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sqllock/sqllock/internal/calls"
-	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -25,21 +23,31 @@ type far struct {
 }
 
 func (f far) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, f.acquire, f.Memory.Acquire)
+	f.travel()
+	defer f.travel()
+
+	return f.Memory.Acquire(ctx, requests)
 }
 
-func (f far) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (f far) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
 	f.travel()
+	defer f.travel()
 
-	grant, err := strategies.AcquireOne(ctx, f.Memory, r)
+	return f.Memory.Renew(ctx, grants, lease)
+}
 
+func (f far) Release(ctx context.Context, grants []strategies.Grant) ([]bool, []error) {
 	f.travel()
+	defer f.travel()
 
-	if err != nil {
-		return nil, err
-	}
+	return f.Memory.Release(ctx, grants)
+}
 
-	return farGrant{single.Grant{Grant: grant, Strategy: f.Memory}, f}, nil
+func (f far) Raise(ctx context.Context, g strategies.Grant, token int64) (strategies.Grant, error) {
+	f.travel()
+	defer f.travel()
+
+	return f.Memory.Raise(ctx, g, token)
 }
 
 func (f far) Settle(ctx context.Context, r strategies.Request) error {
@@ -57,40 +65,6 @@ func (f far) travel() {
 	}
 
 	pass(d)
-}
-
-type farGrant struct {
-	single.Grant
-
-	server far
-}
-
-func (g farGrant) Renew(ctx context.Context, lease time.Duration) error {
-	g.server.travel()
-	defer g.server.travel()
-
-	return g.Grant.Renew(ctx, lease)
-}
-
-func (g farGrant) Release(ctx context.Context) error {
-	g.server.travel()
-	defer g.server.travel()
-
-	return g.Grant.Release(ctx)
-}
-
-func (g farGrant) Raise(ctx context.Context, token int64) (strategies.Grant, error) {
-	g.server.travel()
-	defer g.server.travel()
-
-	raiser, _ := g.Grant.Grant.(strategies.Raiser)
-
-	raised, err := raiser.Raise(ctx, token)
-	if err != nil {
-		return nil, err
-	}
-
-	return farGrant{single.Grant{Grant: raised, Strategy: g.server.Memory}, g.server}, nil
 }
 
 // witness sees who has the lock, and what they say of it.

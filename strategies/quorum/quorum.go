@@ -52,7 +52,7 @@ func (s *Strategy) Validate() error {
 				Op: op, Strategy: name, Instead: "cas",
 				Where: fmt.Sprintf("over strategy %s, which is given as %d: its locks end with a connection, without notice", f.Strategy, i+1),
 			}
-		case !f.Raises:
+		case !raises(member):
 			return &strategies.UnsupportedError{
 				Op: op, Strategy: name, Instead: "cas",
 				Where: fmt.Sprintf("over strategy %s, which is given as %d: its tokens cannot be raised", f.Strategy, i+1),
@@ -61,6 +61,13 @@ func (s *Strategy) Validate() error {
 	}
 
 	return nil
+}
+
+// raises says whether the tokens of a strategy can be raised.
+func raises(s strategies.Strategy) bool {
+	_, raises := s.(strategies.Raiser)
+
+	return raises
 }
 
 // isNil says whether there is no strategy: nil, or a nil pointer.
@@ -81,7 +88,7 @@ func same(a, b strategies.Strategy) bool {
 
 // Features says what the strategy can do: what a lock is, and no more.
 func (s *Strategy) Features() strategies.Features {
-	f := strategies.Features{Strategy: name, Unguarded: true, Unbatched: true}
+	f := strategies.Features{Strategy: name, Unbatched: true}
 
 	var databases []string
 
@@ -149,13 +156,13 @@ func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease tim
 }
 
 // Release ends grants on all servers.
-func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) []error {
+func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
 	return calls.Release(ctx, held, calls.ReleaseAlone)
 }
 
-func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
+func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (none strategies.Grant, err error) {
 	if r.Mode != strategies.Exclusive {
-		return nil, &strategies.UnsupportedError{Strategy: name, Where: "for shared locks", Instead: "cas"}
+		return none, &strategies.UnsupportedError{Strategy: name, Where: "for shared locks", Instead: "cas"}
 	}
 
 	g, began, whole := newGrant(s, r), time.Now(), limit(r.Lease)
@@ -166,23 +173,25 @@ func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (strategie
 	if g.held() < s.majority() {
 		left := g.giveBack(ctx)
 
-		return nil, s.refused(r.Name, answers, left)
+		return none, s.refused(r.Name, answers, left)
 	}
 
 	if failed := g.level(ctx, whole+whole/3-time.Since(began)); g.leveled() < s.majority() {
 		left := g.giveBack(ctx)
 
-		return nil, s.unleveled(failed, left)
+		return none, s.unleveled(failed, left)
 	}
 
 	// Whoever asked has given up meanwhile, and settled what there was.
 	if g.over() {
-		return nil, s.failed("have it still", 0, nil, g.giveBack(ctx))
+		return none, s.failed("have it still", 0, nil, g.giveBack(ctx))
 	}
 
 	g.begin(ctx, began)
 
-	return g, nil
+	token := g.drawn()
+
+	return strategies.Grant{Token: token, Last: token, Unsettled: g.unsettled(), State: g}, nil
 }
 
 // Settle ends what attempts of the owner left: on the servers that may have something, or on all if it is not known which.

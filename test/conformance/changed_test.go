@@ -12,6 +12,7 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/databases/postgres"
+	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/test/catalog"
@@ -282,16 +283,16 @@ func (c changedSessions) keep() {
 func (c changedSessions) raise() {
 	c.Helper()
 
-	if !c.strategy.Features().Raises {
+	if _, ok := c.strategy.(strategies.Raiser); !ok {
 		return
 	}
 
-	var grant strategies.Grant
+	var grant single.Grant
 
 	eventually(c.T, "the strategy grants on a session that is as it was", func() (granted bool) {
 		var err error
 
-		grant, err = strategies.AcquireOne(c.Context(), c.strategy, strategies.Request{Name: c.name + "raised", Owner: c.name, Lease: time.Minute})
+		grant, err = single.TryAcquire(c.Context(), c.strategy, strategies.Request{Name: c.name + "raised", Owner: c.name, Lease: time.Minute})
 
 		return err == nil
 	})
@@ -301,7 +302,7 @@ func (c changedSessions) raise() {
 	const by = int64(time.Hour / time.Microsecond)
 
 	for range 5 {
-		raised, err := grant.(strategies.Raiser).Raise(c.Context(), grant.Token()+by)
+		raised, err := grant.Raise(c.Context(), grant.Token+by)
 
 		if errors.Is(err, sqllock.ErrLost) {
 			c.Fatalf("Raise() on a changed session = %v", err)
@@ -311,8 +312,8 @@ func (c changedSessions) raise() {
 			continue
 		}
 
-		if status, err := c.other.Inspect(c.Context(), c.name+"raised"); err != nil || status.Token != raised.Token() {
-			c.Errorf("Inspect() after Raise() to %d = %d, %v, want that", raised.Token(), status.Token, err)
+		if status, err := c.other.Inspect(c.Context(), c.name+"raised"); err != nil || status.Token != raised.Token {
+			c.Errorf("Inspect() after Raise() to %d = %d, %v, want that", raised.Token, status.Token, err)
 		}
 
 		return

@@ -214,7 +214,8 @@ func (c charsetCase) together(t *testing.T) {
 	c.wantRows(t, requests)
 	c.wantHeld(t, s, requests)
 
-	for i, err := range s.Release(t.Context(), grants) {
+	_, errs = s.Release(t.Context(), grants)
+	for i, err := range errs {
 		if err != nil {
 			t.Errorf("Release() of %q = %v, want nil", requests[i].Name, err)
 		}
@@ -307,7 +308,7 @@ func (c charsetCase) force(t *testing.T, s strategies.Strategy, r strategies.Req
 		t.Fatalf("TryAcquire(%q) = %v, want the grant", r.Name, err)
 	}
 
-	if forced, err := s.ForceRelease(t.Context(), strategies.Status{Name: r.Name, Token: g.Token()}, reason); err != nil || !forced {
+	if forced, err := s.ForceRelease(t.Context(), strategies.Status{Name: r.Name, Token: g.Token}, reason); err != nil || !forced {
 		t.Fatalf("ForceRelease() of %q = %t, %v, want true", r.Name, forced, err)
 	}
 

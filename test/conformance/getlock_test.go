@@ -155,7 +155,7 @@ func TestNamedLocksOfABatch(t *testing.T) {
 		for i, name := range names {
 			switch held := new(strategies.HeldError); name {
 			case "awaited", "leased", "rows":
-				if made[i] != nil || !errors.As(errs[i], &held) || (held.Line != 0) != (name == "awaited") || (held.Owner == "another") != (name == "leased") {
+				if !made[i].None() || !errors.As(errs[i], &held) || (held.Line != 0) != (name == "awaited") || (held.Owner == "another") != (name == "leased") {
 					n.Errorf("the answer for %q = %v, %v, want that it is %s", name, made[i], errs[i], name)
 				}
 			default:
@@ -168,8 +168,8 @@ func TestNamedLocksOfABatch(t *testing.T) {
 				var token int64
 
 				err := n.beside.QueryRowContext(n.Context(), "SELECT token FROM sqllock_locks WHERE name = ?", name).Scan(&token)
-				if err != nil || token != made[i].Token() || (token == 9000000000000001) != (name == "ahead") {
-					n.Errorf("the grant of %q has token %d, and its row %d, %v", name, made[i].Token(), token, err)
+				if err != nil || token != made[i].Token || (token == 9000000000000001) != (name == "ahead") {
+					n.Errorf("the grant of %q has token %d, and its row %d, %v", name, made[i].Token, token, err)
 				}
 			}
 		}
@@ -184,7 +184,7 @@ func TestNamedLocksOfABatch(t *testing.T) {
 		exec(n.T, n.beside, "UPDATE sqllock_leases SET owner = '', ended = 'forced: so' WHERE name = 'own'")
 
 		held := []strategies.Grant{made[0], made[3], made[4], made[6], made[7]}
-		errs = n.strategy.Release(n.Context(), held)
+		_, errs = n.strategy.Release(n.Context(), held)
 
 		for i, err := range errs {
 			if lost := i == 2; (err != nil) != lost || lost && !errors.Is(err, strategies.ErrNotBatched) {
@@ -194,7 +194,7 @@ func TestNamedLocksOfABatch(t *testing.T) {
 
 		n.wantLocked("after a release of all", names, "own")
 
-		if err := strategies.ReleaseOne(n.Context(), n.strategy, made[4]); !errors.Is(err, sqllock.ErrLost) {
+		if _, err := strategies.ReleaseOne(n.Context(), n.strategy, made[4]); !errors.Is(err, sqllock.ErrLost) {
 			n.Errorf("Release() of a grant that was taken away = %v, want ErrLost", err)
 		}
 
@@ -285,9 +285,9 @@ func TestStatementsOfNamedLocks(t *testing.T) {
 		n.release(n.acquire("a"))
 
 		made, errs := n.strategy.Acquire(n.Context(), requests)
-		errs = append(errs, n.strategy.Release(n.Context(), made)...)
+		_, failed := n.strategy.Release(n.Context(), made)
 
-		if err := errors.Join(errs...); err != nil {
+		if err := errors.Join(append(errs, failed...)...); err != nil {
 			n.Errorf("Acquire() and Release() = %v, want nil", err)
 		}
 

@@ -113,7 +113,7 @@ func guardedRead(
 	if handed {
 		grant = take()
 
-		if _, ok := grant.Grant.(strategies.Reserver); !ok {
+		if grant.Next().None() {
 			_ = grant.Release(ctx)
 
 			return
@@ -133,11 +133,9 @@ func guardedRead(
 
 	exec(t, pool, "UPDATE guarded SET value = value + 1")
 
-	if reserver, ok := grant.Grant.(strategies.Reserver); ok {
-		grant.Grant = reserver.Next()
-	}
-
-	if grant.Grant == nil {
+	if handed {
+		grant = grant.Next()
+	} else {
 		grant = take()
 	}
 

@@ -86,8 +86,8 @@ func sessionGone(t *testing.T, db *sql.DB, pool databases.DB, end, name string) 
 	}
 
 	status, _, err := strategy.Status(t.Context(), name)
-	if err != nil || status.Token != before.Token() {
-		t.Errorf("Status() = token %d, %v, want %d, that of the grant before", status.Token, err, before.Token())
+	if err != nil || status.Token != before.Token {
+		t.Errorf("Status() = token %d, %v, want %d, that of the grant before", status.Token, err, before.Token)
 	}
 
 	next, err := single.TryAcquire(t.Context(), strategy, request("next"))
@@ -170,12 +170,12 @@ CREATE TRIGGER note_commit AFTER UPDATE ON sqllock_locks FOR EACH ROW WHEN (NEW.
 			t.Fatal(err)
 		}
 
-		err = db.QueryRowContext(t.Context(), "SELECT synchronous_commit FROM commits WHERE token = $1", grant.Token()).Scan(&setting)
+		err = db.QueryRowContext(t.Context(), "SELECT synchronous_commit FROM commits WHERE token = $1", grant.Token).Scan(&setting)
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		return grant.Token(), setting
+		return grant.Token, setting
 	}
 
 	first, setting := durable()

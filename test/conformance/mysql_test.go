@@ -220,7 +220,8 @@ func TestLargestBatch(t *testing.T) {
 						}
 					}
 
-					for _, err := range strategy.Release(t.Context(), grants) {
+					_, errs = strategy.Release(t.Context(), grants)
+					for _, err := range errs {
 						if err != nil {
 							t.Fatalf("Release() = %v, want nil", err)
 						}

@@ -162,7 +162,7 @@ func (u *untold) each() {
 		err := g.Release(ctx)
 
 		return errors.Join(
-			err, u.strategy.(strategies.Noter).Announce(ctx, u.name()), u.strategy.(strategies.Notifier).Call(ctx, []string{u.name()}),
+			err, u.strategy.(strategies.Noter).Announce(ctx, u.name()), u.strategy.(strategies.Queuer).Call(ctx, []string{u.name()}),
 		)
 	})
 
@@ -268,9 +268,10 @@ func (u *untold) freeAll(what string, waited bool) {
 		u.enqueue(r.Name)
 	}
 
-	for i, err := range u.strategy.Release(u.Context(), grants) {
+	_, errs = u.strategy.Release(u.Context(), grants)
+	for i, err := range errs {
 		if errors.Is(err, strategies.ErrNotBatched) {
-			err = strategies.ReleaseOne(u.Context(), u.strategy, grants[i])
+			_, err = strategies.ReleaseOne(u.Context(), u.strategy, grants[i])
 		}
 
 		if err != nil {
@@ -283,8 +284,7 @@ func (u *untold) freeAll(what string, waited bool) {
 
 // releaseTx releases a lock in a transaction, where the strategy can.
 func (u *untold) releaseTx(g single.Grant, ctx context.Context) error { //nolint:revive // as the method expression Grant.Release
-	releaser, ok := g.Grant.(strategies.TxReleaser)
-	if !ok {
+	if u.strategy.Features().ConnectionHeld {
 		return g.Release(ctx)
 	}
 
@@ -293,7 +293,7 @@ func (u *untold) releaseTx(g single.Grant, ctx context.Context) error { //nolint
 		return err
 	}
 
-	if err := releaser.ReleaseTx(ctx, postgres.StdTx(tx), 0); err != nil {
+	if err := g.ReleaseTx(ctx, postgres.StdTx(tx), 0); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 
@@ -468,7 +468,7 @@ func releasePrepared(ctx context.Context, pool *sql.DB, db watched, g single.Gra
 
 	defer func() { _ = tx.Rollback() }() // which changes nothing any more
 
-	if err := g.Grant.(strategies.TxReleaser).ReleaseTx(ctx, db.Tx(postgres.StdTx(tx)), 0); err != nil {
+	if err := g.ReleaseTx(ctx, db.Tx(postgres.StdTx(tx)), 0); err != nil {
 		return err
 	}
 

@@ -259,7 +259,8 @@ func batchTwice(t *testing.T, name string, batcher strategies.Strategy) {
 			t.Errorf("%s: RenewAll() = %v, want nil", name, err)
 		}
 
-		if err := errors.Join(batcher.Release(t.Context(), grants)...); err != nil {
+		_, errs = batcher.Release(t.Context(), grants)
+		if err := errors.Join(errs...); err != nil {
 			t.Errorf("%s: ReleaseAll() = %v, want nil", name, err)
 		}
 	}
@@ -796,7 +797,7 @@ func TestEndedSessionIsNotUsedAgain(t *testing.T) {
 				reached, resume := beside.Pause(ended.kill, sqllocktest.Before)
 				done := make(chan error, 1)
 
-				go func() { done <- ended.end(t.Context(), other, strategies.Status{Name: name, Token: doomed.Token()}) }()
+				go func() { done <- ended.end(t.Context(), other, strategies.Status{Name: name, Token: doomed.Token}) }()
 
 				<-reached
 

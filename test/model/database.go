@@ -208,7 +208,7 @@ func (p Protocol) tick(s state, emit emit) {
 // Mirrors strategies/internal/grants/admin.go Store.Reap,
 // strategies/internal/grants/postgres.sql grant.expired,
 // strategies/internal/grants/postgres.sql grant.end,
-// strategies/internal/grants/removal.go Queue.ReapIdle,
+// strategies/internal/grants/removal.go Base.ReapIdle,
 // strategies/internal/grants/postgres.sql grant.ready.
 func (p Protocol) reap(s state, emit emit) {
 	if !p.Scope.Reaps {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -37,8 +38,8 @@ type Variant struct {
 	// bind changes the values of statements.
 	bind func(databases.Values)
 	// replace is a strategy in place of the pair's, or around it.
-	replace func(w *worker, inner strategies.Strategy) (strategies.Strategy, error)
-	// trust is a lock that believes more than it should.
+	replace func(w *worker, inner lined) (strategies.Strategy, error)
+	// trust is a lock that believes more than it should, or does not say what it is.
 	trust func(lock *sqllock.Lock, lease time.Duration) handle
 }
 
@@ -251,11 +252,14 @@ func Variants() []*Variant {
 		},
 		{
 			Name: "handed on under one token", By: []string{checkTokens, checkLinear},
-			Pair: Pair{"mariadb", "cas"}, together: true, tune: fewNames, replace: newSameToken,
+			Pair: Pair{"mariadb", "cas"}, together: true, tune: fewNames, trust: underOneToken(),
 		},
 		{
 			Name: "handed on beyond the reserve", By: []string{checkTokens, checkLinear},
 			Pair: Pair{"postgres", "cas"}, together: true, tune: fewNames, replace: newUnreserved,
+			edit: edits{"cas.acquire": both(
+				instead(`greatest(l.token + `, `(l.token + 1 + 0 * `), instead(`::bigint, `+postgresMicros+`) END`, `::bigint) END`),
+			)},
 		},
 		{
 			// What a statement looks for elsewhere it sees as it was when the statement began, and the row that it locks as
@@ -345,7 +349,12 @@ func (v *Variant) strategy(w *worker, db databases.DB) (strategies.Strategy, err
 		return made, nil
 	}
 
-	return v.replace(w, made)
+	inner, ok := made.(lined)
+	if !ok {
+		return nil, fmt.Errorf("%T has no line", made)
+	}
+
+	return v.replace(w, inner)
 }
 
 // options are those of its lockers, beside the usual ones; those of the good lock as planned.
@@ -477,3 +486,26 @@ func (t lateTrust) Err() error {
 type unguarded struct{ *sqllock.Lock }
 
 func (u unguarded) Guard(context.Context, strategies.Tx) error { return u.Err() }
+
+// underOneToken has one token for all holders of a grant, whose owner is the same.
+func underOneToken() func(*sqllock.Lock, time.Duration) handle {
+	var first sync.Map // token, by owner
+
+	return func(lock *sqllock.Lock, _ time.Duration) handle {
+		token, _ := first.LoadOrStore(lock.Owner(), lock.Token())
+
+		return sameToken{lock, token}
+	}
+}
+
+type sameToken struct {
+	*sqllock.Lock
+
+	first any
+}
+
+func (s sameToken) Token() int64 {
+	token, _ := s.first.(int64)
+
+	return token
+}

@@ -10,11 +10,16 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// lined is a strategy that has a line for each name.
-type lined interface {
+// guarder is a strategy whose locks can be used in transactions.
+type guarder interface {
 	strategies.Strategy
+	strategies.Guarder
+}
+
+// lined is one that has a line for each name.
+type lined interface {
+	guarder
 	strategies.Queuer
-	strategies.Notifier
 }
 
 // witness writes down what a locker asks a strategy about the lines: who enters one, who leaves it, and who is
@@ -123,7 +128,7 @@ func (w *witness) answered(r strategies.Request, began instant, g strategies.Gra
 	}
 
 	w.log.write(record{
-		Time: now(), Op: opLine, Phase: phaseGrant, Name: r.Name, Owner: r.Owner, Token: g.Token(), Wait: r.Wait, Locker: w.locker, Began: began,
+		Time: now(), Op: opLine, Phase: phaseGrant, Name: r.Name, Owner: r.Owner, Token: g.Token, Wait: r.Wait, Locker: w.locker, Began: began,
 	})
 
 	w.mutex.Lock()

@@ -85,7 +85,7 @@ func (b *acquisitions) answer(failed *error) {
 	}
 
 	for i := range b.requests {
-		if b.grants[i] == nil && b.errs[i] == nil {
+		if b.grants[i].None() && b.errs[i] == nil {
 			b.errs[i] = err
 		}
 	}
@@ -156,7 +156,7 @@ func (b *acquisitions) granted(owner string, token int64) {
 	}
 
 	if b.errs[i] = sound(token); b.errs[i] == nil {
-		b.grants[i] = b.Grant(b.requests[i], token)
+		b.grants[i] = b.Grant(b.requests[i], token).Granted()
 	}
 }
 
@@ -168,7 +168,7 @@ func (b *acquisitions) look(
 	var open []strategies.Request
 
 	for _, r := range asked {
-		if i := b.index[r.Owner]; b.grants[i] == nil && b.errs[i] == nil {
+		if i := b.index[r.Owner]; b.grants[i].None() && b.errs[i] == nil {
 			open = append(open, r)
 		}
 	}
@@ -246,7 +246,7 @@ func (t *together) renewOn(ctx context.Context, conn databases.Conn, lease time.
 
 // ReleaseAll ends grants in one statement. One with a minimum hold is released in
 // another way, alone.
-func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) []error {
+func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) ([]bool, []error) {
 	if s.sql.Batch.Acquire.SQL == "" {
 		return calls.ReleaseAlone(ctx, grants)
 	}
@@ -265,14 +265,14 @@ func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) []err
 		return true
 	})
 	if len(t.requests) == 0 {
-		return t.errs
+		return t.contended, t.errs
 	}
 
 	conn, err := s.Conn(ctx)
 	defer t.failed(&err)
 
 	if err != nil {
-		return t.errs
+		return t.contended, t.errs
 	}
 
 	defer s.Return(conn, &err)
@@ -285,28 +285,31 @@ func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) []err
 		err = t.release(ctx, conn, values)
 	}
 
-	return t.errs
+	return t.contended, t.errs
 }
 
 // together are grants that one statement is about.
 type together struct {
 	*Store
 
-	grants   []strategies.Grant
-	requests []strategies.Request
-	index    map[string]int // by owner, of what is not done
-	errs     []error
+	grants    []strategies.Grant
+	requests  []strategies.Request
+	index     map[string]int // by owner, of what is not done
+	contended []bool
+	errs      []error
 }
 
 // together takes those grants for which fit is true. The others have to go alone,
 // as have those that the statement will not be done with.
 func (s *Store) together(grants []strategies.Grant, fit func(*Grant) bool) *together {
-	t := &together{Store: s, grants: grants, errs: make([]error, len(grants)), index: make(map[string]int, len(grants))}
+	t := &together{
+		Store: s, grants: grants, index: make(map[string]int, len(grants)), contended: make([]bool, len(grants)), errs: make([]error, len(grants)),
+	}
 
 	for i, g := range grants {
 		t.errs[i] = strategies.ErrNotBatched
 
-		if g, ok := g.(*Grant); ok && fit(g) {
+		if g, ok := g.State.(*Grant); ok && fit(g) {
 			t.index[g.request.Owner] = i
 			t.requests = append(t.requests, g.request)
 		}
@@ -347,11 +350,7 @@ func (t *together) allDone(contended map[string]bool) {
 
 func (t *together) done(owner string, contended bool) {
 	if i, ok := t.index[owner]; ok {
-		t.errs[i] = nil
-
-		if g, ok := t.grants[i].(*Grant); ok {
-			g.contended.Store(contended)
-		}
+		t.contended[i], t.errs[i] = contended, nil
 
 		delete(t.index, owner)
 	}

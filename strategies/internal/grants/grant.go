@@ -3,6 +3,7 @@ package grants
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,6 @@ import (
 type Grant struct {
 	store   *Store
 	request strategies.Request
-	token   int64
 	last    int64 // of the tokens that are reserved; the one in the row
 
 	// released refuses a guard from the moment that a release began. The row
@@ -25,37 +25,36 @@ type Grant struct {
 	released  atomic.Bool
 	contended atomic.Bool
 
-	// dating is the right to use dated, of a grant that was handed on; a channel, so
+	// dating is the right to use dated, of a grant that may be handed on; a channel, so
 	// that waiting for it can end with a context.
 	dating chan struct{}
-	dated  bool // the row has changed since the grant was handed on
+	dated  int64 // the row has changed since the grant was handed on under this token
 }
 
 // Grant returns the grant that was made for a request with the token in its row,
 // which is the last of those that the request reserves.
 func (s *Store) Grant(r strategies.Request, last int64) *Grant {
-	return &Grant{store: s, request: r, token: first(r, last), last: last}
+	g := &Grant{store: s, request: r, last: last}
+	if tokens(r) > 1 {
+		g.dating = make(chan struct{}, 1)
+	}
+
+	return g
 }
+
+// Granted is the grant as the core has it.
+func (g *Grant) Granted() strategies.Grant {
+	return strategies.Grant{Token: first(g.request, g.last), Last: g.last, State: g}
+}
+
+// Record is the grant itself.
+func (g *Grant) Record() Record { return g }
 
 // tokens is how many tokens the request reserves.
 func tokens(r strategies.Request) int64 { return max(1, r.Tokens) }
 
 // first is the first of those tokens.
 func first(r strategies.Request, last int64) int64 { return last - tokens(r) + 1 }
-
-// Next is the grant under its next token.
-func (g *Grant) Next() strategies.Grant {
-	if g.token == g.last {
-		return nil
-	}
-
-	g.released.Store(true)
-
-	return &Grant{store: g.store, request: g.request, token: g.token + 1, last: g.last, dating: make(chan struct{}, 1)}
-}
-
-// Token is the fencing token.
-func (g *Grant) Token() int64 { return g.token }
 
 // Request is what the grant was made for.
 func (g *Grant) Request() strategies.Request { return g.request }
@@ -125,15 +124,17 @@ func (g *Grant) CheckOn(ctx context.Context, on databases.Session) error {
 }
 
 // Release ends the grant.
-func (g *Grant) Release(ctx context.Context) (err error) {
+func (g *Grant) Release(ctx context.Context) (contended bool, err error) {
 	conn, err := g.store.Conn(ctx)
 	if err != nil {
-		return replaced(err)
+		return false, replaced(err)
 	}
 
 	defer g.store.Return(conn, &err)
 
-	return g.ReleaseOn(ctx, conn)
+	err = g.ReleaseOn(ctx, conn)
+
+	return g.Contended(), err
 }
 
 // ReleaseOn is Release on a connection that the caller has.
@@ -291,13 +292,14 @@ func sessionGone(checked, cause error) error {
 	return &strategies.LostError{Reason: strategies.SessionGone, Err: cause}
 }
 
-// Record is the grant of a writer or a reader, beside which a strategy has another lock.
+// Record is the grant of a writer or a reader, beside which a strategy may have another lock.
 type Record interface {
-	strategies.Grant
-	strategies.Contention
 	calls.Held
 
 	Request() strategies.Request
+	Granted() strategies.Grant
+	Contended() bool
+	Guard(ctx context.Context, tx strategies.Tx, token int64) error
 	RenewOn(ctx context.Context, on databases.Session, lease time.Duration) error
 	CheckOn(ctx context.Context, on databases.Session) error
 	ReleaseOn(ctx context.Context, on databases.Session) error
@@ -309,7 +311,18 @@ type Record interface {
 var (
 	_ Record = (*Grant)(nil)
 	_ Record = (*Share)(nil)
-
-	_ strategies.Raiser = (*Grant)(nil)
-	_ strategies.Sharer = (*Share)(nil)
 )
+
+// recordOf is the record of a grant. A strategy's own state of a grant says which that is.
+func recordOf(g strategies.Grant) (Record, error) {
+	recorded, ok := g.State.(interface{ Record() Record })
+	if !ok {
+		return nil, notOurs(g)
+	}
+
+	return recorded.Record(), nil
+}
+
+func notOurs(g strategies.Grant) error {
+	return fmt.Errorf("%T is no grant of this strategy", g.State)
+}

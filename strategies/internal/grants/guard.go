@@ -11,8 +11,8 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Guard pins the grant in the caller's transaction.
-func (g *Grant) Guard(ctx context.Context, tx strategies.Tx) error {
+// Guard pins the grant, which its holder has under a token, in the caller's transaction.
+func (g *Grant) Guard(ctx context.Context, tx strategies.Tx, token int64) error {
 	on, err := session(tx)
 	if err != nil {
 		return err
@@ -22,11 +22,11 @@ func (g *Grant) Guard(ctx context.Context, tx strategies.Tx) error {
 		return strategies.ErrReleased
 	}
 
-	if err := g.date(ctx); err != nil {
+	if err := g.date(ctx, token); err != nil {
 		return err
 	}
 
-	token, err := g.pin(ctx, on)
+	current, err := g.pin(ctx, on)
 
 	switch {
 	case g.store.Busy(err):
@@ -39,7 +39,7 @@ func (g *Grant) Guard(ctx context.Context, tx strategies.Tx) error {
 		return fmt.Errorf("%w: %w", errInTheWay, err)
 	case err != nil:
 		return g.store.Explain(err)
-	case token == g.last:
+	case current == g.last:
 		return nil
 	}
 
@@ -102,8 +102,8 @@ func (g *Grant) key() databases.Values {
 // transaction. The database had no part in handing it on, so that without this a
 // guard would pass in a snapshot from before, which does not show what the holders
 // before wrote.
-func (g *Grant) date(ctx context.Context) error {
-	if g.token == first(g.request, g.last) || g.store.sql.Date.SQL == "" {
+func (g *Grant) date(ctx context.Context, token int64) error {
+	if token == first(g.request, g.last) || g.store.sql.Date.SQL == "" {
 		return nil
 	}
 
@@ -117,7 +117,7 @@ func (g *Grant) date(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errNotDated, ctx.Err())
 	}
 
-	if g.dated {
+	if g.dated == token {
 		return nil
 	}
 
@@ -126,7 +126,9 @@ func (g *Grant) date(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errNotDated, err)
 	}
 
-	g.dated = err == nil
+	if err == nil {
+		g.dated = token
+	}
 
 	return err
 }

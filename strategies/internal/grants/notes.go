@@ -9,8 +9,8 @@ import (
 )
 
 // Notes reads what is kept of a name beside its grants. Of a request it says so only as long as its owner has the name.
-func (q Queue) Notes(ctx context.Context, name string) (notes strategies.Notes, err error) {
-	s := q.store
+func (b Base) Notes(ctx context.Context, name string) (notes strategies.Notes, err error) {
+	s := b.store
 
 	conn, err := s.Conn(ctx)
 	if err != nil {
@@ -46,29 +46,29 @@ func (s *Store) notes(ctx context.Context, on databases.Session, name string) (n
 }
 
 // Mark records a number with the name, while the owner has the name.
-func (q Queue) Mark(ctx context.Context, name, owner string, mark int64) (noted bool, err error) {
-	return q.note(ctx, q.store.sql.Mark, databases.Values{"name": name, "owner": owner, "mark": mark}, func(n strategies.Notes) bool {
+func (b Base) Mark(ctx context.Context, name, owner string, mark int64) (noted bool, err error) {
+	return b.note(ctx, b.store.sql.Mark, databases.Values{"name": name, "owner": owner, "mark": mark}, func(n strategies.Notes) bool {
 		return n.Owner == owner && n.Mark >= mark
 	})
 }
 
 // Ask asks whoever has the name to release it.
-func (q Queue) Ask(ctx context.Context, name, reason string) (asked bool, err error) {
-	asked, err = q.note(ctx, q.store.sql.Ask, databases.Values{"name": name, "reason": reason}, func(n strategies.Notes) bool {
+func (b Base) Ask(ctx context.Context, name, reason string) (asked bool, err error) {
+	asked, err = b.note(ctx, b.store.sql.Ask, databases.Values{"name": name, "reason": reason}, func(n strategies.Notes) bool {
 		return n.Owner != "" && n.Asked == reason
 	})
 	if asked {
-		_ = q.Announce(ctx, name) // a hint
+		_ = b.Announce(ctx, name) // a hint
 	}
 
 	return asked, err
 }
 
 // note sends a statement, which may change nothing because all was so before. MySQL does not count that.
-func (q Queue) note(
+func (b Base) note(
 	ctx context.Context, statement databases.Statement, values databases.Values, is func(strategies.Notes) bool,
 ) (noted bool, err error) {
-	s := q.store
+	s := b.store
 
 	conn, err := s.Conn(ctx)
 	if err != nil {
@@ -93,18 +93,18 @@ func (q Queue) note(
 }
 
 // Announce tells all who listen that something has changed about the name, where that can be.
-func (q Queue) Announce(ctx context.Context, name string) (err error) {
-	announce := q.store.sql.Announce
+func (b Base) Announce(ctx context.Context, name string) (err error) {
+	announce := b.store.sql.Announce
 	if announce.SQL == "" {
 		return nil
 	}
 
-	conn, err := q.store.Conn(ctx)
+	conn, err := b.store.Conn(ctx)
 	if err != nil {
 		return err
 	}
 
-	defer q.store.Return(conn, &err)
+	defer b.store.Return(conn, &err)
 
-	return q.store.hint(ctx, conn, announce, databases.Values{"name": name})
+	return b.store.hint(ctx, conn, announce, databases.Values{"name": name})
 }

@@ -19,8 +19,8 @@ const (
 
 // Listen tells a process of its turns, where the database can tell. Where it tells of
 // commits only, there is something to look for after each.
-func (q Queue) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func()) error {
-	s := q.store
+func (b Base) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func()) error {
+	s := b.store
 
 	listener, ok := s.db.(databases.Listener)
 	if !ok {
@@ -90,8 +90,8 @@ func (s *Store) quietly(release, quiet databases.Statement, send func(databases.
 
 // Call tells the processes that are the first in the lines of names to look how they
 // stand. On SQLite they see commits.
-func (q Queue) Call(ctx context.Context, names []string) (err error) {
-	s := q.store
+func (b Base) Call(ctx context.Context, names []string) (err error) {
+	s := b.store
 
 	if !s.wakes() && s.sql.Tell.SQL == "" {
 		return nil

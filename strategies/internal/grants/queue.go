@@ -11,35 +11,21 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Queue is what a strategy embeds to be a strategies.Queuer, a strategies.Notifier, a strategies.Noter and a
-// strategies.IdleReaper.
-type Queue struct{ store *Store }
-
-var (
-	_ strategies.Queuer     = Queue{}
-	_ strategies.Notifier   = Queue{}
-	_ strategies.Noter      = Queue{}
-	_ strategies.IdleReaper = Queue{}
-)
-
-// Queue returns what the store keeps of those who wait.
-func (s *Store) Queue() Queue { return Queue{s} }
-
 // Enqueue puts waiters into the lines for their names.
-func (q Queue) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
+func (b Base) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
 	if len(all) != 1 {
-		return q.enqueueSeveral(ctx, all, ttl)
+		return b.enqueueSeveral(ctx, all, ttl)
 	}
 
-	taken, err := q.enqueueOne(ctx, all[0], ttl)
+	taken, err := b.enqueueOne(ctx, all[0], ttl)
 
 	return []bool{taken}, []error{err}
 }
 
 // enqueueOne puts w into the line for its name. The first time it also removes what dead
 // processes left: not everybody runs a reaper.
-func (q Queue) enqueueOne(ctx context.Context, w strategies.Waiter, ttl time.Duration) (taken bool, err error) {
-	s := q.store
+func (b Base) enqueueOne(ctx context.Context, w strategies.Waiter, ttl time.Duration) (taken bool, err error) {
+	s := b.store
 
 	// Leave would find nothing if it overtook a statement that was given up.
 	conn, ctx, cancel, err := s.Attempt(ctx)
@@ -135,16 +121,16 @@ func (s *Store) sweep(ctx context.Context, conn databases.Conn) error {
 }
 
 // Keep gives all waiters of a process another ttl, and returns how many they are.
-func (q Queue) Keep(ctx context.Context, process string, ttl time.Duration) (kept int, err error) {
-	result, err := q.exec(ctx, q.store.sql.Keep, databases.Values{"process": process, "ttl": ceil(ttl)})
+func (b Base) Keep(ctx context.Context, process string, ttl time.Duration) (kept int, err error) {
+	result, err := b.exec(ctx, b.store.sql.Keep, databases.Values{"process": process, "ttl": ceil(ttl)})
 
 	return int(result.RowsAffected), err
 }
 
 // Leave ends what Enqueue noted.
-func (q Queue) Leave(ctx context.Context, process string, ids []string) (err error) {
-	leave := q.store.sql.Leave
-	_, err = q.exec(ctx, leave, leaving(leave, process, ids))
+func (b Base) Leave(ctx context.Context, process string, ids []string) (err error) {
+	leave := b.store.sql.Leave
+	_, err = b.exec(ctx, leave, leaving(leave, process, ids))
 
 	return err
 }
@@ -162,25 +148,25 @@ func leaving(leave databases.Statement, process string, ids []string) databases.
 	return values
 }
 
-func (q Queue) exec(ctx context.Context, statement databases.Statement, values databases.Values) (result databases.Result, err error) {
-	conn, err := q.store.Conn(ctx)
+func (b Base) exec(ctx context.Context, statement databases.Statement, values databases.Values) (result databases.Result, err error) {
+	conn, err := b.store.Conn(ctx)
 	if err != nil {
 		return databases.Result{}, err
 	}
 
-	defer q.store.Return(conn, &err)
+	defer b.store.Return(conn, &err)
 
 	return conn.Exec(ctx, statement, values)
 }
 
 // Stand says how those of a process stand in their lines.
-func (q Queue) Stand(ctx context.Context, process string) (all []strategies.Standing, err error) {
-	conn, err := q.store.LookConn(ctx)
+func (b Base) Stand(ctx context.Context, process string) (all []strategies.Standing, err error) {
+	conn, err := b.store.LookConn(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	defer q.store.Return(conn, &err)
+	defer b.store.Return(conn, &err)
 
 	// Of each in all: how many slots it knows, and whether it waits as a reader.
 	var (
@@ -188,7 +174,7 @@ func (q Queue) Stand(ctx context.Context, process string) (all []strategies.Stan
 		reads []bool
 	)
 
-	err = conn.Query(ctx, q.store.sql.Stand, databases.Values{"process": process}, func(row databases.Row) error {
+	err = conn.Query(ctx, b.store.sql.Stand, databases.Values{"process": process}, func(row databases.Row) error {
 		var (
 			one                           strategies.Standing
 			ahead, life, taken, others, n int64
@@ -211,14 +197,14 @@ func (q Queue) Stand(ctx context.Context, process string) (all []strategies.Stan
 			continue
 		}
 
-		err = q.look(ctx, conn, process, &all[i], slots[i], reads[i])
+		err = b.look(ctx, conn, process, &all[i], slots[i], reads[i])
 	}
 
 	return all, err
 }
 
 // look looks more closely how one stands, in statements for its name alone.
-func (q Queue) look(
+func (b Base) look(
 	ctx context.Context, conn databases.Conn, process string, one *strategies.Standing, slots int, reads bool,
 ) error {
 	var (
@@ -229,7 +215,7 @@ func (q Queue) look(
 
 	// The rows of the slots are a range, which servers find by the primary key if its ends are parameters.
 	if slots > 1 {
-		if free, left, err = q.freeSlots(ctx, conn, one.Name, slots); err != nil {
+		if free, left, err = b.freeSlots(ctx, conn, one.Name, slots); err != nil {
 			return err
 		}
 
@@ -240,7 +226,7 @@ func (q Queue) look(
 		return nil
 	}
 
-	line, err := q.waiters(ctx, conn, strategies.WaiterFilter{Name: one.Name})
+	line, err := b.waiters(ctx, conn, strategies.WaiterFilter{Name: one.Name})
 	if err != nil {
 		return err
 	}
@@ -265,8 +251,8 @@ func (q Queue) look(
 }
 
 // freeSlots says which slots of a name are free, and how many.
-func (q Queue) freeSlots(ctx context.Context, conn databases.Conn, name string, slots int) (free []bool, left int, err error) {
-	taken, err := readHolders(ctx, conn, q.store.sql.Slots, strategies.Filter{Name: name})
+func (b Base) freeSlots(ctx context.Context, conn databases.Conn, name string, slots int) (free []bool, left int, err error) {
+	taken, err := readHolders(ctx, conn, b.store.sql.Slots, strategies.Filter{Name: name})
 	free, left = slices.Repeat([]bool{true}, slots), slots
 
 	for _, status := range taken {
@@ -280,23 +266,23 @@ func (q Queue) freeSlots(ctx context.Context, conn databases.Conn, name string, 
 }
 
 // Waiters lists those who wait, and for whom.
-func (q Queue) Waiters(ctx context.Context, f strategies.WaiterFilter) (waiters []strategies.Waiter, err error) {
-	conn, err := q.store.LookConn(ctx)
+func (b Base) Waiters(ctx context.Context, f strategies.WaiterFilter) (waiters []strategies.Waiter, err error) {
+	conn, err := b.store.LookConn(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	defer q.store.Return(conn, &err)
+	defer b.store.Return(conn, &err)
 
-	return q.waiters(ctx, conn, f)
+	return b.waiters(ctx, conn, f)
 }
 
-func (q Queue) waiters(ctx context.Context, conn databases.Conn, f strategies.WaiterFilter) (waiters []strategies.Waiter, err error) {
+func (b Base) waiters(ctx context.Context, conn databases.Conn, f strategies.WaiterFilter) (waiters []strategies.Waiter, err error) {
 	values := databases.Values{
 		"name": f.Name, "prefix": f.Prefix, "from": cmp.Or(f.Name, f.Prefix), "holds": f.Holding, "limit": limit(f.Limit),
 	}
 
-	err = conn.Query(ctx, q.store.sql.Waiters, values, func(row databases.Row) error {
+	err = conn.Query(ctx, b.store.sql.Waiters, values, func(row databases.Row) error {
 		var (
 			w           strategies.Waiter
 			waited, pid int64

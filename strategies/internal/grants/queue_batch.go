@@ -15,11 +15,11 @@ import (
 
 // enqueueSeveral is Enqueue in one statement. It waits for no row lock: who has to
 // goes alone, with ErrNotBatched.
-func (q Queue) enqueueSeveral(ctx context.Context, all []strategies.Waiter, ttl time.Duration) (taken []bool, errs []error) {
+func (b Base) enqueueSeveral(ctx context.Context, all []strategies.Waiter, ttl time.Duration) (taken []bool, errs []error) {
 	taken, errs = make([]bool, len(all)), make([]error, len(all))
-	known, err := q.enqueueAll(ctx, all, ttl)
+	known, err := b.enqueueAll(ctx, all, ttl)
 
-	if q.store.Busy(err) || errors.Is(err, strategies.ErrBusy) {
+	if b.store.Busy(err) || errors.Is(err, strategies.ErrBusy) {
 		err = strategies.ErrNotBatched
 	}
 
@@ -41,8 +41,8 @@ func (q Queue) enqueueSeveral(ctx context.Context, all []strategies.Waiter, ttl 
 
 // enqueueAll returns, of the names whose rows say now that somebody waits, whether they are
 // taken.
-func (q Queue) enqueueAll(ctx context.Context, all []strategies.Waiter, ttl time.Duration) (taken map[string]bool, err error) {
-	s := q.store
+func (b Base) enqueueAll(ctx context.Context, all []strategies.Waiter, ttl time.Duration) (taken map[string]bool, err error) {
+	s := b.store
 
 	conn, ctx, cancel, err := s.Attempt(ctx)
 	if err != nil {

@@ -7,26 +7,31 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Raise is the grant under a token, if that is larger than its own. Where the answer to an earlier call was lost the row
+// Raise returns a grant under a token, if that is larger than its own. Where the answer to an earlier call was lost the row
 // has the token already.
-func (g *Grant) Raise(ctx context.Context, token int64) (raised strategies.Grant, err error) {
-	conn, err := g.store.Conn(ctx)
-	if err != nil {
-		return nil, replaced(err)
+func (s *Store) Raise(ctx context.Context, granted strategies.Grant, token int64) (raised strategies.Grant, err error) {
+	g, ok := granted.State.(*Grant)
+	if !ok {
+		return raised, notOurs(granted)
 	}
 
-	defer g.store.Return(conn, &err)
+	conn, err := s.Conn(ctx)
+	if err != nil {
+		return raised, replaced(err)
+	}
+
+	defer s.Return(conn, &err)
 
 	last, err := g.raise(ctx, conn, token)
 	if err != nil {
-		return nil, err
+		return raised, err
 	}
 
 	// One token: what was reserved is below it.
 	r := g.request
 	r.Tokens = 1
 
-	return g.store.Grant(r, last), nil
+	return s.Grant(r, last).Granted(), nil
 }
 
 // raise returns the token that the row has afterwards.

@@ -37,8 +37,8 @@ type Removal struct {
 
 // ReapIdle removes rows of names that nobody uses, nor has acquired for so long, and of which nothing is noted; with the last of them
 // what dead waiters left.
-func (q Queue) ReapIdle(ctx context.Context, idle time.Duration, limit int) (removed int, more bool, err error) {
-	s := q.store
+func (b Base) ReapIdle(ctx context.Context, idle time.Duration, limit int) (removed int, more bool, err error) {
+	s := b.store
 
 	conn, err := s.Conn(ctx)
 	if err != nil {

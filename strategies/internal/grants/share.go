@@ -190,8 +190,7 @@ func (s *Store) begin(ctx context.Context, on databases.Session, r strategies.Re
 		return nil, s.AsHeld(ctx, on, r.Name, err)
 	}
 
-	g.record.token, err = begin(ctx, g.record.request, st)
-	g.record.last = g.record.token
+	g.record.last, err = begin(ctx, g.record.request, st)
 
 	return g.entered(ctx, on, err)
 }
@@ -204,7 +203,7 @@ func (s *Store) clearShares(ctx context.Context, on databases.Session) error {
 // join joins the phase of a state.
 func (s *Store) join(ctx context.Context, on databases.Session, r strategies.Request, st State) (*Share, error) {
 	g := s.reader(r, st.Owner)
-	g.record.token, g.record.last = st.Token, st.Token
+	g.record.last = st.Token
 
 	// Who is in it asks again, because the answer was lost.
 	if st.Line != 0 && !r.First {
@@ -302,8 +301,13 @@ func (g *Share) values() databases.Values {
 	return values
 }
 
-// Token is the fencing token of the phase.
-func (g *Share) Token() int64 { return g.record.Token() }
+// Granted is the grant as the core has it: with the token of the phase.
+func (g *Share) Granted() strategies.Grant {
+	return strategies.Grant{Token: g.record.last, Last: g.record.last, Phase: g.Phase(), State: g}
+}
+
+// Record is the grant itself.
+func (g *Share) Record() Record { return g }
 
 // Phase is the owner of the name's row for as long as there are readers.
 func (g *Share) Phase() string { return g.record.request.Owner }
@@ -312,7 +316,9 @@ func (g *Share) Phase() string { return g.record.request.Owner }
 func (g *Share) Request() strategies.Request { return g.reader }
 
 // Guard keeps the next writer from the name until the transaction ends.
-func (g *Share) Guard(ctx context.Context, tx strategies.Tx) error { return g.record.Guard(ctx, tx) }
+func (g *Share) Guard(ctx context.Context, tx strategies.Tx, token int64) error {
+	return g.record.Guard(ctx, tx, token)
+}
 
 // Contended says, after the release, whether somebody was registered as waiting.
 func (g *Share) Contended() bool { return g.record.Contended() }
@@ -438,12 +444,16 @@ func (g *Share) lost(ctx context.Context, on databases.Session) error {
 }
 
 // Release ends the grant, and the phase if there is no other reader.
-func (g *Share) Release(ctx context.Context) error {
-	return g.use(ctx, func(on databases.Session) error { return g.ReleaseOn(ctx, on) })
+func (g *Share) Release(ctx context.Context) (contended bool, err error) {
+	err = g.Free(ctx)
+
+	return g.Contended(), err
 }
 
 // Free is Release where the name cannot be had yet.
-func (g *Share) Free(ctx context.Context) error { return g.Release(ctx) }
+func (g *Share) Free(ctx context.Context) error {
+	return g.use(ctx, func(on databases.Session) error { return g.ReleaseOn(ctx, on) })
+}
 
 // ReleaseOn is Release on a connection that the caller has.
 func (g *Share) ReleaseOn(ctx context.Context, on databases.Session) error {

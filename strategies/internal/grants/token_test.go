@@ -88,7 +88,7 @@ func TestTokenMustBePositive(t *testing.T) {
 					t.Parallel()
 
 					grant, err := strategies.AcquireOne(t.Context(), strategy, request)
-					if grant != nil || err == nil || dialect != databases.MySQL && !strings.Contains(err.Error(), want) {
+					if !grant.None() || err == nil || dialect != databases.MySQL && !strings.Contains(err.Error(), want) {
 						t.Errorf("TryAcquire() = %v, %v, want an error that says %q", grant, err, want)
 					}
 				})
@@ -104,7 +104,7 @@ func TestTokenMustBePositive(t *testing.T) {
 				db := &answering{dialect: dialect, token: token, owners: []string{"owner"}}
 
 				grants, errs := cas.New(db).Acquire(t.Context(), []strategies.Request{request, other})
-				if grants[0] != nil || errs[0] == nil || !strings.Contains(errs[0].Error(), want) {
+				if !grants[0].None() || errs[0] == nil || !strings.Contains(errs[0].Error(), want) {
 					t.Errorf("Acquire() = %v, %v, want an error that says %q", grants, errs, want)
 				}
 			})

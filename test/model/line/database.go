@@ -167,7 +167,7 @@ func (s *state) tellAll() {
 
 // call has the process look that is first in line.
 //
-// Mirrors strategies/internal/grants/notify.go Queue.Call.
+// Mirrors strategies/internal/grants/notify.go Base.Call.
 func (p Protocol) call(s *state) {
 	if w, _ := p.first(s); w.by != 0 && !s.processes[w.by-1].crashed {
 		s.processes[w.by-1].calls = true

@@ -422,7 +422,7 @@ func (p Protocol) mayLook(c *process) bool {
 // passOn tells the first in line, with a statement that sees what was done before: that it is its turn, or to
 // look.
 //
-// Mirrors sqllock/waiters.go waiters.passOn, strategies/internal/grants/notify.go Queue.Call.
+// Mirrors sqllock/waiters.go waiters.passOn, strategies/internal/grants/notify.go Base.Call.
 func (p Protocol) passOn(s state, i int8, emit emit) {
 	c := &s.processes[i]
 	c.passes = false
