@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -266,7 +267,7 @@ func (a *acquisition) ask(ctx context.Context, start instant) (strategies.Grant,
 	l.background.endsBy(a, cancel)
 	defer l.background.endsBy(a, nil)
 
-	grant, err := l.acquires.serve(first, a.request, l.batches(a.set))
+	grant, err := l.acquires.Serve(first, a.request, l.batches(a.set))
 	a.timedOut = err != nil && errors.Is(first.Err(), context.DeadlineExceeded) && ctx.Err() == nil
 
 	return grant, err
@@ -540,7 +541,7 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 
 		bound, cancel := context.WithTimeout(wait, longest(a.set))
 
-		grant, err = a.locker.acquires.serve(bound, request, a.locker.batches(a.set))
+		grant, err = a.locker.acquires.Serve(bound, request, a.locker.batches(a.set))
 		a.timedOut = bound.Err() != nil && wait.Err() == nil
 
 		cancel()
@@ -706,14 +707,14 @@ func longest(set *settings) time.Duration { return min(set.trust(set.lease), att
 
 // failed is the error of an attempt, as the acquisition goes on with it.
 func (a *acquisition) failed(ctx context.Context, request strategies.Request, err error) error {
-	var abandoned abandonedError[strategies.Grant]
+	var abandoned call.AbandonedError[strategies.Grant]
 
 	switch {
 	case errors.As(err, &abandoned):
 		// It may still be granted, and is given back then. So the next attempt
 		// is not this owner's.
 		ending, doubted := a.locker.settle(ctx, request), !a.doubt.IsZero()
-		abandoned.outcome.then(func(late strategies.Grant, err error) {
+		abandoned.Then(func(late strategies.Grant, err error) {
 			if err == nil {
 				a.locker.settleGrant(ctx, request, late)
 			}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -308,7 +309,7 @@ func (b *background) work(e *ending) {
 
 	var err error
 	if !e.overdue || started.Before(e.until) {
-		err = bounded(e.ctx, endTime, e.try)
+		err = call.Bounded(e.ctx, endTime, e.try)
 	}
 
 	b.mu.Lock()

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 
@@ -48,4 +49,17 @@ func backoff(attempt int, lowest, highest time.Duration) time.Duration {
 	}
 
 	return jitter(bound)
+}
+
+// sleep waits for d or until ctx ends, and says whether it was d.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

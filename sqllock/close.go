@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 )
 
 const (
@@ -75,14 +77,14 @@ func (l *Locker) Close(ctx context.Context) error {
 
 	l.reaper.close(ctx)
 	// It does not wait for a driver that does not return.
-	_ = bounded(ctx, giveBackTime, func(ctx context.Context) error {
+	_ = call.Bounded(ctx, giveBackTime, func(ctx context.Context) error {
 		l.strategy.Close(ctx)
 
 		return nil
 	})
 
 	l.news.last(ctx)
-	l.hands.close()
+	l.workers.Close()
 	l.keeper.alarm() // it ends
 
 	return errors.Join(errs...)
@@ -99,7 +101,7 @@ func (l *Locker) releaseAll(ctx context.Context, held []*hold) (losses []error) 
 	)
 
 	if !l.features.Unbatched {
-		slots = make(chan struct{}, maxBatch)
+		slots = make(chan struct{}, call.MaxBatch)
 	}
 
 	for _, h := range held {

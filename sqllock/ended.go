@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/internal/plain"
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -165,7 +166,7 @@ func unanswered(err error) error {
 	switch {
 	case errors.Is(err, ErrUnreachable), errors.Is(err, ErrTooManyConnections):
 		return err
-	case errors.As(err, new(abandonedError[strategies.Grant])):
+	case errors.As(err, new(call.AbandonedError[strategies.Grant])):
 		return ErrUnreachable
 	default:
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
@@ -220,3 +221,42 @@ func (e *unheldError) how() string {
 
 // Is reports whether target is ErrUnreachable.
 func (*unheldError) Is(target error) bool { return target == ErrUnreachable }
+
+// ownTime is what a caller with ctx is told of err. If ctx has not ended, the time was over that this package or a strategy
+// gives a call, which must not look like the end of a context of the caller's.
+func ownTime(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+
+	return outOfTime(err)
+}
+
+// outOfTime is ownTime where no caller's context ends what failed.
+func outOfTime(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return ownTimeError{err}
+	}
+
+	return err
+}
+
+// ownTimeError is an error without the end of the context that is in it. It matches ErrUnreachable, unless it is an answer.
+type ownTimeError struct{ err error }
+
+func (e ownTimeError) Error() string { return e.err.Error() }
+
+// Is reports whether err matches target.
+func (e ownTimeError) Is(target error) bool {
+	switch target {
+	case context.DeadlineExceeded, context.Canceled:
+		return false
+	case ErrUnreachable:
+		return !isAnswer(e.err) || errors.Is(e.err, target)
+	default:
+		return errors.Is(e.err, target)
+	}
+}
+
+// As finds what errors.As finds in err.
+func (e ownTimeError) As(target any) bool { return errors.As(e.err, target) }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -615,13 +616,13 @@ func (h *hold) releaseGrant(ctx context.Context) (contended bool, err error) {
 
 // releaseOnce makes one try to release the grant, together with others or not, also though ctx has ended.
 func (h *hold) releaseOnce(ctx context.Context, together bool) (contended bool, err error) {
-	ctx = h.locker.release.of(ctx)
+	ctx = h.locker.release.Of(ctx)
 
 	if h.settings.minHold > 0 && h.isKept() {
 		return false, h.giveBack(ctx)
 	}
 
-	contended, err = h.locker.releases.serve(ctx, h.grant, together)
+	contended, err = h.locker.releases.Serve(ctx, h.grant, together)
 	if _, err = h.answered(err); err == nil && h.settings.reaps {
 		h.locker.reaper.released()
 	}
@@ -631,7 +632,7 @@ func (h *hold) releaseOnce(ctx context.Context, together bool) (contended bool, 
 
 // giveBack releases a grant that its caller did not get, without its minimum hold.
 func (h *hold) giveBack(ctx context.Context) error {
-	_, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, h.settle(ctx) })
+	_, err := call.Within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, h.settle(ctx) })
 
 	h.locker.listener.call(ctx, h.name())
 

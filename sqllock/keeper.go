@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -357,7 +358,7 @@ func (k *keeper) nextLocked() ([]*hold, time.Duration) {
 	var holds, rest []*hold
 
 	for _, h := range k.ready {
-		if len(holds) < maxBatch && !h.schedule.single && h.batched() && h.nextLease() == lease {
+		if len(holds) < call.MaxBatch && !h.schedule.single && h.batched() && h.nextLease() == lease {
 			holds = append(holds, h)
 		} else {
 			rest = append(rest, h)
@@ -417,7 +418,7 @@ func sendRenewals(holds []*hold, lease time.Duration) []time.Duration {
 		holds[i].renewing(bound)
 	}
 
-	answers, err := within(ctx, func(ctx context.Context) ([]error, error) {
+	answers, err := call.Within(ctx, func(ctx context.Context) ([]error, error) {
 		return first.locker.strategy.Renew(ctx, grants, lease), nil
 	})
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -110,7 +111,7 @@ func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
 		filter.Limit = 0
 	}
 
-	waiters, err := within(ctx, func(ctx context.Context) ([]strategies.Waiter, error) {
+	waiters, err := call.Within(ctx, func(ctx context.Context) ([]strategies.Waiter, error) {
 		return queuer.Waiters(ctx, filter)
 	})
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 // connection, for all names. And it calls others, where releases do not tell them.
 type listener struct {
 	locker *Locker
-	calls  batcher[string, struct{}]
+	calls  call.Batcher[string, struct{}]
 
 	mu        sync.Mutex
 	users     int // who wait
@@ -146,7 +148,7 @@ func (n *listener) call(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer cancel()
 
-	_, _ = n.calls.serve(ctx, name, true)
+	_, _ = n.calls.Serve(ctx, name, true)
 }
 
 // calling says whether a release has to be followed by a call.

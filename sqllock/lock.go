@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -187,7 +188,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	start := now()
 
 	h.renewing(h.settings.lease)
-	err := bounded(ctx, h.settings.lease, func(ctx context.Context) error {
+	err := call.Bounded(ctx, h.settings.lease, func(ctx context.Context) error {
 		return strategies.RenewOne(ctx, h.locker.strategy, h.grant, d)
 	})
 	_, err = h.answered(err)
@@ -221,7 +222,7 @@ func (l *Lock) ask(ctx context.Context, verb string, f func(context.Context) err
 		return err
 	}
 
-	err := l.conclude(ctx, verb, bounded(ctx, l.hold.settings.lease, f))
+	err := l.conclude(ctx, verb, call.Bounded(ctx, l.hold.settings.lease, f))
 
 	// It may have ended while the database was asked, and then it does not matter what that said.
 	if state := l.open(); state != nil && lossIn(err) == nil {

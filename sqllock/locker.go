@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -15,7 +16,6 @@ import (
 //
 //	waiters.mu → listener.mu → background.mu → keeper.mu → hold.mu
 //	watches.mu → background.mu → queue.mu, slots.mu, shares.mu
-//	batcher.mu → hands.mu
 //
 // All others are locked with no other one inside. No code of a strategy, of a hook or of a log runs under any of them, but under
 // that of an ending, which is outside of all these, and for which nobody waits. TestMutexes reads the package for both.
@@ -34,10 +34,10 @@ type Locker struct {
 
 	placer   strategies.Placer  // nil if the strategy is none
 	guarder  strategies.Guarder // likewise
-	acquires batcher[strategies.Request, strategies.Grant]
-	releases batcher[strategies.Grant, bool]
-	hands    hands
-	release  deadline // of a try to release
+	acquires call.Batcher[strategies.Request, strategies.Grant]
+	releases call.Batcher[strategies.Grant, bool]
+	workers  call.Workers
+	release  call.Deadline // of a try to release
 
 	listener listener
 	waiters  waiters
@@ -94,25 +94,25 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	l.news = news{locker: l}
 	l.reaper.locker = l
 
-	l.release.after = releaseTimeout / releaseTries
-	l.acquires.hands, l.releases.hands, l.listener.calls.hands, l.waiters.entries.hands = &l.hands, &l.hands, &l.hands, &l.hands
+	l.release.After = releaseTimeout / releaseTries
+	l.acquires.Workers, l.releases.Workers, l.listener.calls.Workers, l.waiters.entries.Workers = &l.workers, &l.workers, &l.workers, &l.workers
 
-	if l.acquires.send = strategy.Acquire; features.ConnectionHeld {
-		l.acquires.send = l.attempt
+	if l.acquires.Send = strategy.Acquire; features.ConnectionHeld {
+		l.acquires.Send = l.attempt
 	}
 
-	l.acquires.size = func(r strategies.Request) int {
+	l.acquires.Size = func(r strategies.Request) int {
 		return len(r.Name) + len(r.Owner) + len(r.Holder.Host) + len(r.Holder.Label) + len(r.Holder.Metadata)
 	}
-	l.releases.send = strategy.Release
+	l.releases.Send = strategy.Release
 
 	l.listener.locker = l
-	l.listener.calls.send = l.listener.callAll
+	l.listener.calls.Send = l.listener.callAll
 
 	l.waiters.locker, l.waiters.process, l.waiters.wake = l, newOwner(), make(chan struct{}, 1)
 	l.waiters.present, l.waiters.asking = make(map[*waiting]struct{}), make(map[string]*waiting)
 	l.waiters.queuer, _ = strategy.(strategies.Queuer)
-	l.waiters.entries.send = l.waiters.enqueue
+	l.waiters.entries.Send = l.waiters.enqueue
 	l.placer, _ = strategy.(strategies.Placer)
 	l.guarder, _ = strategy.(strategies.Guarder)
 

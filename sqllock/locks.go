@@ -302,7 +302,7 @@ func releaseEach(ctx context.Context, locks []*Lock) error {
 // endEach ends holds by end, with one statement if it can be.
 func endEach(holds []*hold, end func(i int)) {
 	if len(holds) > 1 && holds[0].batched() {
-		defer holds[0].locker.releases.expect(len(holds))()
+		defer holds[0].locker.releases.Expect(len(holds))()
 	}
 
 	var ended sync.WaitGroup

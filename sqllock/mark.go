@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -118,7 +119,7 @@ func (l *Lock) record(ctx context.Context, noter strategies.Noter, mark int64, i
 
 	for try := range releaseTries {
 		attempt, end := context.WithTimeout(ctx, releaseTimeout/2)
-		recorded, err = within(attempt, func(ctx context.Context) (bool, error) {
+		recorded, err = call.Within(attempt, func(ctx context.Context) (bool, error) {
 			if !inTx {
 				return noter.Mark(ctx, name, l.Owner(), mark)
 			}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -184,7 +185,7 @@ func (a *acquisition) askFor(wait context.Context, slot int) (strategies.Grant, 
 	bound, cancel := context.WithTimeout(wait, longest(a.set))
 	defer cancel()
 
-	grant, err := a.locker.acquires.serve(bound, request, a.locker.batches(a.set))
+	grant, err := a.locker.acquires.Serve(bound, request, a.locker.batches(a.set))
 	a.timedOut = bound.Err() != nil && wait.Err() == nil
 
 	return grant, request, start, err
@@ -221,7 +222,7 @@ func (a *acquisition) noSlot(taken map[int]strategies.Status) error {
 
 // taken returns who has the slots of a name.
 func (l *Locker) taken(ctx context.Context, name string) (map[int]strategies.Status, error) {
-	listed, err := within(ctx, func(ctx context.Context) ([]strategies.Status, error) {
+	listed, err := call.Within(ctx, func(ctx context.Context) ([]strategies.Status, error) {
 		return l.strategy.List(ctx, strategies.Filter{Name: name})
 	})
 	if err != nil {

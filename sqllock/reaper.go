@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 )
 
 const (
@@ -98,7 +100,7 @@ type page struct {
 func (r *reaper) page() time.Duration {
 	started := time.Now()
 
-	done, err := limited(r.locker.life, idleLimit, func(ctx context.Context) (page, error) {
+	done, err := call.Limited(r.locker.life, idleLimit, func(ctx context.Context) (page, error) {
 		removed, more, err := r.locker.strategy.ReapIdle(ctx, idleTime, idlePage)
 
 		return page{removed, more}, err

@@ -193,7 +193,7 @@ func (s *several) atOnce(ctx context.Context) (holds []*hold, refused error) {
 func (s *several) ask(ctx context.Context, start instant, some []*acquisition) ([]strategies.Grant, []error) {
 	grants, errs := make([]strategies.Grant, len(some)), make([]error, len(some))
 
-	defer s.locker.acquires.expect(len(some))()
+	defer s.locker.acquires.Expect(len(some))()
 
 	var group sync.WaitGroup
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -301,7 +302,7 @@ func (h *hold) mayJoin(ctx context.Context, r strategies.Request) bool {
 	}
 
 	asked := time.Now()
-	free, err := within(ctx, func(ctx context.Context) (bool, error) { return queuer.Join(ctx, h.grant, r) })
+	free, err := call.Within(ctx, func(ctx context.Context) (bool, error) { return queuer.Join(ctx, h.grant, r) })
 
 	h.mu.Lock()
 	defer h.mu.Unlock()

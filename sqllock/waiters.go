@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -49,7 +50,7 @@ const (
 type waiters struct {
 	locker  *Locker
 	queuer  strategies.Queuer // nil if the strategy is none
-	entries batcher[strategies.Waiter, bool]
+	entries call.Batcher[strategies.Waiter, bool]
 	process string
 	wake    chan struct{}
 
@@ -168,10 +169,10 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 	ctx, cancel := context.WithTimeout(wait, tellTime)
 	defer cancel()
 
-	taken, err = w.entries.serve(ctx, waiter, !one.set.unbatched && !one.set.many())
-	var abandoned abandonedError[bool]
+	taken, err = w.entries.Serve(ctx, waiter, !one.set.unbatched && !one.set.many())
+	var abandoned call.AbandonedError[bool]
 	if errors.As(err, &abandoned) {
-		abandoned.outcome.then(func(bool, error) { w.removeLate(one, waiter.ID) })
+		abandoned.Then(func(bool, error) { w.removeLate(one, waiter.ID) })
 	}
 
 	w.mu.Lock()
@@ -650,7 +651,7 @@ func (w *waiters) leave() {
 
 	var names []string
 
-	for some := range slices.Chunk(gone, maxBatch) {
+	for some := range slices.Chunk(gone, call.MaxBatch) {
 		ids := make([]string, len(some))
 		for i, one := range some {
 			ids[i] = one.ID
@@ -816,16 +817,16 @@ func (w *waiters) ask(statement func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.locker.life), bound)
 	defer cancel()
 
-	_, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, statement(ctx) })
+	_, err := call.Within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, statement(ctx) })
 
 	w.mu.Lock()
 	w.answeredLocked(err)
 	w.mu.Unlock()
 
-	var abandoned abandonedError[struct{}]
+	var abandoned call.AbandonedError[struct{}]
 	if errors.As(err, &abandoned) {
 		returned := make(chan struct{})
-		abandoned.outcome.then(func(struct{}, error) { close(returned) })
+		abandoned.Then(func(struct{}, error) { close(returned) })
 
 		select {
 		case <-returned:

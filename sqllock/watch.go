@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -37,7 +38,7 @@ func (h *hold) announce(ctx context.Context) {
 		return
 	}
 
-	_ = bounded(context.WithoutCancel(ctx), callTime, func(ctx context.Context) error { return noter.Announce(ctx, h.name()) })
+	_ = call.Bounded(context.WithoutCancel(ctx), callTime, func(ctx context.Context) error { return noter.Announce(ctx, h.name()) })
 }
 
 // RequestRelease asks whoever holds a name to release it, and says why. Nobody is forced: a holder that looks at
@@ -251,7 +252,7 @@ func (w *watch) look(ctx context.Context, shown *strategies.Notes) (seen sight, 
 	for try := range lookTries {
 		began := time.Now()
 
-		seen, err = limited(ctx, attemptTime, func(ctx context.Context) (sight, error) { return w.lookOnce(ctx, shown) })
+		seen, err = call.Limited(ctx, attemptTime, func(ctx context.Context) (sight, error) { return w.lookOnce(ctx, shown) })
 		if err == nil || time.Since(began) > failsSoon || !sleep(ctx, backoff(try, time.Millisecond, firstRetry)) {
 			break
 		}

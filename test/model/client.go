@@ -305,7 +305,7 @@ func (c *client) at(renewal bool) *call {
 // lost, and so can the request: the client sees the same. A statement whose
 // connection broke, or whose caller did not wait any longer, can run later.
 //
-// Mirrors sqllock/within.go within.
+// Mirrors sqllock/internal/call Within.
 func (p Protocol) answers(s state, i int8, emit emit) {
 	for _, renewal := range []bool{false, true} {
 		c := *s.clients[i].at(renewal)

@@ -1,4 +1,4 @@
-package sqllock
+package call
 
 import (
 	"container/list"
@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxBatch is how many calls go to the database in one statement.
-	maxBatch = 512
+	// MaxBatch is how many calls go to the database in one statement.
+	MaxBatch = 512
 	// maxBytes is of how many bytes, as size counts them. A server takes a statement of a megabyte or more by default
 	// (max_allowed_packet), and has it with its quotes escaped, in arguments that may be there several times.
 	maxBytes = 128 << 10
@@ -26,14 +26,18 @@ const (
 	hangs = time.Second
 )
 
-// batcher sends calls of one kind: at once and in a statement of its own if none is
+// Batcher sends calls of one kind: at once and in a statement of its own if none is
 // under way, and else together with those that gathered meanwhile, when an answer
 // comes. So nothing waits on an idle database, and many share the commits of a busy one.
-type batcher[C, R any] struct {
-	// send makes calls, several in one statement. It answers those that this cannot serve with strategies.ErrNotBatched.
-	send  func(ctx context.Context, calls []C) ([]R, []error)
-	size  func(call C) int // in bytes; nil if calls are small
-	hands *hands           // make them
+//
+// The mutexes, in the order in which they are locked:
+//
+//	Batcher.mu → Workers.mu
+type Batcher[C, R any] struct {
+	// Send makes calls, several in one statement. It answers those that this cannot serve with strategies.ErrNotBatched.
+	Send    func(ctx context.Context, calls []C) ([]R, []error)
+	Size    func(call C) int // in bytes; nil if calls are small
+	Workers *Workers         // make them
 
 	mu       sync.Mutex
 	waiting  list.List // of *waitingCall[C, R]
@@ -47,26 +51,26 @@ type batcher[C, R any] struct {
 type waitingCall[C, R any] struct {
 	outcome[R]
 
-	batcher *batcher[C, R]
+	batcher *Batcher[C, R]
 	ctx     context.Context //nolint:containedctx // of one call, which ends with it
 	call    [1]C
 	batch   *batch[C, R] // that it was sent with, under the batcher's mutex; nil if it was not sent
 }
 
 // newCall returns a call that is to be made.
-func (b *batcher[C, R]) newCall(ctx context.Context, call C) *waitingCall[C, R] {
+func (b *Batcher[C, R]) newCall(ctx context.Context, call C) *waitingCall[C, R] {
 	return &waitingCall[C, R]{outcome: outcome[R]{came: make(chan struct{})}, batcher: b, ctx: ctx, call: [1]C{call}}
 }
 
 // run makes the call in a statement of its own.
 func (w *waitingCall[C, R]) run() {
-	answers, errs := w.batcher.send(w.ctx, w.call[:])
+	answers, errs := w.batcher.Send(w.ctx, w.call[:])
 	w.put(answers[0], errs[0])
 }
 
 // batch is a statement that several calls share.
 type batch[C, R any] struct {
-	batcher *batcher[C, R]
+	batcher *Batcher[C, R]
 	calls   []*waitingCall[C, R]
 	ctx     context.Context    //nolint:containedctx // of the statement: it ends when those of all calls have
 	cancel  context.CancelFunc // ends it
@@ -74,9 +78,9 @@ type batch[C, R any] struct {
 	ended   bool               // it does not count as under way any more, likewise
 }
 
-// serve makes one call, together with others if batched says so and it can be, and returns as within
+// Serve makes one call, together with others if batched says so and it can be, and returns as Within
 // does. A call whose ctx ends before it was sent is withdrawn.
-func (b *batcher[C, R]) serve(ctx context.Context, call C, batched bool) (R, error) {
+func (b *Batcher[C, R]) Serve(ctx context.Context, call C, batched bool) (R, error) {
 	if batched {
 		w := b.gather(ctx, call)
 		if w == nil {
@@ -87,14 +91,14 @@ func (b *batcher[C, R]) serve(ctx context.Context, call C, batched bool) (R, err
 	}
 
 	w := b.newCall(ctx, call)
-	b.hands.take(w)
+	b.Workers.run(w)
 
 	return w.wait(ctx)
 }
 
 // gather lets a call wait for others' statement, or returns nil if none is under way:
 // the caller has to say then when its own has returned.
-func (b *batcher[C, R]) gather(ctx context.Context, call C) *list.Element {
+func (b *Batcher[C, R]) gather(ctx context.Context, call C) *list.Element {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -114,8 +118,8 @@ func (b *batcher[C, R]) gather(ctx context.Context, call C) *list.Element {
 	return place
 }
 
-// expect has the next n calls go in one statement, if they come soon. What it returns is called when they have.
-func (b *batcher[C, R]) expect(n int) func() {
+// Expect has the next n calls go in one statement, if they come soon. What it returns is called when they have.
+func (b *Batcher[C, R]) Expect(n int) func() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -136,14 +140,14 @@ func (b *batcher[C, R]) expect(n int) func() {
 	}
 }
 
-func (b *batcher[C, R]) arrivedLocked() {
+func (b *Batcher[C, R]) arrivedLocked() {
 	b.expected = 0
 	b.underWay--
 	b.nextLocked()
 }
 
 // await returns the answer to a call that waits.
-func (b *batcher[C, R]) await(ctx context.Context, place *list.Element) (R, error) {
+func (b *Batcher[C, R]) await(ctx context.Context, place *list.Element) (R, error) {
 	w, _ := place.Value.(*waitingCall[C, R])
 
 	select {
@@ -171,7 +175,7 @@ func (withdrawnError) Is(target error) bool { return target == strategies.ErrNot
 
 // withdraw takes a call back that was not sent, and says whether it could. A statement that nobody waits for any more is
 // ended, and counts as under way for a moment yet.
-func (b *batcher[C, R]) withdraw(place *list.Element) bool {
+func (b *Batcher[C, R]) withdraw(place *list.Element) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -190,13 +194,13 @@ func (b *batcher[C, R]) withdraw(place *list.Element) bool {
 	return false
 }
 
-func (b *batcher[C, R]) sendLocked() {
+func (b *Batcher[C, R]) sendLocked() {
 	b.underWay++
 	b.sent = time.Now()
 }
 
 // returned sends what gathered while a statement was under way.
-func (b *batcher[C, R]) returned() {
+func (b *Batcher[C, R]) returned() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -204,7 +208,7 @@ func (b *batcher[C, R]) returned() {
 	b.nextLocked()
 }
 
-func (b *batcher[C, R]) nextLocked() {
+func (b *Batcher[C, R]) nextLocked() {
 	if b.waiting.Len() == 0 || b.underWay >= maxUnderWay && time.Since(b.sent) < hangs {
 		return
 	}
@@ -220,14 +224,14 @@ func (b *batcher[C, R]) nextLocked() {
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(s.calls[0].ctx)) //nolint:gosec // end does
 
 	b.sendLocked()
-	b.hands.take(s)
+	b.Workers.run(s)
 	b.watchLocked()
 }
 
 // fitLocked is how many of the calls that wait fit in one statement: one at least.
-func (b *batcher[C, R]) fitLocked() int {
-	most := min(b.waiting.Len(), maxBatch)
-	if b.size == nil {
+func (b *Batcher[C, R]) fitLocked() int {
+	most := min(b.waiting.Len(), MaxBatch)
+	if b.Size == nil {
 		return most
 	}
 
@@ -235,7 +239,7 @@ func (b *batcher[C, R]) fitLocked() int {
 
 	for place := b.waiting.Front(); n < most; place = place.Next() {
 		w, _ := place.Value.(*waitingCall[C, R])
-		if bytes += b.size(w.call[0]); bytes > maxBytes && n > 0 {
+		if bytes += b.Size(w.call[0]); bytes > maxBytes && n > 0 {
 			break
 		}
 
@@ -247,7 +251,7 @@ func (b *batcher[C, R]) fitLocked() int {
 
 // watchLocked sees to it that calls do not wait for a statement that hangs: on a
 // connection that was cut off, for example.
-func (b *batcher[C, R]) watchLocked() {
+func (b *Batcher[C, R]) watchLocked() {
 	if b.watched || b.waiting.Len() == 0 {
 		return
 	}
@@ -270,7 +274,7 @@ func (b *batcher[C, R]) watchLocked() {
 }
 
 // patienceLocked is how long after the last the next statement is sent at the latest.
-func (b *batcher[C, R]) patienceLocked() time.Duration {
+func (b *Batcher[C, R]) patienceLocked() time.Duration {
 	if b.underWay < maxUnderWay {
 		return patience
 	}
@@ -293,7 +297,7 @@ func (s *batch[C, R]) run() {
 		calls[i] = w.call[0]
 	}
 
-	rs, errs := s.batcher.send(s.ctx, calls)
+	rs, errs := s.batcher.Send(s.ctx, calls)
 
 	for i, w := range s.calls {
 		w.put(rs[i], errs[i])

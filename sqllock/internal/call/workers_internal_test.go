@@ -1,4 +1,4 @@
-package sqllock
+package call
 
 import (
 	"context"
@@ -13,25 +13,25 @@ type jobFunc func()
 
 func (f jobFunc) run() { f() }
 
-// ready is how many hands wait.
-func (h *hands) ready() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// ready is how many workers wait.
+func (w *Workers) ready() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 
-	return len(h.idle)
+	return len(w.idle)
 }
 
-func TestHandsAreUsedAgain(t *testing.T) {
+func TestWorkersAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := &hands{}
+		h := &Workers{}
 
 		var done sync.WaitGroup
 
 		together := func(jobs int) {
 			for range jobs {
 				done.Add(1)
-				h.take(jobFunc(func() {
+				h.run(jobFunc(func() {
 					defer done.Done()
 
 					time.Sleep(time.Millisecond)
@@ -47,54 +47,54 @@ func TestHandsAreUsedAgain(t *testing.T) {
 		}
 
 		if n := h.ready(); n != 5 {
-			t.Errorf("%d hands wait after five jobs at a time, want 5", n)
+			t.Errorf("%d workers wait after five jobs at a time, want 5", n)
 		}
 
 		together(2 * mostIdle)
 
 		if n := h.ready(); n != mostIdle {
-			t.Errorf("%d hands wait after more jobs, want %d", n, mostIdle)
+			t.Errorf("%d workers wait after more jobs, want %d", n, mostIdle)
 		}
 
 		// Those that are needed stay, and the others go.
 		for range 30 {
 			together(2)
-			time.Sleep(handsRest / 10)
+			time.Sleep(restTime / 10)
 		}
 
 		if n := h.ready(); n != 2 {
-			t.Errorf("%d hands wait of which two are needed, want 2", n)
+			t.Errorf("%d workers wait of which two are needed, want 2", n)
 		}
 
-		time.Sleep(2*handsRest + time.Millisecond)
+		time.Sleep(2*restTime + time.Millisecond)
 		synctest.Wait()
 
 		if n := h.ready(); n != 0 {
-			t.Errorf("%d hands wait when none was needed for two rests, want none", n)
+			t.Errorf("%d workers wait when none was needed for two rests, want none", n)
 		}
 	})
 }
 
 // The bubble fails if a goroutine is left.
-func TestHandsGoWhenClosed(t *testing.T) {
+func TestWorkersGoWhenClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := &hands{}
+		h := &Workers{}
 
-		h.take(jobFunc(func() {}))
+		h.run(jobFunc(func() {}))
 		synctest.Wait()
 
 		at := make(chan struct{})
 
-		h.take(jobFunc(func() { <-at }))
-		h.take(jobFunc(func() {}))
+		h.run(jobFunc(func() { <-at }))
+		h.run(jobFunc(func() {}))
 		synctest.Wait()
-		h.close()
+		h.Close()
 		close(at)
 
 		ran := false
 
-		h.take(jobFunc(func() { ran = true }))
+		h.run(jobFunc(func() { ran = true }))
 		synctest.Wait()
 
 		if !ran {
@@ -102,7 +102,7 @@ func TestHandsGoWhenClosed(t *testing.T) {
 		}
 
 		if n := h.ready(); n != 0 {
-			t.Errorf("%d hands wait after the end, want none", n)
+			t.Errorf("%d workers wait after the end, want none", n)
 		}
 	})
 }
@@ -114,10 +114,10 @@ func TestDeadlineIsShared(t *testing.T) {
 
 		const after = time.Second
 
-		d := &deadline{after: after}
+		d := &Deadline{After: after}
 
 		outer, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
-		first := d.of(outer)
+		first := d.Of(outer)
 
 		cancel()
 
@@ -130,13 +130,13 @@ func TestDeadlineIsShared(t *testing.T) {
 
 		time.Sleep(deadlineShare - time.Nanosecond)
 
-		if second := d.of(t.Context()); second.Done() != first.Done() {
+		if second := d.Of(t.Context()); second.Done() != first.Done() {
 			t.Error("the second context has a timer of its own, want that of the first")
 		}
 
 		time.Sleep(time.Nanosecond)
 
-		third := d.of(t.Context())
+		third := d.Of(t.Context())
 		if end, _ := third.Deadline(); time.Until(end) != after {
 			t.Errorf("the third context ends after %s, want %s", time.Until(end), after)
 		}

@@ -1,4 +1,4 @@
-package sqllock
+package call
 
 import (
 	"context"
@@ -12,9 +12,19 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
+// sleep waits for d or until ctx ends, and says whether it was d.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // echo is a batcher whose calls come back after a while, and what it sent.
 type echo struct {
-	batcher[int, int]
+	Batcher[int, int]
 
 	mu   sync.Mutex
 	sent [][]int
@@ -24,9 +34,9 @@ func newEcho(t *testing.T, took time.Duration) *echo {
 	t.Helper()
 
 	e := &echo{}
-	e.hands = &hands{}
-	t.Cleanup(e.hands.close)
-	e.send = func(ctx context.Context, calls []int) ([]int, []error) {
+	e.Workers = &Workers{}
+	t.Cleanup(e.Workers.Close)
+	e.Send = func(ctx context.Context, calls []int) ([]int, []error) {
 		e.note(calls...)
 
 		errs := make([]error, len(calls))
@@ -66,9 +76,9 @@ func (e *echo) call(t *testing.T, calls ...int) time.Duration {
 
 	for _, call := range calls {
 		group.Go(func() {
-			got, err := e.serve(t.Context(), call, true)
+			got, err := e.Serve(t.Context(), call, true)
 			if got != call || err != nil {
-				t.Errorf("serve(%d) = %d, %v", call, got, err)
+				t.Errorf("Serve(%d) = %d, %v", call, got, err)
 			}
 		})
 
@@ -144,7 +154,7 @@ func TestBatcher(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			e := newEcho(t, quick)
-			e.size = func(call int) int { return call * (maxBytes / 4) }
+			e.Size = func(call int) int { return call * (maxBytes / 4) }
 			e.call(t, 1, 2, 2, 1, 9, 1)
 
 			if got, want := fmt.Sprint(e.sent), "[[1] [2 2] [1] [9] [1]]"; got != want {
@@ -159,14 +169,14 @@ func TestBatcher(t *testing.T) {
 			e := newEcho(t, quick)
 			ctx, cancel := context.WithCancel(t.Context())
 
-			go func() { _, _ = e.serve(t.Context(), 1, true) }()
+			go func() { _, _ = e.Serve(t.Context(), 1, true) }()
 
 			synctest.Wait()
 
 			failed := make(chan error, 1)
 
 			go func() {
-				_, err := e.serve(ctx, 2, true)
+				_, err := e.Serve(ctx, 2, true)
 				failed <- err
 			}()
 
@@ -174,7 +184,7 @@ func TestBatcher(t *testing.T) {
 			cancel()
 
 			if err := <-failed; !errors.Is(err, context.Canceled) {
-				t.Errorf("serve() whose context ended = %v, want Canceled", err)
+				t.Errorf("Serve() whose context ended = %v, want Canceled", err)
 			}
 
 			time.Sleep(time.Second)
@@ -189,7 +199,7 @@ func TestBatcher(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			e := newEcho(t, time.Minute)
-			e.send = func(_ context.Context, calls []int) ([]int, []error) {
+			e.Send = func(_ context.Context, calls []int) ([]int, []error) {
 				time.Sleep(time.Minute) // as a driver that does not look at the context
 
 				return calls, make([]error, len(calls))
@@ -200,20 +210,20 @@ func TestBatcher(t *testing.T) {
 
 			// The first goes alone, the others together when patience is over.
 			for call := range 2 {
-				go func() { _, _ = e.serve(t.Context(), call, true) }()
+				go func() { _, _ = e.Serve(t.Context(), call, true) }()
 
 				synctest.Wait()
 			}
 
 			late := make(chan int, 1)
 
-			var abandoned abandonedError[int]
+			var abandoned AbandonedError[int]
 
-			if _, err := e.serve(ctx, 3, true); !errors.As(err, &abandoned) {
-				t.Fatalf("serve() whose context ended = %v, want an abandonedError", err)
+			if _, err := e.Serve(ctx, 3, true); !errors.As(err, &abandoned) {
+				t.Fatalf("Serve() whose context ended = %v, want an AbandonedError", err)
 			}
 
-			abandoned.outcome.then(func(r int, _ error) { late <- r })
+			abandoned.Then(func(r int, _ error) { late <- r })
 
 			if r := <-late; r != 3 {
 				t.Errorf("the late answer is %d, want 3", r)
@@ -233,7 +243,7 @@ func TestBatcher(t *testing.T) {
 			var group sync.WaitGroup
 
 			for i := range 3 {
-				group.Go(func() { _, _ = e.serve(ctx, i, true) })
+				group.Go(func() { _, _ = e.Serve(ctx, i, true) })
 				synctest.Wait()
 			}
 
@@ -251,31 +261,31 @@ func TestBatcher(t *testing.T) {
 func TestBatcherAfterManyUnderWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := &batcher[time.Duration, struct{}]{hands: &hands{}}
-		t.Cleanup(l.hands.close)
+		l := &Batcher[time.Duration, struct{}]{Workers: &Workers{}}
+		t.Cleanup(l.Workers.Close)
 
-		l.send = func(ctx context.Context, calls []time.Duration) ([]struct{}, []error) {
+		l.Send = func(ctx context.Context, calls []time.Duration) ([]struct{}, []error) {
 			sleep(ctx, calls[0])
 
 			return make([]struct{}, len(calls)), make([]error, len(calls))
 		}
 
 		for range maxUnderWay + 1 {
-			go func() { _, _ = l.serve(t.Context(), 5*patience, true) }()
+			go func() { _, _ = l.Serve(t.Context(), 5*patience, true) }()
 
 			time.Sleep(patience + time.Millisecond)
 		}
 
 		time.Sleep(20 * patience)
 
-		go func() { _, _ = l.serve(t.Context(), time.Minute, true) }()
+		go func() { _, _ = l.Serve(t.Context(), time.Minute, true) }()
 
 		synctest.Wait()
 
 		started := time.Now()
 
-		if _, err := l.serve(t.Context(), 0, true); err != nil {
-			t.Errorf("serve() = %v, want nil", err)
+		if _, err := l.Serve(t.Context(), 0, true); err != nil {
+			t.Errorf("Serve() = %v, want nil", err)
 		}
 
 		if waited := time.Since(started); waited > 2*patience {

@@ -1,4 +1,4 @@
-package sqllock
+package call
 
 import (
 	"context"
@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// deadline makes contexts that end after a time. Those that are made within deadlineShare have one timer, and what ends
+// Deadline makes contexts that end after a time. Those that are made within deadlineShare have one timer, and what ends
 // with it, so each may end so much earlier.
-type deadline struct {
-	after time.Duration
+type Deadline struct {
+	After time.Duration
 
 	mu   sync.Mutex
 	made time.Time
@@ -19,14 +19,14 @@ type deadline struct {
 
 const deadlineShare = 50 * time.Millisecond
 
-// of returns a context that has the values of ctx, and not its end.
-func (d *deadline) of(ctx context.Context) context.Context {
+// Of returns a context that has the values of ctx, and not its end.
+func (d *Deadline) Of(ctx context.Context) context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if n := time.Now(); d.ctx == nil || n.Sub(d.made) >= min(deadlineShare, d.after/2) {
+	if n := time.Now(); d.ctx == nil || n.Sub(d.made) >= min(deadlineShare, d.After/2) {
 		d.made = n
-		d.ctx, d.end = context.WithTimeout(context.Background(), d.after) //nolint:forbidigo,gosec // it is that of many calls, and ends by itself
+		d.ctx, d.end = context.WithTimeout(context.Background(), d.After) //nolint:forbidigo,gosec // it is that of many calls, and ends by itself
 	}
 
 	return &deadlineContext{d.ctx, ctx}
