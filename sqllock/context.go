@@ -11,7 +11,7 @@ type heldContext struct {
 	context.Context //nolint:containedctx // it is one
 
 	hold    *hold
-	locks   *Locks                  // if it is the context of several, of which the hold is the innermost
+	locks   *Lock                   // if it is the context of several, of which the hold is the innermost
 	cancel  context.CancelCauseFunc // of Context
 	outside context.Context         //nolint:containedctx // what it was made of, which has the lock around this one
 	key     reentry                 // of what it is the context of
@@ -58,13 +58,13 @@ type locksContext struct {
 	context.Context //nolint:containedctx // it is one
 
 	locker *Locker
-	locks  *Locks
+	locks  *Lock
 }
 
 // Value is that of the context, but for the holds.
 func (c locksContext) Value(key any) any {
 	if r, ok := key.(*reentry); ok && r.locker == c.locker {
-		if lock := c.locks.Lock(r.name); lock != nil {
+		if lock := c.locks.Of(r.name); lock != nil {
 			return lock.under()
 		}
 	}

@@ -15,7 +15,7 @@ import (
 func (l *Locker) Do(
 	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...Option,
 ) error {
-	return l.do(ctx, name, f, false, options)
+	return l.do(ctx, f, func() (*Lock, error) { return l.Acquire(ctx, name, options...) })
 }
 
 // TryDo is [Locker.Do] with one attempt, as [Locker.TryAcquire] makes: the way to run a
@@ -24,44 +24,54 @@ func (l *Locker) Do(
 func (l *Locker) TryDo(
 	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...Option,
 ) error {
-	return l.do(ctx, name, f, true, options)
+	return l.do(ctx, f, func() (*Lock, error) { return l.TryAcquire(ctx, name, options...) })
 }
 
 func (l *Locker) do(
-	ctx context.Context, name string, f func(context.Context, *Lock) error, try bool, options []Option,
+	ctx context.Context, f func(context.Context, *Lock) error, acquire func() (*Lock, error),
 ) (err error) {
 	if f == nil {
 		return fmt.Errorf("%w: the function is nil", ErrInvalidOption)
 	}
 
-	a, err := l.newAcquisition(ctx, name, try, options)
+	lock, err := acquire()
 	if err != nil {
 		return err
 	}
 
-	lock, err := a.run(ctx)
-	if err != nil {
-		return err
-	}
-
-	work, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-
-	work = &heldContext{work, lock.hold, nil, cancel, context.WithoutCancel(ctx), reentry{l, name}, lock.under()}
-
-	stop := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+	work, stop := lock.workUnder(ctx)
 	defer stop()
 
 	// Also when f panics or calls runtime.Goexit.
 	defer func() {
 		if ended := lock.Err(); errors.Is(ended, ErrClosed) {
-			err = errors.Join(err, fmt.Errorf("lock %q: %w", name, ended))
+			err = errors.Join(err, fmt.Errorf("lock %q: %w", lock.Name(), ended))
 		}
 
 		err = withRelease(err, lock.Release(ctx))
 	}()
 
 	return f(work, lock)
+}
+
+// workUnder returns a context of ctx that ends with the lock, too, and what ends that.
+func (l *Lock) workUnder(ctx context.Context) (context.Context, func()) {
+	if l.all != nil {
+		work, stop := l.underAll(locksContext{ctx, l.hold.locker, l})
+
+		return work, func() {
+			stop()
+			work.cancel(nil)
+		}
+	}
+
+	work, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
+
+	return &heldContext{work, l.hold, nil, cancel, context.WithoutCancel(ctx), reentry{l.hold.locker, l.Name()}, l.under()}, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // withRelease joins the error of a function with that of the release after it. A loss

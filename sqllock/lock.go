@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"sync"
 	"time"
@@ -15,7 +16,13 @@ import (
 // Lock is a lock that was acquired: the handle to work under it and to release
 // it. It is safe for concurrent use. The methods of a nil *Lock return
 // [ErrNotAcquired], so that a deferred Release does no harm.
+//
+// That of [Locker.AcquireAll] has several names, and is held while all of them are: what is done with it is done with each, in
+// their order. What a lock has one of, as a token, it has of the first name; [Lock.Of] returns the lock of another.
 type Lock struct {
+	all  []*Lock // of several names, sorted by those, and then hold is the innermost; nil for one name
+	stop func()  // ends what watches over those
+
 	hold  *hold
 	ctx   context.Context //nolint:containedctx // it is what Context returns: the hold's, or that of a reader
 	end   func()          // ends a reader's context; nil if it has none
@@ -31,13 +38,22 @@ type Lock struct {
 
 var errNilLock = fmt.Errorf("%w: the *Lock is nil", ErrNotAcquired)
 
-// Name returns the lock's name.
+// first is the hold of the first name.
+func (l *Lock) first() *hold {
+	if l.all != nil {
+		return l.all[0].hold
+	}
+
+	return l.hold
+}
+
+// Name returns the lock's name, the first of several.
 func (l *Lock) Name() string {
 	if l == nil {
 		return ""
 	}
 
-	return l.hold.name()
+	return l.first().name()
 }
 
 // Slot is which of the permits of [WithPermits] the lock has: a number from 0 on that no other
@@ -47,7 +63,7 @@ func (l *Lock) Slot() int {
 		return 0
 	}
 
-	return l.hold.slot()
+	return l.first().slot()
 }
 
 // Token returns the fencing token: larger than that of any earlier grant of
@@ -61,7 +77,7 @@ func (l *Lock) Token() int64 {
 		return 0
 	}
 
-	return l.hold.grant.Token
+	return l.first().grant.Token
 }
 
 // Owner returns the random name of this acquisition in the database; with [WithShared] that of all readers who have
@@ -71,7 +87,7 @@ func (l *Lock) Owner() string {
 		return ""
 	}
 
-	return l.hold.owner()
+	return l.first().owner()
 }
 
 // Context returns a context that ends when the lock is lost or released. Its
@@ -101,6 +117,10 @@ func (l *Lock) Done() <-chan struct{} { return l.Context().Done() }
 // [ErrReleased], with [ErrClosed] if it was [Locker.Close] that released it. It asks the
 // clocks, not the database. After [Lock.ReleaseTx] it is ErrReleased.
 func (l *Lock) Err() error {
+	if l != nil && l.all != nil {
+		return l.errAll()
+	}
+
 	err := l.open()
 	if err == nil && l.hold.mayBeFreed() {
 		return ErrReleased
@@ -136,17 +156,27 @@ func (l *Lock) Remaining() time.Duration {
 		return 0
 	}
 
-	return max(0, l.hold.left(now()))
+	least := time.Duration(math.MaxInt64)
+
+	_ = l.each(func(lock *Lock) error {
+		least = min(least, lock.hold.left(now()))
+
+		return nil
+	})
+
+	return max(0, least)
 }
 
 // Check asks the database whether the lock is still ours. nil: it is. A
 // *[LostError]: it is not, and the lock's context ends. [ErrReleased]: the handle was
 // released. Any other error: the database did not say.
 func (l *Lock) Check(ctx context.Context) error {
-	return l.ask(ctx, "check", func(ctx context.Context) error {
-		_, err := l.hold.answered(strategies.RenewOne(ctx, l.hold.locker.strategy, l.hold.grant, 0))
+	return l.each(func(lock *Lock) error {
+		return lock.ask(ctx, "check", func(ctx context.Context) error {
+			_, err := lock.hold.answered(strategies.RenewOne(ctx, lock.hold.locker.strategy, lock.hold.grant, 0))
 
-		return err
+			return err
+		})
 	})
 }
 
@@ -156,6 +186,10 @@ func (l *Lock) Check(ctx context.Context) error {
 // are those of [Lock.Check] ([ErrReleased] after [Lock.ReleaseTx], too), and
 // [ErrInvalidOption] or [ErrUnsupported] for a d that [WithLease] would refuse.
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
+	return l.each(func(lock *Lock) error { return lock.extend(ctx, d) })
+}
+
+func (l *Lock) extend(ctx context.Context, d time.Duration) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -257,6 +291,10 @@ func (l *Lock) conclude(ctx context.Context, verb string, err error) error {
 // so only until that is rolled back. Other errors: [ErrReleased] if the handle was
 // released; [ErrInvalidOption] if tx is nil; [ErrUnsupported] if tx is of another database.
 func (l *Lock) Guard(ctx context.Context, tx strategies.Tx) error {
+	return l.each(func(lock *Lock) error { return lock.guard(ctx, tx) })
+}
+
+func (l *Lock) guard(ctx context.Context, tx strategies.Tx) error {
 	if err := l.inTx(ctx, tx, "guard"); err != nil {
 		return err
 	}
@@ -294,7 +332,7 @@ func (l *Lock) Guard(ctx context.Context, tx strategies.Tx) error {
 // is shared, if there are other handles, or if tx is of another database; [ErrInvalidOption] if tx is
 // nil; the database's.
 func (l *Lock) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
-	return l.releaseTx(ctx, tx, "ReleaseTx", 0)
+	return l.releaseAllTx(func(lock *Lock) error { return lock.releaseTx(ctx, tx, "ReleaseTx", 0) })
 }
 
 // releaseTx is the method of that name. It records the mark, too, unless that is zero.
@@ -393,6 +431,12 @@ func none(tx strategies.Tx) bool {
 func (l *Lock) Release(ctx context.Context) error {
 	if l == nil {
 		return errNilLock
+	}
+
+	if l.all != nil {
+		defer l.stop()
+
+		return releaseEach(ctx, l.all)
 	}
 
 	if err := checkContext(ctx, "release"); err != nil {

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-
-	"github.com/sqllock/sqllock/strategies"
 )
 
 // MaxNames is how many names [Locker.AcquireAll] takes.
 const MaxNames = 200
 
-// AcquireAll waits until it has the locks of all names, ctx ends, or [WithMaxWait] has passed. It returns
+// AcquireAll waits until it has the lock of all names, ctx ends, or [WithMaxWait] has passed. It returns
 // all of them or none. Callers may give the names in any order, and those that want some of the same ones do not
 // deadlock. A name that is given twice counts once. At most there are [MaxNames].
 //
@@ -22,35 +20,35 @@ const MaxNames = 200
 // those that sort before it, and takes those that sort after it one by one. What [WithMaxHold] and [WithoutRenewal] limit begins
 // when it has all.
 //
-// Each lock has a token, a lease and a guard as any other. If one is lost the context of all ends, and the others are held until
-// they are released. Options are for each of them, except [WithPermits] and [WithShared], which are [ErrUnsupported] here. Errors
+// The [Lock] is of all the names, each of which has a token, a lease and a guard ([Lock.Of]). If one is lost its context ends, and the
+// others are held until it is released. Options are for each of them, except [WithPermits] and [WithShared], which are [ErrUnsupported] here. Errors
 // are those of [Locker.Acquire], and name the lock that was not to be had.
 //
 // Who holds another lock meanwhile, and whoever has one of the names waits for that, is in a deadlock as with [Locker.Acquire].
 // Without another lock it is in none: it gives all back, and begins again.
 //
 // forupdate, of which each lock holds a connection, takes one name only: [ErrUnsupported].
-func (l *Locker) AcquireAll(ctx context.Context, names []string, options ...Option) (*Locks, error) {
+func (l *Locker) AcquireAll(ctx context.Context, names []string, options ...Option) (*Lock, error) {
 	return l.acquireAll(ctx, names, false, options)
 }
 
 // TryAcquireAll is [Locker.AcquireAll] with one attempt, as [Locker.TryAcquire] makes.
-func (l *Locker) TryAcquireAll(ctx context.Context, names []string, options ...Option) (*Locks, error) {
+func (l *Locker) TryAcquireAll(ctx context.Context, names []string, options ...Option) (*Lock, error) {
 	return l.acquireAll(ctx, names, true, options)
 }
 
-// DoAll acquires the locks as [Locker.AcquireAll] does, runs f, and releases them, as [Locker.Do] does
-// with one. The context of f ends when one of the locks is lost.
-func (l *Locker) DoAll(ctx context.Context, names []string, f func(ctx context.Context, locks *Locks) error, options ...Option) error {
-	return l.doAll(ctx, names, f, false, options)
+// DoAll acquires the lock as [Locker.AcquireAll] does, runs f, and releases it, as [Locker.Do] does
+// with one name. The context of f ends when one of the names is lost.
+func (l *Locker) DoAll(ctx context.Context, names []string, f func(ctx context.Context, lock *Lock) error, options ...Option) error {
+	return l.do(ctx, f, func() (*Lock, error) { return l.acquireAll(ctx, names, false, options) })
 }
 
 // TryDoAll is [Locker.DoAll] with one attempt, as [Locker.TryAcquire] makes.
-func (l *Locker) TryDoAll(ctx context.Context, names []string, f func(ctx context.Context, locks *Locks) error, options ...Option) error {
-	return l.doAll(ctx, names, f, true, options)
+func (l *Locker) TryDoAll(ctx context.Context, names []string, f func(ctx context.Context, lock *Lock) error, options ...Option) error {
+	return l.do(ctx, f, func() (*Lock, error) { return l.acquireAll(ctx, names, true, options) })
 }
 
-func (l *Locker) acquireAll(ctx context.Context, names []string, try bool, options []Option) (*Locks, error) {
+func (l *Locker) acquireAll(ctx context.Context, names []string, try bool, options []Option) (*Lock, error) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 
 	if n := len(names); n < 1 || n > MaxNames {
@@ -110,24 +108,18 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, try bool, optio
 	return newLocks(append(locks, taken...), taken[len(taken)-1].hold), nil
 }
 
-// Locks are several locks that were acquired together. It is safe for concurrent use. The methods of a nil
-// *Locks return [ErrNotAcquired].
-type Locks struct {
-	locks []*Lock         // in the order of their names
-	inner *hold           // of them the innermost, under whose context the others' are
-	ctx   context.Context //nolint:containedctx // it is what Context returns
-	stops []func() bool
-}
+// newLocks returns the handle of several locks, of which inner is the innermost, under whose context the others' are.
+func newLocks(locks []*Lock, inner *hold) *Lock {
+	if len(locks) == 1 {
+		return locks[0]
+	}
 
-var errNilLocks = fmt.Errorf("%w: the *Locks is nil", ErrNotAcquired)
-
-func newLocks(locks []*Lock, inner *hold) *Locks {
 	slices.SortFunc(locks, func(a, b *Lock) int { return cmp.Compare(a.Name(), b.Name()) })
 
-	s := &Locks{locks: locks, inner: inner}
-	s.ctx, s.stops = s.under(s.inner.ctx)
+	l := &Lock{all: locks, hold: inner}
+	l.ctx, l.stop = l.underAll(inner.ctx)
 
-	return s
+	return l
 }
 
 // innermostOf returns, of the holds of some locks that ctx is under, the one that has the others around it.
@@ -141,70 +133,74 @@ func innermostOf(ctx context.Context, locks []*Lock) *hold {
 	return locks[0].hold
 }
 
-// under returns a context that ends with ctx, which is that of all the locks, and with each of them. What is returned
-// with it ends that.
-func (l *Locks) under(ctx context.Context) (*heldContext, []func() bool) {
+// underAll returns a context that ends with ctx, which is that of all the locks, and with each of them; and what ends
+// that.
+func (l *Lock) underAll(ctx context.Context) (*heldContext, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stops := make([]func() bool, len(l.locks))
+	stops := make([]func() bool, len(l.all))
 
-	for i, lock := range l.locks {
+	for i, lock := range l.all {
 		held := lock.Context()
 		stops[i] = context.AfterFunc(held, func() { cancel(context.Cause(held)) })
 	}
 
-	return &heldContext{Context: ctx, hold: l.inner, locks: l, cancel: cancel, outside: l.inner.ctx.outside}, stops
+	stop := func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+
+	return &heldContext{Context: ctx, hold: l.hold, locks: l, cancel: cancel, outside: l.hold.ctx.outside}, stop
 }
 
-// Names returns the names, sorted.
-func (l *Locks) Names() []string {
-	if l == nil {
-		return nil
-	}
+// Names returns the names of the lock, sorted: one, unless it is of [Locker.AcquireAll].
+func (l *Lock) Names() []string {
+	var names []string
 
-	names := make([]string, len(l.locks))
-	for i, lock := range l.locks {
-		names[i] = lock.Name()
-	}
+	_ = l.each(func(lock *Lock) error {
+		names = append(names, lock.Name())
+
+		return nil
+	})
 
 	return names
 }
 
-// Lock returns the lock of a name, nil if it is none of them. It may be released before the others, which
-// ends [Locks.Context].
-func (l *Locks) Lock(name string) *Lock {
-	if l == nil {
-		return nil
-	}
+// Of returns the lock of one of the names, with the token and the lease of that; nil if it is none of them. What is done with it is not
+// done with the others. If it is released the context of all ends.
+func (l *Lock) Of(name string) (one *Lock) {
+	_ = l.each(func(lock *Lock) error {
+		if lock.Name() == name {
+			one = lock
+		}
 
-	i, found := slices.BinarySearchFunc(l.locks, name, func(lock *Lock, name string) int { return cmp.Compare(lock.Name(), name) })
-	if !found {
 		return nil
-	}
+	})
 
-	return l.locks[i]
+	return one
 }
 
-// Context returns a context that ends when the first of the locks is lost or released. It is otherwise as
-// [Lock.Context], and as that of each of them: an acquisition under it knows them all.
-func (l *Locks) Context() context.Context {
-	if l == nil {
-		return (*Lock)(nil).Context()
+// each does something with the lock of each name, in the order of those, until the first error.
+func (l *Lock) each(do func(*Lock) error) error {
+	switch {
+	case l == nil:
+		return errNilLock
+	case l.all == nil:
+		return do(l)
 	}
 
-	return l.ctx
+	for _, lock := range l.all {
+		if err := do(lock); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
-// Done is closed when the first of the locks is lost or released.
-func (l *Locks) Done() <-chan struct{} { return l.Context().Done() }
-
-// Err is nil while all of the locks are held. After that it is the [Lock.Err] of one that is not, of one that was lost
-// if there is such.
-func (l *Locks) Err() (err error) {
-	if l == nil {
-		return errNilLocks
-	}
-
-	for _, lock := range l.locks {
+// errAll is the error of one that is not held any more, of one that was lost if there is such.
+func (l *Lock) errAll() (err error) {
+	for _, lock := range l.all {
 		switch ended := lock.Err(); {
 		case errors.Is(ended, ErrLost):
 			return ended
@@ -217,28 +213,17 @@ func (l *Locks) Err() (err error) {
 }
 
 // lost is the end of one that has ended, as its context tells it; else nil.
-func (l *Locks) lost() error {
-	for _, lock := range l.locks {
-		if ended := lock.hold.err(); ended != nil {
-			return ended
-		}
-	}
-
-	return nil
+func (l *Lock) lost() error {
+	return l.each(func(lock *Lock) error { return lock.hold.err() })
 }
 
-// Guard is [Lock.Guard] of each of the locks, in the order of their names.
-func (l *Locks) Guard(ctx context.Context, tx strategies.Tx) error {
-	return l.each(func(lock *Lock) error { return lock.Guard(ctx, tx) })
-}
-
-// ReleaseTx is [Lock.ReleaseTx] of each of the locks, in the order of their names. If it fails for one all are held as before.
-func (l *Locks) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
+// releaseAllTx has all released in a transaction, or none.
+func (l *Lock) releaseAllTx(release func(*Lock) error) error {
 	var released []*Lock
 
 	err := l.each(func(lock *Lock) error {
 		again := lock.hold.mayBeFreed() // by an earlier transaction
-		err := lock.ReleaseTx(ctx, tx)
+		err := release(lock)
 
 		if err == nil && !again {
 			released = append(released, lock)
@@ -253,34 +238,6 @@ func (l *Locks) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
 	}
 
 	return err
-}
-
-// each stops at the first error.
-func (l *Locks) each(f func(*Lock) error) error {
-	if l == nil {
-		return errNilLocks
-	}
-
-	for _, lock := range l.locks {
-		if err := f(lock); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-// Release frees all the locks, as [Lock.Release] does with one, and returns their errors.
-func (l *Locks) Release(ctx context.Context) error {
-	if l == nil {
-		return errNilLocks
-	}
-
-	for _, stop := range l.stops {
-		defer stop()
-	}
-
-	return releaseEach(ctx, l.locks)
 }
 
 // releaseEach releases locks, together if it can be.
@@ -312,34 +269,4 @@ func endEach(holds []*hold, end func(i int)) {
 	}
 
 	ended.Wait()
-}
-
-func (l *Locker) doAll(
-	ctx context.Context, names []string, f func(context.Context, *Locks) error, try bool, options []Option,
-) (err error) {
-	if f == nil {
-		return fmt.Errorf("%w: the function is nil", ErrInvalidOption)
-	}
-
-	locks, err := l.acquireAll(ctx, names, try, options)
-	if err != nil {
-		return err
-	}
-
-	work, stops := locks.under(locksContext{ctx, l, locks})
-
-	// As do.
-	defer func() {
-		if ended := locks.Err(); errors.Is(ended, ErrClosed) {
-			err = errors.Join(err, ended)
-		}
-
-		err = withRelease(err, locks.Release(ctx))
-
-		for _, stop := range stops {
-			stop()
-		}
-	}()
-
-	return f(work, locks)
 }

@@ -30,8 +30,41 @@ func TestAcquireAll(t *testing.T) {
 			t.Errorf("Names() = %q, want each once, sorted", names)
 		}
 
-		if locks.Lock("c") != nil {
-			t.Errorf("Lock() of another name = a lock, want nil")
+		if locks.Of("c") != nil {
+			t.Errorf("Of() another name = a lock, want nil")
+		}
+
+		all := func(what string, call func(*sqllock.Lock) error) {
+			t.Helper()
+
+			if err := call(locks); err != nil {
+				t.Errorf("%s of all = %v, want nil", what, err)
+			}
+		}
+
+		a, b := locks.Of("a"), locks.Of("b")
+		all("Check()", func(l *sqllock.Lock) error { return l.Check(t.Context()) })
+		all("Mark()", func(l *sqllock.Lock) error { return l.Mark(t.Context(), 7) })
+		all("Extend()", func(l *sqllock.Lock) error { return l.Extend(t.Context(), time.Hour) })
+
+		for _, name := range locks.Names() {
+			if status, err := second.Inspect(t.Context(), name); err != nil || status.Mark != 7 || status.Remaining != time.Hour {
+				t.Errorf("Inspect(%q) = %+v, %v, want the mark 7 and an hour", name, status, err)
+			}
+		}
+
+		if locks.Name() != "a" || locks.Token() != a.Token() || locks.Owner() != a.Owner() {
+			t.Errorf("Name(), Token() and Owner() = %q, %d, %s, want those of the first name", locks.Name(), locks.Token(), locks.Owner())
+		}
+
+		time.Sleep(time.Minute) // renewals come later
+
+		if err := b.Extend(t.Context(), 10*time.Minute); err != nil {
+			t.Errorf("Extend() of one = %v, want nil", err)
+		}
+
+		if left := locks.Remaining(); left != min(a.Remaining(), b.Remaining()) || left <= 0 {
+			t.Errorf("Remaining() = %s, want the least of %s and %s", left, a.Remaining(), b.Remaining())
 		}
 
 		_, err = second.AcquireAll(t.Context(), []string{"c", "b"}, sqllock.WithMaxWait(time.Minute))
@@ -126,12 +159,12 @@ func TestAcquireAllKeepsWhileItWaits(t *testing.T) {
 					t.Fatalf("AcquireAll() = %v, want the locks", err)
 				}
 
-				if token := locks.Lock("0a").Token(); token > began.Add(lease).UnixMicro() {
+				if token := locks.Of("0a").Token(); token > began.Add(lease).UnixMicro() {
 					t.Errorf("token of the first = %d, want that it was acquired once", token)
 				}
 
 				for _, each := range locks.Names() {
-					if left := locks.Lock(each).Remaining(); left < lease/2 {
+					if left := locks.Of(each).Remaining(); left < lease/2 {
 						t.Errorf("Remaining() of %q = %s, want more than half of %s", each, left, lease)
 					}
 				}
@@ -225,13 +258,13 @@ func TestAcquireAllUnderALock(t *testing.T) {
 			t.Fatalf("AcquireAll() under one of the locks = %v, want the locks", err)
 		}
 
-		if again := locks.Lock(name); again.Token() != outer.Token() {
+		if again := locks.Of(name); again.Token() != outer.Token() {
 			t.Errorf("token of the lock that was held = %d, want %d", again.Token(), outer.Token())
 		}
 
 		for _, each := range []string{"a", name, "z"} {
 			lock, err := locker.TryAcquire(locks.Context(), each)
-			if err != nil || lock.Token() != locks.Lock(each).Token() {
+			if err != nil || lock.Token() != locks.Of(each).Token() {
 				t.Fatalf("TryAcquire(%q) under the locks = %v, want that lock", each, err)
 			}
 
@@ -243,7 +276,7 @@ func TestAcquireAllUnderALock(t *testing.T) {
 			t.Fatalf("TryAcquireAll() under the same locks = %v, want them", err)
 		}
 
-		for _, one := range []*sqllock.Locks{all, locks} {
+		for _, one := range []*sqllock.Lock{all, locks} {
 			if err := one.Release(t.Context()); err != nil {
 				t.Errorf("Release() = %v, want nil", err)
 			}
@@ -264,7 +297,7 @@ func TestDoAll(t *testing.T) {
 		_, locker := setup(t)
 		failed := errors.New("failed")
 
-		err := locker.DoAll(t.Context(), []string{"a", "b"}, func(ctx context.Context, locks *sqllock.Locks) error {
+		err := locker.DoAll(t.Context(), []string{"a", "b"}, func(ctx context.Context, locks *sqllock.Lock) error {
 			if err := sqllocktest.ForceRelease(ctx, locker, "b", "the reason"); err != nil {
 				t.Errorf("ForceRelease() = %v, want nil", err)
 			}
@@ -274,7 +307,7 @@ func TestDoAll(t *testing.T) {
 			wantIs(t, "Cause() of the context", context.Cause(ctx), sqllock.ErrLost)
 			wantIs(t, "Err() of all", locks.Err(), sqllock.ErrLost)
 
-			if err := locks.Lock("a").Err(); err != nil {
+			if err := locks.Of("a").Err(); err != nil {
 				t.Errorf("Err() of the other lock = %v, want nil until it is released", err)
 			}
 
@@ -288,7 +321,7 @@ func TestDoAll(t *testing.T) {
 		wantIs(t, "DoAll() whose function failed", err, failed)
 		wantIs(t, "DoAll() whose locks were lost", err, sqllock.ErrLost)
 
-		err = locker.TryDoAll(t.Context(), []string{"c", "d"}, func(ctx context.Context, _ *sqllock.Locks) error {
+		err = locker.TryDoAll(t.Context(), []string{"c", "d"}, func(ctx context.Context, _ *sqllock.Lock) error {
 			_, err := locker.TryAcquire(ctx, "c")
 			wantIs(t, "TryAcquire() under the lock", err, sqllock.ErrNotAcquired)
 
@@ -318,21 +351,6 @@ func TestAcquireAllLooksAtTheClocks(t *testing.T) {
 		wantIs(t, "Release() of locks that were lost", locks.Release(t.Context()), sqllock.ErrLost)
 		memory.Reset()
 	})
-}
-
-func TestNilLocks(t *testing.T) {
-	t.Parallel()
-
-	var locks *sqllock.Locks
-
-	wantIs(t, "Release()", locks.Release(t.Context()), sqllock.ErrNotAcquired)
-	wantIs(t, "Err()", locks.Err(), sqllock.ErrNotAcquired)
-	wantIs(t, "Guard()", locks.Guard(t.Context(), nil), sqllock.ErrNotAcquired)
-	wantIs(t, "Cause()", context.Cause(locks.Context()), sqllock.ErrNotAcquired)
-
-	if locks.Names() != nil || locks.Lock("a") != nil {
-		t.Error("a nil *Locks has names")
-	}
 }
 
 // lateBatches answers attempts for several names late, whatever their context says.

@@ -26,11 +26,11 @@ import (
 // strategy keeps no marks, or the lock is shared. After any other error the mark may be recorded or not, and Mark may be called
 // again. A mark that was not recorded is logged, too.
 func (l *Lock) Mark(ctx context.Context, mark int64) error {
-	const verb = "mark"
+	return l.each(func(lock *Lock) error { return lock.mark(ctx, mark) })
+}
 
-	if l == nil {
-		return errNilLock
-	}
+func (l *Lock) mark(ctx context.Context, mark int64) error {
+	const verb = "mark"
 
 	if err := checkContext(ctx, verb); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (l *Lock) MarkTx(ctx context.Context, tx strategies.Tx, mark int64) error {
 		return err
 	}
 
-	return l.releaseTx(ctx, tx, "MarkTx", mark)
+	return l.releaseAllTx(func(lock *Lock) error { return lock.releaseTx(ctx, tx, "MarkTx", mark) })
 }
 
 // marks returns the strategy, if the lock can have the mark.

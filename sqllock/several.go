@@ -218,14 +218,11 @@ func (s *several) keep(ctx context.Context, holds []*hold) (under context.Contex
 		s.locker.keeper.resume(h)
 	}
 
-	locks := &Locks{locks: handles(holds), inner: holds[len(holds)-1]}
-	kept, stops := locks.under(locksContext{ctx, s.locker, locks})
+	locks := &Lock{all: handles(holds), hold: holds[len(holds)-1]}
+	kept, stop := locks.underAll(locksContext{ctx, s.locker, locks})
 
 	return kept, func() {
-		for _, stop := range stops {
-			stop()
-		}
-
+		stop()
 		kept.cancel(nil)
 	}
 }

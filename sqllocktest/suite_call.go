@@ -162,14 +162,15 @@ func nilHandles(e *env) {
 		"Release()": lock.Release(e.ctx()), "Check()": lock.Check(e.ctx()), "Err()": lock.Err(),
 		"Extend()": lock.Extend(e.ctx(), lease), "Guard()": lock.Guard(e.ctx(), foreignTx{}),
 		"ReleaseTx()": lock.ReleaseTx(e.ctx(), foreignTx{}), "context.Cause": context.Cause(lock.Context()),
+		"Mark()": lock.Mark(e.ctx(), 1), "MarkTx()": lock.MarkTx(e.ctx(), foreignTx{}, 1),
 	} {
 		if !errors.Is(err, sqllock.ErrNotAcquired) {
 			e.Errorf("%s of a nil *Lock = %v, want ErrNotAcquired", what, err)
 		}
 	}
 
-	if lock.Token() != 0 || lock.Name() != "" || lock.Remaining() != 0 {
-		e.Errorf("a nil *Lock = token %d, name %q, %s left, want none of them", lock.Token(), lock.Name(), lock.Remaining())
+	if lock.Token() != 0 || lock.Name() != "" || lock.Remaining() != 0 || lock.Names() != nil || lock.Of("") != nil {
+		e.Errorf("a nil *Lock = token %d, names %q, %s left, want none of them", lock.Token(), lock.Names(), lock.Remaining())
 	}
 
 	if _, err := locker.Acquire(e.ctx(), e.name); !errors.Is(err, sqllock.ErrClosed) {

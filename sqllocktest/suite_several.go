@@ -80,7 +80,7 @@ func (e *env) several(n int) []string {
 	return names
 }
 
-func (e *env) acquireSeveral(l *sqllock.Locker, names []string) *sqllock.Locks {
+func (e *env) acquireSeveral(l *sqllock.Locker, names []string) *sqllock.Lock {
 	e.Helper()
 
 	locks, err := l.AcquireAll(e.ctx(), names)
@@ -91,7 +91,7 @@ func (e *env) acquireSeveral(l *sqllock.Locker, names []string) *sqllock.Locks {
 	return locks
 }
 
-func (e *env) releaseSeveral(locks *sqllock.Locks) {
+func (e *env) releaseSeveral(locks *sqllock.Lock) {
 	e.Helper()
 
 	if err := locks.Release(e.ctx()); err != nil {
@@ -100,8 +100,8 @@ func (e *env) releaseSeveral(locks *sqllock.Locks) {
 }
 
 // waitingForSeveral runs AcquireAll in the background.
-func (e *env) waitingForSeveral(l *sqllock.Locker, names []string) <-chan *sqllock.Locks {
-	gives, ctx := make(chan *sqllock.Locks, 1), e.ctx()
+func (e *env) waitingForSeveral(l *sqllock.Locker, names []string) <-chan *sqllock.Lock {
+	gives, ctx := make(chan *sqllock.Lock, 1), e.ctx()
 
 	go func() {
 		defer close(gives)
@@ -120,7 +120,7 @@ func (e *env) waitingForSeveral(l *sqllock.Locker, names []string) <-chan *sqllo
 }
 
 // getSeveral takes the locks of an AcquireAll in the background.
-func (e *env) getSeveral(all <-chan *sqllock.Locks) *sqllock.Locks {
+func (e *env) getSeveral(all <-chan *sqllock.Lock) *sqllock.Lock {
 	e.Helper()
 
 	locks, ok := <-all
@@ -172,8 +172,8 @@ func severalAll(e *env) {
 	}
 
 	for i, earlier := range []*sqllock.Lock{others[0], one, others[1]} {
-		e.grow("a release of "+names[i], earlier.Token(), locks.Lock(names[i]).Token())
-		e.alive(locks.Lock(names[i]))
+		e.grow("a release of "+names[i], earlier.Token(), locks.Of(names[i]).Token())
+		e.alive(locks.Of(names[i]))
 		e.refusedName(e.a, names[i])
 	}
 
@@ -188,7 +188,7 @@ func severalAll(e *env) {
 	}
 
 	for _, name := range names {
-		e.ended(locks.Lock(name), "all were released")
+		e.ended(locks.Of(name), "all were released")
 		e.release(e.acquireName(e.a, name))
 	}
 }
@@ -280,7 +280,7 @@ func severalLost(e *env) {
 		e.Fatalf("ForceRelease() = %v, want nil", err)
 	}
 
-	e.lost("Check() of one that was taken away", locks.Lock(names[1]).Check(e.ctx()), sqllock.ReasonForced, sqllock.ReasonSessionGone)
+	e.lost("Check() of one that was taken away", locks.Of(names[1]).Check(e.ctx()), sqllock.ReasonForced, sqllock.ReasonSessionGone)
 	e.poll("the context of all ends with one", func() error {
 		if locks.Context().Err() == nil {
 			return errors.New("the context goes on")
@@ -290,14 +290,14 @@ func severalLost(e *env) {
 	})
 
 	for what, err := range map[string]error{
-		"Err() of the one": locks.Lock(names[1]).Err(), "Err() of all": locks.Err(), "Cause() of all": context.Cause(locks.Context()),
+		"Err() of the one": locks.Of(names[1]).Err(), "Err() of all": locks.Err(), "Cause() of all": context.Cause(locks.Context()),
 	} {
 		e.lost(what, err, sqllock.ReasonForced, sqllock.ReasonSessionGone)
 	}
 
 	for _, name := range []string{names[0], names[2]} {
 		if leaseOnly(e) == "" { // or else they may be of the same session
-			e.alive(locks.Lock(name))
+			e.alive(locks.Of(name))
 		}
 	}
 
@@ -326,11 +326,11 @@ func severalReleaseTxFails(e *env) {
 	e.rollback(tx)
 
 	for _, name := range names[:2] {
-		if lock := locks.Lock(name); lock.Err() != nil || lock.Remaining() == 0 {
+		if lock := locks.Of(name); lock.Err() != nil || lock.Remaining() == 0 {
 			e.Errorf("Err() of another one = %v, trusted for %s, want it held as before", lock.Err(), lock.Remaining())
 		}
 
-		e.alive(locks.Lock(name))
+		e.alive(locks.Of(name))
 	}
 
 	if err := locks.Release(e.ctx()); !errors.Is(err, sqllock.ErrLost) {
@@ -362,8 +362,8 @@ func severalGuarded(e *env) {
 	}
 
 	for _, name := range names {
-		e.grow("a release in a transaction", locks.Lock(name).Token(), next.Lock(name).Token())
-		e.alive(next.Lock(name))
+		e.grow("a release in a transaction", locks.Of(name).Token(), next.Of(name).Token())
+		e.alive(next.Of(name))
 	}
 
 	// One of them has had a later holder: the guard of all says so.
@@ -575,7 +575,7 @@ func severalUnanswered(e *env) {
 
 		locks := e.acquireSeveral(e.a, names)
 		for _, name := range names {
-			e.alive(locks.Lock(name))
+			e.alive(locks.Of(name))
 		}
 
 		e.releaseSeveral(locks)
@@ -607,7 +607,7 @@ func severalTwice(e *env) {
 	locks := e.getSeveral(all)
 
 	for _, name := range names {
-		e.alive(locks.Lock(name))
+		e.alive(locks.Of(name))
 		e.refusedName(e.a, name)
 	}
 
@@ -654,7 +654,7 @@ func severalHammer(e *env) {
 						e.Errorf("%q has two holders", name)
 					}
 
-					if token := locks.Lock(name).Token(); token <= tokens[name] {
+					if token := locks.Of(name).Token(); token <= tokens[name] {
 						e.Errorf("the token of %q goes from %d to %d", name, tokens[name], token)
 					} else {
 						tokens[name] = token

@@ -14,7 +14,7 @@ import (
 // held are the locks that a command runs under: lost when the first of them is.
 type held struct {
 	locks  []*sqllock.Lock
-	all    *sqllock.Locks // those of them that were acquired together; nil if none were
+	all    *sqllock.Lock // those of them that were acquired together; nil if none were
 	shares []*share
 	ctx    context.Context //nolint:containedctx // it is the locks' own, merged
 	end    context.CancelCauseFunc
@@ -35,11 +35,11 @@ func (h *held) add(lock *sqllock.Lock) {
 }
 
 // addAll adds locks that were acquired together, if there are any.
-func (h *held) addAll(locks *sqllock.Locks) {
+func (h *held) addAll(locks *sqllock.Lock) {
 	h.all = locks
 
 	for _, name := range locks.Names() {
-		h.add(locks.Lock(name))
+		h.add(locks.Of(name))
 	}
 }
 

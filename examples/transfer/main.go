@@ -57,7 +57,7 @@ func run(ctx context.Context, url string) error {
 	defer func() { _ = locker.Close(ctx) }()
 
 	// In a database the balances would be rows, and the transaction that changes them would begin with
-	// locks.Guard(ctx, tx): see examples/guarded-pgx.
+	// lock.Guard(ctx, tx): see examples/guarded-pgx.
 	balances := make([]int, accounts)
 	for i := range balances {
 		balances[i] = 100
@@ -73,7 +73,7 @@ func run(ctx context.Context, url string) error {
 		group.Go(func() {
 			names := []string{fmt.Sprintf("account/%d", from), fmt.Sprintf("account/%d", to)}
 
-			errs[i] = locker.DoAll(ctx, names, func(context.Context, *sqllock.Locks) error {
+			errs[i] = locker.DoAll(ctx, names, func(context.Context, *sqllock.Lock) error {
 				balances[from] -= 10
 				balances[to] += 10
 

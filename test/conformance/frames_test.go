@@ -72,10 +72,10 @@ func framesFrom(t *testing.T, stacks, root string) []string {
 				created, _, _ = strings.Cut(creator, " in goroutine")
 
 				// That has returned, and may have been for another call. Whoever has this one made waits for it.
-				if created == "sqllock.(*hands).take" {
-					created = "sqllock.(*batcher[...]).serve"
+				if created == "sqllock/internal/call.(*Workers).run" {
+					created = "sqllock/internal/call.(*Batcher[...]).Serve"
 				}
-			} else if ours && !strings.HasPrefix(name, "sqllock.(*hands).work(") { // the loop, in which nothing is to be read about a call
+			} else if ours && !strings.HasPrefix(name, "sqllock/internal/call.(*Workers).work(") { // the loop, in which nothing is to be read about a call
 				name = name[:strings.LastIndex(name, "(")]
 				frames = append(frames, name)
 			}

@@ -282,7 +282,7 @@ func severalTwice(t *testing.T, name string, first, second *sqllock.Locker) {
 	ended := make(chan error, 1)
 
 	go func() {
-		ended <- second.DoAll(t.Context(), names, func(ctx context.Context, _ *sqllock.Locks) error { return ctx.Err() },
+		ended <- second.DoAll(t.Context(), names, func(ctx context.Context, _ *sqllock.Lock) error { return ctx.Err() },
 			sqllock.WithMaxWait(20*time.Second))
 	}()
 

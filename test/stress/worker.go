@@ -367,7 +367,7 @@ func (u *user) both(ctx context.Context) {
 			continue
 		}
 
-		one.granted(calls[i], locks.Lock(one.name))
+		one.granted(calls[i], locks.Of(one.name))
 	}
 
 	if err != nil {
