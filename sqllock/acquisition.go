@@ -35,26 +35,26 @@ import (
 // Two contexts go along: wait ends the wait, by the caller, a limit or Close; ctx is the
 // caller's, whose values the lock's context and the background work carry.
 type acquisition struct {
-	locker   *Locker
-	key      reentry // of the hold in the context of its lock
-	outer    *hold   // whose context asks for the same name again; nil if it is not one
-	set      *settings
-	try      bool
-	request  strategies.Request
-	queued   string // the name in this process's queue: those who want a permit queue apart
-	hasTurn  bool   // in that queue
-	crowded  bool   // others are known to be in line, to whose end it goes before it asks
-	wish     int    // the slot to ask for, of several
-	attempts int
-	line     inLine
-	failures int                     // attempts in a row without an answer
-	timedOut bool                    // the last attempt got none in its time
-	stop     context.CancelCauseFunc // ends the wait
-	entered  time.Time               // when its turn in this process came
-	ghosts   []string                // owners before, whose attempts may have the lock, and are settled
-	doubt    time.Time               // of the last attempt of this owner whose outcome was unknown
-	began    instant
-	last     error // to tell at the end: of the last attempt, or what others of this process were told
+	locker    *Locker
+	key       reentry // of the hold in the context of its lock
+	outer     *hold   // whose context asks for the same name again; nil if it is not one
+	set       *settings
+	try       bool
+	request   strategies.Request
+	queued    string // the name in this process's queue: those who want a permit queue apart
+	hasTurn   bool   // in that queue
+	contended bool   // others are known to be in line, to whose end it goes before it asks
+	wish      int    // the slot to ask for, of several
+	attempts  int
+	line      inLine
+	failures  int                     // attempts in a row without an answer
+	timedOut  bool                    // the last attempt got none in its time
+	stop      context.CancelCauseFunc // ends the wait
+	entered   time.Time               // when its turn in this process came
+	abandoned []string                // owners before, whose attempts may have the lock, and are settled
+	doubt     time.Time               // of the last attempt of this owner whose outcome was unknown
+	began     instant
+	last      error // to tell at the end: of the last attempt, or what others of this process were told
 }
 
 // newAcquisition checks what is asked for.
@@ -135,7 +135,7 @@ func newRequest(name string, set *settings) strategies.Request {
 func (a *acquisition) anew() *acquisition {
 	return &acquisition{
 		locker: a.locker, key: a.key, set: a.set, try: a.try, line: inLine{locker: a.locker}, queued: a.queued, wish: a.wish,
-		request: newRequest(a.request.Name, a.set), ghosts: append(a.ghosts, a.request.Owner), began: a.began,
+		request: newRequest(a.request.Name, a.set), abandoned: append(a.abandoned, a.request.Owner), began: a.began,
 	}
 }
 
@@ -184,8 +184,8 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 
 	a.began = now()
 
-	h, failed := a.atOnce(ctx, a.began)
-	h, err := a.goTo(ctx, h, failed)
+	h, failed := a.fastPath(ctx, a.began)
+	h, err := a.finish(ctx, h, failed)
 
 	event := Event{Name: name, Attempts: a.attempts, Waited: now().since(a.began), Err: err}
 
@@ -201,10 +201,10 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	return a.handle(ctx, h, event), nil
 }
 
-// goTo goes on to the end, after a first attempt that brought a hold, or failed, or was not made.
-func (a *acquisition) goTo(ctx context.Context, h *hold, failed error) (_ *hold, err error) {
+// finish goes on to the end after a first attempt: it brought a hold, or failed, or was not made.
+func (a *acquisition) finish(ctx context.Context, h *hold, failed error) (_ *hold, err error) {
 	if h == nil {
-		h, err = a.goOn(ctx, failed)
+		h, err = a.slowPath(ctx, failed)
 	}
 
 	if err != nil && a.hasTurn {
@@ -218,10 +218,10 @@ func (a *acquisition) goTo(ctx context.Context, h *hold, failed error) (_ *hold,
 	return h, err
 }
 
-// atOnce makes the first attempt, begun at start, if there is nothing to wait for, and has the turn then. Most acquisitions end with
+// fastPath makes the first attempt, begun at start, if there is nothing to wait for, and has the turn then. Most acquisitions end with
 // it. So it has one context, for what takes two of those that wait. It returns neither a hold nor an error if it was not made.
-func (a *acquisition) atOnce(ctx context.Context, start instant) (*hold, error) {
-	if !a.mayAskAtOnce(ctx) {
+func (a *acquisition) fastPath(ctx context.Context, start instant) (*hold, error) {
+	if !a.takeFreeTurn(ctx) {
 		return nil, nil //nolint:nilnil // there is something to wait for
 	}
 
@@ -235,8 +235,8 @@ func (a *acquisition) atOnce(ctx context.Context, start instant) (*hold, error) 
 	return a.granted(ctx, start, a.request, grant)
 }
 
-// mayAskAtOnce takes the turn, if there is nothing to wait for, and says whether that is so.
-func (a *acquisition) mayAskAtOnce(ctx context.Context) bool {
+// takeFreeTurn takes the turn, if there is nothing to wait for, and says whether that is so.
+func (a *acquisition) takeFreeTurn(ctx context.Context) bool {
 	l := a.locker
 
 	if a.set.many() || a.set.shared || l.placer != nil || ctx.Err() != nil {
@@ -247,9 +247,9 @@ func (a *acquisition) mayAskAtOnce(ctx context.Context) bool {
 		return false // somebody has it
 	}
 
-	a.takenTurn()
+	a.recordTurn()
 
-	return !a.crowded // or else it goes into line before
+	return !a.contended // or else it goes into line before
 }
 
 // ask is the first attempt.
@@ -273,16 +273,16 @@ func (a *acquisition) ask(ctx context.Context, start instant) (strategies.Grant,
 	return grant, err
 }
 
-// goOn goes through the states, after a first attempt if that failed.
-func (a *acquisition) goOn(ctx context.Context, failed error) (h *hold, err error) {
+// slowPath waits for its turn and makes attempts until one brings a hold. failed is the error of a first attempt; nil if none was made.
+func (a *acquisition) slowPath(ctx context.Context, failed error) (h *hold, err error) {
 	wait, free := a.bound(ctx)
 	defer free()
 
 	if failed != nil {
 		a.timedOut = a.timedOut && wait.Err() == nil
-		err = a.concluded(wait, ctx, a.entered, a.failed(ctx, a.request, failed))
+		err = a.retry(wait, ctx, a.entered, a.handleError(ctx, a.request, failed))
 	} else {
-		h, err = a.turn(wait, ctx)
+		h, err = a.awaitTurn(wait, ctx)
 	}
 
 	for h == nil && err == nil {
@@ -335,15 +335,15 @@ func (a *acquisition) handle(ctx context.Context, h *hold, event Event) *Lock {
 	}()
 
 	h.announce(ctx)
-	a.tell(h, event)
+	a.emit(h, event)
 
 	told = true
 
 	return lock
 }
 
-// tell tells of a hold.
-func (a *acquisition) tell(h *hold, event Event) {
+// emit tells of a hold.
+func (a *acquisition) emit(h *hold, event Event) {
 	event.Name, event.Slot, event.Token, event.Remaining = h.name(), h.slot(), h.grant.Token, h.left(now())
 	a.locker.note(a.set, eventAcquired, event)
 }
@@ -370,12 +370,12 @@ func (a *acquisition) giveUp(ctx context.Context) {
 	}
 }
 
-// turn waits for the turn in this process, until this is the one that asks the
+// awaitTurn waits for the turn in this process, until this is the one that asks the
 // database. The lock may come with it. Who wants one of several slots asks for one without
 // the turn, unless others already wait for that.
-func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
+func (a *acquisition) awaitTurn(wait, ctx context.Context) (*hold, error) {
 	if a.hasTurn {
-		return nil, a.goBehind(wait, ctx)
+		return nil, a.queueBehind(wait, ctx)
 	}
 
 	if a.set.many() && (a.try || !a.locker.queue.busy(a.queued)) {
@@ -384,11 +384,11 @@ func (a *acquisition) turn(wait, ctx context.Context) (*hold, error) {
 		return nil, nil //nolint:nilnil // no lock yet
 	}
 
-	return a.takeTurn(wait, ctx)
+	return a.queueForTurn(wait, ctx)
 }
 
-// takeTurn is turn for who cannot do without.
-func (a *acquisition) takeTurn(wait, ctx context.Context) (*hold, error) {
+// queueForTurn is awaitTurn for who cannot do without it.
+func (a *acquisition) queueForTurn(wait, ctx context.Context) (*hold, error) {
 	l, name := a.locker, a.queued
 
 	if a.try {
@@ -398,7 +398,7 @@ func (a *acquisition) takeTurn(wait, ctx context.Context) (*hold, error) {
 	} else {
 		// Whoever holds nothing is behind the one of this process who asks.
 		if holdsOthers(ctx) {
-			a.waits(ctx)
+			a.startWaiting(ctx)
 			l.waiters.behind(a.line.one)
 		}
 
@@ -410,7 +410,7 @@ func (a *acquisition) takeTurn(wait, ctx context.Context) (*hold, error) {
 				l.waiters.remove(place, false)
 			}
 
-			return nil, a.endedInLine(wait, ctx, last)
+			return nil, a.queuedEndError(wait, ctx, last)
 		case h != nil:
 			return h, nil
 		case place != nil:
@@ -418,16 +418,16 @@ func (a *acquisition) takeTurn(wait, ctx context.Context) (*hold, error) {
 		}
 
 		// If there is no time for an attempt, this is who was waited for.
-		a.hear(last)
+		a.learn(last)
 	}
 
-	a.takenTurn()
+	a.recordTurn()
 
-	return nil, a.goBehind(wait, ctx)
+	return nil, a.queueBehind(wait, ctx)
 }
 
-// takenTurn notes what is to be known of the turn.
-func (a *acquisition) takenTurn() {
+// recordTurn notes what is to be known of the turn.
+func (a *acquisition) recordTurn() {
 	l := a.locker
 
 	a.entered, a.hasTurn = time.Now(), true
@@ -438,22 +438,22 @@ func (a *acquisition) takenTurn() {
 	}
 
 	// Where the line is not forgotten with the last of those in it, only an attempt tells.
-	a.crowded = crowded && !a.try && l.features.LeavesLine && l.waiters.queuer != nil
+	a.contended = crowded && !a.try && l.features.LeavesLine && l.waiters.queuer != nil
 }
 
-// goBehind goes to the end of the line if others wait: it would be refused.
-func (a *acquisition) goBehind(wait, ctx context.Context) error {
-	if !a.crowded {
+// queueBehind goes to the end of the line if others wait: it would be refused.
+func (a *acquisition) queueBehind(wait, ctx context.Context) error {
+	if !a.contended {
 		return nil
 	}
 
 	held := &HeldError{Name: a.request.Name, Detail: "others were in line for it", line: 1, asked: time.Now()}
-	a.waits(ctx)
-	a.locker.queue.answered(a.queued, held)
-	a.hear(standing{held: held})
+	a.startWaiting(ctx)
+	a.locker.queue.recordAnswer(a.queued, held)
+	a.learn(standing{held: held})
 
 	if !a.line.pause(wait, held, &a.request) {
-		return a.ended(wait, ctx)
+		return a.endError(wait, ctx)
 	}
 
 	return nil
@@ -485,7 +485,7 @@ func (a *acquisition) tryTurn(wait, ctx context.Context) error {
 		case <-looked.C:
 			over = true
 		case <-wait.Done():
-			return a.endedInLine(wait, ctx, line)
+			return a.queuedEndError(wait, ctx, line)
 		}
 
 		if line, taken = a.locker.queue.tryEnter(a.queued); taken {
@@ -498,9 +498,9 @@ func (a *acquisition) tryTurn(wait, ctx context.Context) error {
 // pauses. It returns neither a hold nor an error then.
 func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	if wait.Err() != nil {
-		a.hear(a.locker.queue.standing(a.queued))
+		a.learn(a.locker.queue.standing(a.queued))
 
-		return nil, a.ended(wait, ctx)
+		return nil, a.endError(wait, ctx)
 	}
 
 	var (
@@ -548,7 +548,7 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	}
 
 	if err != nil {
-		err = a.failed(ctx, request, err)
+		err = a.handleError(ctx, request, err)
 	}
 
 	var h *hold
@@ -558,7 +558,7 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	}
 
 	if err != nil {
-		return nil, a.concluded(wait, ctx, started, err)
+		return nil, a.retry(wait, ctx, started, err)
 	}
 
 	a.attempts++
@@ -566,34 +566,28 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	return h, nil
 }
 
-// concluded counts an attempt that failed, and says how the acquisition goes on.
-func (a *acquisition) concluded(wait, ctx context.Context, started time.Time, failed error) error {
+// retry counts an attempt that failed and pauses before the next one. With an error the acquisition ends.
+func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed error) error {
 	a.attempts++
 
-	return a.next(wait, ctx, started, failed)
-}
-
-// next says how the acquisition goes on after an attempt that failed: with an error it
-// ends, without one it makes another attempt.
-func (a *acquisition) next(wait, ctx context.Context, started time.Time, failed error) error {
-	held := a.answered(failed)
+	held := a.recordAnswer(failed)
 
 	switch {
-	case held != nil && held.line != 0 && !a.request.First && a.nobodyWaits(wait, held):
+	case held != nil && held.line != 0 && !a.request.First && a.checkQueue(wait, held):
 		return nil
 	case held != nil && a.try:
 		switch {
-		case a.looksAgain(wait, held):
+		case a.pauseTry(wait, held):
 			return nil
-		case a.haunted(held):
-			return a.ended(wait, ctx)
+		case a.ours(held):
+			return a.endError(wait, ctx)
 		default:
 			return orUnheld(failed)
 		}
 	case held != nil && a.set.shared && unheld(held) && time.Since(a.entered) < readersCome:
 		// Readers come and go, and none of them needs a line. a.entered is when its turn came.
 		if !sleep(wait, jitter(firstRetry/4)) {
-			return a.ended(wait, ctx)
+			return a.endError(wait, ctx)
 		}
 
 		return nil
@@ -602,35 +596,35 @@ func (a *acquisition) next(wait, ctx context.Context, started time.Time, failed 
 	case wait.Err() != nil && !isAnswer(failed):
 		a.cutShort(wait, started, failed)
 
-		return a.ended(wait, ctx)
-	case !a.goesOn(failed):
+		return a.endError(wait, ctx)
+	case !a.recordFailure(failed):
 		return fmt.Errorf("lock %q: %w", a.request.Name, failed)
 	}
 
 	if a.set.many() && !a.try && !a.hasTurn {
-		_, err := a.takeTurn(wait, ctx) // of a name whose locks are not handed on
+		_, err := a.queueForTurn(wait, ctx) // of a name whose locks are not handed on
 
 		return err
 	}
 
-	a.waits(ctx)
+	a.startWaiting(ctx)
 
 	if held == nil {
 		// Few attempts without an answer are made, so that they are not all over
 		// before a connection can be had again.
 		if a.locker.features.ConnectionHeld && errors.Is(failed, ErrTooManyConnections) {
-			a.stepOut() // others in line may have the connection that it lacks
+			a.withdraw() // others in line may have the connection that it lacks
 		}
 
 		if !sleep(wait, backoff(a.attempts-1, max(a.set.pollMin, firstRetry), max(a.set.pollMax, lastRetry))) {
-			return a.ended(wait, ctx)
+			return a.endError(wait, ctx)
 		}
 
 		return nil
 	}
 
 	if !a.line.pause(wait, held, &a.request) {
-		return a.ended(wait, ctx)
+		return a.endError(wait, ctx)
 	}
 
 	return nil
@@ -643,28 +637,28 @@ const (
 	lookPause = 10 * time.Millisecond
 )
 
-// looksAgain says whether a try makes another attempt, because nobody is known to
-// have the lock: its row was locked, which may be for a moment, by somebody who looks
+// pauseTry pauses before another attempt of a try, and says whether it makes one: if nobody is known to
+// have the lock. Its row was locked, which may be for a moment, by somebody who looks
 // whether a transaction guards it, for example. Or it met a grant of its own.
-func (a *acquisition) looksAgain(wait context.Context, held *HeldError) bool {
-	looks := unheld(held) && time.Since(a.entered) < looksFor || a.haunted(held)
+func (a *acquisition) pauseTry(wait context.Context, held *HeldError) bool {
+	looks := unheld(held) && time.Since(a.entered) < looksFor || a.ours(held)
 
 	return looks && sleep(wait, lookPause/2+jitter(lookPause))
 }
 
-// answered notes what the database said: of the name, if somebody has it, and that
+// recordAnswer notes what the database said: of the name, if somebody has it, and that
 // it can be reached.
-func (a *acquisition) answered(err error) (held *HeldError) {
+func (a *acquisition) recordAnswer(err error) (held *HeldError) {
 	l := a.locker
 
 	switch {
 	case !errors.As(err, &held):
-	case a.haunted(held):
+	case a.ours(held):
 		a.last = errHaunted
-		l.queue.answered(a.queued, nil)
+		l.queue.recordAnswer(a.queued, nil)
 	default:
 		a.last = held
-		l.queue.answered(a.queued, held)
+		l.queue.recordAnswer(a.queued, held)
 	}
 
 	if err == nil || held != nil {
@@ -674,11 +668,11 @@ func (a *acquisition) answered(err error) (held *HeldError) {
 	return held
 }
 
-// goesOn says whether another attempt follows one that failed.
-func (a *acquisition) goesOn(err error) bool {
+// recordFailure counts an attempt that failed, and says whether another one follows.
+func (a *acquisition) recordFailure(err error) bool {
 	reached := a.locker.reached.Load()
 	a.last = err
-	a.locker.queue.answered(a.queued, nil)
+	a.locker.queue.recordAnswer(a.queued, nil)
 
 	switch {
 	case errors.Is(err, ErrReadOnly):
@@ -705,8 +699,8 @@ func (a *acquisition) goesOn(err error) bool {
 // lease is worth nothing.
 func longest(set *settings) time.Duration { return min(set.trust(set.lease), attemptTime) }
 
-// failed is the error of an attempt, as the acquisition goes on with it.
-func (a *acquisition) failed(ctx context.Context, request strategies.Request, err error) error {
+// handleError has what a failed attempt may have left settled, and returns the error that the acquisition goes on with.
+func (a *acquisition) handleError(ctx context.Context, request strategies.Request, err error) error {
 	var abandoned call.AbandonedError[strategies.Grant]
 
 	switch {
@@ -823,7 +817,7 @@ func (a *acquisition) place(wait context.Context) (any, error) {
 
 	return placer.Place(wait, holding, func(err error) {
 		a.locker.queue.noPlace(name, err)
-		a.stepOut()
+		a.withdraw()
 	})
 }
 
@@ -835,7 +829,7 @@ func uncertain(err error) bool {
 // changeOwner makes the next attempt another owner's. What the one before may have is
 // settled meanwhile.
 func (a *acquisition) changeOwner() {
-	a.ghosts = append(a.ghosts, a.request.Owner)
+	a.abandoned = append(a.abandoned, a.request.Owner)
 	a.request.Owner = newOwner()
 
 	a.doubt = time.Time{}

@@ -83,7 +83,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		return nil
 	})
 
-	l.news.last(ctx)
+	l.events.last(ctx)
 	l.workers.Close()
 	l.keeper.alarm() // it ends
 
@@ -123,7 +123,7 @@ func (l *Locker) releaseAll(ctx context.Context, held []*hold) (losses []error) 
 			err := h.release(ctx)
 
 			if event, untold := h.releaseNews(); untold {
-				l.news.add(h.settings, eventReleased, event)
+				l.events.add(h.settings, eventReleased, event)
 			}
 
 			if errors.Is(err, ErrLost) {

@@ -15,18 +15,18 @@ import (
 // What an acquisition tells that ended without the lock: who has it, or why nobody
 // knows.
 
-// endedInLine is the error of a wait for the turn that was ended. If nobody is known
+// queuedEndError is the error of a wait for the turn that was ended. If nobody is known
 // to have the lock, the database has not answered others of this process.
-func (a *acquisition) endedInLine(wait, ctx context.Context, s standing) error {
-	if a.hear(s); a.last == nil && errors.Is(wait.Err(), context.DeadlineExceeded) {
+func (a *acquisition) queuedEndError(wait, ctx context.Context, s standing) error {
+	if a.learn(s); a.last == nil && errors.Is(wait.Err(), context.DeadlineExceeded) {
 		a.last = ErrUnreachable
 	}
 
-	return a.ended(wait, ctx)
+	return a.endError(wait, ctx)
 }
 
-// ended is the error of a wait that was ended.
-func (a *acquisition) ended(wait, ctx context.Context) error {
+// endError is the error of a wait that has ended. It may ask the database who has the name now.
+func (a *acquisition) endError(wait, ctx context.Context) error {
 	cause := context.Cause(wait)
 
 	// Not only the cause: the context may be that of another locker's lock.
@@ -129,8 +129,8 @@ func (a *acquisition) heldHere(s standing) *HeldError {
 	}
 }
 
-// hear takes what others of this process know, if this one knows nothing.
-func (a *acquisition) hear(s standing) {
+// learn takes what others of this process know, if this one knows nothing.
+func (a *acquisition) learn(s standing) {
 	switch held := a.heldHere(s); {
 	case a.last != nil:
 	case held != nil:
@@ -148,7 +148,7 @@ func (a *acquisition) hear(s standing) {
 // cutShort notes that the wait ended during an attempt: without an answer, if there
 // was time for one and it is not known what was in the way.
 func (a *acquisition) cutShort(wait context.Context, started time.Time, err error) {
-	a.hear(a.locker.queue.standing(a.queued))
+	a.learn(a.locker.queue.standing(a.queued))
 
 	if errors.Is(a.last, strategies.ErrBusy) {
 		return
@@ -177,12 +177,12 @@ func unanswered(err error) error {
 // heard too late.
 var errHaunted = fmt.Errorf("%w in time: an earlier attempt of this process may hold the lock, and is being ended", ErrUnreachable)
 
-// haunted says whether the holder that an answer tells of may be this call itself, by an
+// ours says whether the holder that an answer tells of may be this call itself, by an
 // attempt whose answer came too late. Nobody has that lock, so that a job must not be
 // skipped because of it.
-func (a *acquisition) haunted(held *HeldError) bool {
-	if len(a.ghosts) == 0 || held.owner != "" {
-		return slices.Contains(a.ghosts, held.owner)
+func (a *acquisition) ours(held *HeldError) bool {
+	if len(a.abandoned) == 0 || held.owner != "" {
+		return slices.Contains(a.abandoned, held.owner)
 	}
 
 	mine := a.request.Holder

@@ -21,7 +21,7 @@ const (
 )
 
 // note tells the hooks of an event and logs it. Both may block: where others wait,
-// news is told instead.
+// it is added to the events instead.
 func (l *Locker) note(set *settings, k kind, e Event) {
 	e.Strategy = l.features.Strategy
 

@@ -15,7 +15,7 @@ const (
 func (h *hold) handOff() bool {
 	l := h.locker
 
-	if h.grant.Token >= h.grant.Last || !h.settings.handsOff || h.settings.many() || l.inTxs.Load() || !l.queue.waits(h.request.Name) || !h.mayHandOff(now(), handOffTime) {
+	if h.grant.Token >= h.grant.Last || !h.settings.handsOff || h.settings.many() || l.inTxs.Load() || !l.queue.hasWaiters(h.request.Name) || !h.mayHandOff(now(), handOffTime) {
 		return false
 	}
 
@@ -123,6 +123,6 @@ func (h *hold) pin() error {
 func (h *hold) usedUp() {
 	if tokens := h.request.Tokens; tokens > 1 {
 		used := h.grant.Token - h.first
-		h.locker.queue.used(h.request.Name, used, used == tokens-1)
+		h.locker.queue.learnTokens(h.request.Name, used, used == tokens-1)
 	}
 }

@@ -271,7 +271,7 @@ func (h *hold) endCounted(state error) error {
 	h.locker.keeper.forget(h)
 
 	if freed {
-		h.leave()
+		h.passTurn()
 	}
 
 	return state
@@ -281,12 +281,12 @@ func (h *hold) endCounted(state error) error {
 func (h *hold) lost(state error) {
 	overdue := h.overdueBy(state)
 	if overdue {
-		h.leaveToLease() // before anybody is told, who may release it
+		h.letExpire() // before anybody is told, who may release it
 	}
 
 	h.cancel(state)
 	h.locker.keeper.forget(h)
-	h.leave()
+	h.passTurn()
 
 	if !overdue {
 		h.settleDoubt(h.ctx)
@@ -298,7 +298,7 @@ func (h *hold) lost(state error) {
 	}
 
 	// Never here: whoever finds the loss may have others' to find.
-	h.locker.news.add(h.settings, eventLost, Event{
+	h.locker.events.add(h.settings, eventLost, Event{
 		Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: now().since(h.acquired), Err: state,
 	})
 }
@@ -312,10 +312,10 @@ func (h *hold) overdueBy(state error) bool {
 		(lost.Reason == ReasonMaxHold || lost.Reason == ReasonExpired)
 }
 
-// leaveToLease leaves a lock that is overdue to its lease, which is the time that work
+// letExpire leaves a lock that is overdue to its lease, which is the time that work
 // has to stop: the window is over early where this machine's clock was set. Release frees
 // the lock before, and so does Close, which leaves nothing.
-func (h *hold) leaveToLease() {
+func (h *hold) letExpire() {
 	lease := h.longestLease()
 
 	e := newEnding(h.ctx, h.name(), lease, h.free)
@@ -379,8 +379,8 @@ func (h *hold) longestLease() time.Duration {
 	return lease + max(0, time.Until(sent.Add(lastLook)))
 }
 
-// leave lets those who wait in this process go and ask the database.
-func (h *hold) leave() {
+// passTurn lets those who wait in this process go and ask the database.
+func (h *hold) passTurn() {
 	h.leaving.Do(func() {
 		switch {
 		case h.readers != nil:
@@ -458,7 +458,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 		return state
 	}
 
-	defer h.leave()
+	defer h.passTurn()
 
 	h.usedUp()
 
@@ -472,7 +472,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 	h.settleDoubt(ctx)
 
 	if err == nil {
-		h.locker.queue.crowd(h.name(), contended)
+		h.locker.queue.setContended(h.name(), contended)
 
 		if contended {
 			h.locker.listener.call(ctx, h.name())
@@ -580,7 +580,7 @@ const (
 func (h *hold) releaseGrant(ctx context.Context) (contended bool, err error) {
 	// Others may wait for a name that is waited for here, which not every batch
 	// can tell.
-	together := h.batched() && !h.locker.queue.waits(h.name())
+	together := h.batched() && !h.locker.queue.hasWaiters(h.name())
 
 	unheard := false // a try before may have released it
 

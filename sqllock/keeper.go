@@ -463,7 +463,7 @@ func (h *hold) renewed(start instant, lease time.Duration, missing, err error) t
 		}
 
 		event.Err = missing
-		h.locker.news.add(h.settings, h.renewedKind(missing), event)
+		h.locker.events.add(h.settings, h.renewedKind(missing), event)
 
 		return start.mono + h.renewAfter()
 	case lossIn(err) != nil:
@@ -473,7 +473,7 @@ func (h *hold) renewed(start instant, lease time.Duration, missing, err error) t
 	default:
 		h.failed(err)
 
-		h.locker.news.add(h.settings, eventRenewalFailed, event)
+		h.locker.events.add(h.settings, eventRenewalFailed, event)
 
 		return now().mono + jitter(max(lease/20, time.Millisecond))
 	}

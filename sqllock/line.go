@@ -29,8 +29,8 @@ type inLine struct {
 	vain  int       // how often in a row it was its turn, and the same held the name
 }
 
-// waits makes what the database is told of the wait.
-func (a *acquisition) waits(ctx context.Context) {
+// startWaiting makes what the database is told of the wait.
+func (a *acquisition) startWaiting(ctx context.Context) {
 	if a.line.one == nil && !a.try {
 		a.line.one = a.locker.waiters.newWaiting(ctx, a)
 
@@ -74,7 +74,7 @@ func (a *acquisition) leaveTurn() {
 // inherit takes the place in line of who gave up. One who waits for other reasons too stands for
 // itself.
 func (a *acquisition) inherit(ctx context.Context, place *waiting) {
-	if a.waits(ctx); !a.locker.waiters.inherit(a.line.one, place) {
+	if a.startWaiting(ctx); !a.locker.waiters.inherit(a.line.one, place) {
 		return
 	}
 
@@ -82,23 +82,23 @@ func (a *acquisition) inherit(ctx context.Context, place *waiting) {
 	a.request.Process, a.request.Wait = a.line.one.Process, a.line.one.ID
 }
 
-// stepOut leaves the line for as long as the acquisition could not use its turn. Then it
+// withdraw leaves the line for as long as the acquisition could not use its turn. Then it
 // asks, whoever is in line: those may have no place when it is their turn, and nobody would
 // have the lock.
-func (a *acquisition) stepOut() {
+func (a *acquisition) withdraw() {
 	a.leaveLine(false)
 	a.line = inLine{locker: a.locker}
 	a.request.Line, a.request.Process, a.request.Wait = 0, "", ""
 }
 
-// nobodyWaits looks whether a name that is kept for those who wait is kept for nobody: they
+// checkQueue looks whether a name that is kept for those who wait is kept for nobody: they
 // have gone, or ended. Then the request may have it. One that may go into the line itself does
 // not look again soon after others were found there.
-func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
+func (a *acquisition) checkQueue(wait context.Context, held *HeldError) bool {
 	w := &a.locker.waiters
 
 	queuer := w.queuer
-	if queuer == nil || !a.try && w.crowded(held.Name) {
+	if queuer == nil || !a.try && w.contended(held.Name) {
 		return false
 	}
 
@@ -132,7 +132,7 @@ func (a *acquisition) nobodyWaits(wait context.Context, held *HeldError) bool {
 		}
 
 		if !w.over(other.ID) && (a.line.one == nil || other.ID != a.line.one.ID) {
-			w.crowd(held.Name)
+			w.setContended(held.Name)
 
 			return false
 		}
@@ -154,7 +154,7 @@ func (p *inLine) pause(wait context.Context, held *HeldError, request *strategie
 	request.First, request.Line = true, 0
 
 	if p.locker.waiters.queuer == nil {
-		return sleep(wait, max(p.poll(), p.spread(held)))
+		return sleep(wait, max(p.poll(), p.retryPause(held)))
 	}
 
 	if p.vain > 0 {
@@ -276,9 +276,9 @@ func (p *inLine) poll() time.Duration {
 	return pollPause(time.Since(p.began), p.one.set.pollMin, lastRetry)
 }
 
-// spread is how long to wait for a name without a line of which nobody is known to have it: several may have asked for it at
+// retryPause is how long to wait for a name without a line of which nobody is known to have it: several may have asked for it at
 // once, each of whom kept it from the others. It is random, and longer each time.
-func (p *inLine) spread(held *HeldError) time.Duration {
+func (p *inLine) retryPause(held *HeldError) time.Duration {
 	if !unheld(held) || p.vain == 0 {
 		return 0
 	}

@@ -30,7 +30,7 @@ type Locker struct {
 	slots    slots
 	shares   shares
 	keeper   keeper
-	news     news
+	events   events
 
 	placer   strategies.Placer  // nil if the strategy is none
 	guarder  strategies.Guarder // likewise
@@ -91,7 +91,7 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 		background: background{underWay: make(map[string]int), ends: make(map[*acquisition]func())},
 	}
 	l.keeper = keeper{locker: l, wake: make(chan struct{}, 1)}
-	l.news = news{locker: l}
+	l.events = events{locker: l}
 	l.reaper.locker = l
 
 	l.release.After = releaseTimeout / releaseTries

@@ -20,9 +20,9 @@ type queue struct {
 type line struct {
 	standing
 
-	waiters list.List // of *waiter, first come, first served; many may leave at once
-	reserve int64     // tokens to reserve for those who wait here
-	crowded bool      // other processes waited for the name at the last release here
+	waiters   list.List // of *waiter, first come, first served; many may leave at once
+	reserve   int64     // tokens to reserve for those who wait here
+	contended bool      // other processes waited for the name at the last release here
 }
 
 // standing is what is known in this process of who has a name.
@@ -130,23 +130,23 @@ func (q *queue) advise(name string) (tokens int64, crowded bool) {
 
 	l := q.lines[name]
 	if l.waiters.Len() == 0 {
-		return 1, l.crowded
+		return 1, l.contended
 	}
 
 	if l.reserve == 0 {
 		l.reserve = leastReserve
 	}
 
-	return l.reserve, l.crowded
+	return l.reserve, l.contended
 }
 
-// crowd notes whether others waited for the name when it was released here.
-func (q *queue) crowd(name string, crowded bool) {
+// setContended notes whether others waited for the name when it was released here.
+func (q *queue) setContended(name string, crowded bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
 	if l, ok := q.lines[name]; ok {
-		l.crowded = crowded
+		l.contended = crowded
 	}
 }
 
@@ -164,7 +164,7 @@ func (q *queue) handOff(name string, give func(w *waiter, crowded bool) *hold) b
 	first := l.waiters.Front()
 	w, _ := first.Value.(*waiter)
 
-	if w.hold = give(w, l.crowded); w.hold == nil {
+	if w.hold = give(w, l.contended); w.hold == nil {
 		return false
 	}
 
@@ -185,8 +185,8 @@ func (q *queue) busy(name string) bool {
 	return ok
 }
 
-// waits says whether somebody waits for the name here.
-func (q *queue) waits(name string) bool {
+// hasWaiters says whether somebody waits for the name here.
+func (q *queue) hasWaiters(name string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
@@ -195,9 +195,9 @@ func (q *queue) waits(name string) bool {
 	return ok && l.waiters.Len() > 0
 }
 
-// used learns from a grant that goes back to the database how many tokens the
+// learnTokens takes from a grant that goes back to the database how many tokens the
 // next one needs.
-func (q *queue) used(name string, tokens int64, all bool) {
+func (q *queue) learnTokens(name string, tokens int64, all bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
@@ -244,9 +244,9 @@ func (q *queue) standing(name string) standing {
 	return standing{}
 }
 
-// answered notes what the database told the one who has the turn: that somebody has
+// recordAnswer notes what the database told the one who has the turn: that somebody has
 // the name, or nil.
-func (q *queue) answered(name string, held *HeldError) {
+func (q *queue) recordAnswer(name string, held *HeldError) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
@@ -273,12 +273,12 @@ const rememberCrowd = 20 * time.Millisecond
 // openLocked makes the line of a name that nobody has to do with.
 func (q *queue) openLocked(name string) {
 	_, left := q.past.get(name)
-	q.lines[name] = &line{crowded: left > 0}
+	q.lines[name] = &line{contended: left > 0}
 }
 
 // removeLocked removes a line.
 func (q *queue) removeLocked(name string) {
-	if q.lines[name].crowded {
+	if q.lines[name].contended {
 		q.past.put(name, struct{}{}, time.Now().Add(rememberCrowd))
 	}
 

@@ -61,7 +61,7 @@ func (s *several) handles(ctx context.Context, holds []*hold, event Event) []*Lo
 
 	for i, h := range holds {
 		h.announce(ctx)
-		s.all[i].tell(h, event)
+		s.all[i].emit(h, event)
 	}
 
 	told = true
@@ -93,7 +93,7 @@ func (s *several) take(ctx context.Context) ([]*hold, error) {
 // takeOnce is take until it is in the way of others, or one of its locks is lost before it has the last. With an error it returns
 // the holds that it has all the same.
 func (s *several) takeOnce(ctx context.Context) ([]*hold, error) {
-	holds, refused := s.atOnce(ctx)
+	holds, refused := s.fastPath(ctx)
 	if len(holds) == len(s.all) {
 		return holds, nil
 	}
@@ -104,10 +104,10 @@ func (s *several) takeOnce(ctx context.Context) ([]*hold, error) {
 	for i, a := range s.all[len(holds):] {
 		var h *hold
 		if i > 0 {
-			h, refused = a.atOnce(under, now())
+			h, refused = a.fastPath(under, now())
 		}
 
-		h, err := a.goTo(under, h, refused)
+		h, err := a.finish(under, h, refused)
 		s.attempts += a.attempts
 
 		if err != nil {
@@ -129,13 +129,13 @@ func (s *several) takeOnce(ctx context.Context) ([]*hold, error) {
 	return holds, nil
 }
 
-// atOnce asks for all names at once and returns the holds up to the first that was refused, with the error of that; nil if it
+// fastPath asks for all names at once and returns the holds up to the first that was refused, with the error of that; nil if it
 // could not be asked yet. Of those behind it nothing is left.
-func (s *several) atOnce(ctx context.Context) (holds []*hold, refused error) {
+func (s *several) fastPath(ctx context.Context) (holds []*hold, refused error) {
 	asked := s.all
 
 	for i, a := range s.all {
-		if i > 0 && !s.locker.batches(a.set) || !a.mayAskAtOnce(ctx) {
+		if i > 0 && !s.locker.batches(a.set) || !a.takeFreeTurn(ctx) {
 			asked = s.all[:i]
 
 			break
@@ -170,7 +170,7 @@ func (s *several) atOnce(ctx context.Context) (holds []*hold, refused error) {
 
 			continue
 		case i < len(asked):
-			_ = a.failed(ctx, a.request, errs[i])
+			_ = a.handleError(ctx, a.request, errs[i])
 		}
 
 		if h == nil && a.hasTurn {

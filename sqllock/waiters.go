@@ -147,7 +147,7 @@ func (w *waiters) startLocked() bool {
 func (w *waiters) runLocked() {
 	w.telling = true
 
-	go w.tell()
+	go w.run()
 }
 
 // enter puts one at the end of the line for its name. It says whether the name is taken, so
@@ -215,15 +215,15 @@ func (w *waiters) enqueue(ctx context.Context, all []strategies.Waiter) (taken [
 	return w.queuer.Enqueue(ctx, all, believed)
 }
 
-// crowd notes that others wait for a name, and crowded says whether they did a moment ago.
-func (w *waiters) crowd(name string) {
+// setContended notes that others wait for a name, and contended says whether they did a moment ago.
+func (w *waiters) setContended(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	w.others.put(name, struct{}{}, time.Now().Add(believed))
 }
 
-func (w *waiters) crowded(name string) bool {
+func (w *waiters) contended(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -458,14 +458,14 @@ func (w *waiters) remove(one *waiting, granted bool) {
 	wakeUp(w.wake)
 }
 
-// tell is the goroutine.
-func (w *waiters) tell() {
+// run is the goroutine.
+func (w *waiters) run() {
 	defer w.locker.background.finish(telling)
 
 	kept, looked := time.Now(), time.Time{}
 
 	for {
-		w.leave()
+		w.dequeue()
 
 		known := w.note()
 
@@ -479,7 +479,7 @@ func (w *waiters) tell() {
 			w.look(known)
 		}
 
-		w.stand()
+		w.poll()
 
 		pause, idle := w.idle()
 		if idle {
@@ -513,8 +513,8 @@ func (w *waiters) idle() (pause time.Duration, idle bool) {
 	return pause, !w.telling
 }
 
-// stand looks how those in line stand, if it is time, and tells those whose turn it is.
-func (w *waiters) stand() {
+// poll asks how those in line stand, if it is time, and tells those whose turn it is.
+func (w *waiters) poll() {
 	w.mu.Lock()
 	due := !w.next.IsZero() && !time.Now().Before(w.next)
 
@@ -641,9 +641,9 @@ func (w *waiters) removeLocked(name, id string, slots int, passes bool) {
 	wakeUp(w.wake)
 }
 
-// leave tells the database who waits no more. What it does not take is told again, for as
+// dequeue tells the database who waits no more. What it does not take is told again, for as
 // long as it believes otherwise.
-func (w *waiters) leave() {
+func (w *waiters) dequeue() {
 	w.mu.Lock()
 	gone := w.gone
 	w.gone = nil

@@ -35,7 +35,7 @@ func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
 		c := g.session
 
 		if lease > c.limit {
-			if err := c.bear(ctx, lease); err != nil {
+			if err := c.setIdleLimit(ctx, lease); err != nil {
 				return err
 			}
 		}

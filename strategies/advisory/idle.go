@@ -78,7 +78,7 @@ func (s *Strategy) giveBack(ctx context.Context, after time.Duration) (again tim
 func (c *session) closeIfIdle(ctx context.Context) {
 	switch {
 	case c.conn == nil || len(c.grants) > 0:
-	case c.strategy.spare() && !c.doomed && c.limit >= leastLimit:
+	case c.strategy.spare() && !c.killed && c.limit >= leastLimit:
 		c.idle = time.Now()
 		c.strategy.keep(keepTime) //nolint:contextcheck // it is given back when the call has ended
 	default:
@@ -88,7 +88,7 @@ func (c *session) closeIfIdle(ctx context.Context) {
 
 // giveBack gives the connection back.
 func (c *session) giveBack(ctx context.Context) {
-	if c.doomed {
+	if c.killed {
 		// Not into the pool: it would end under whatever it is used for next.
 		c.conn.Discard()
 	} else {

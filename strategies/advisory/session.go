@@ -24,7 +24,7 @@ type session struct {
 	idle      time.Time     // since when no lock is on it
 	grants    map[place]*grant
 	readers   map[any]int // by key, how many of those are
-	doomed    bool        // a release was forced: who did that ends the session, too
+	killed    bool        // a release was forced: who did that ends the session, too
 	ended     bool
 	gone      error // why it ended, if it did not just have no locks any more
 }
@@ -87,7 +87,7 @@ func (c *session) open(ctx context.Context, lease time.Duration) error {
 	}
 
 	if err == nil {
-		err = c.bear(ctx, lease)
+		err = c.setIdleLimit(ctx, lease)
 	}
 
 	if err != nil {
@@ -99,8 +99,8 @@ func (c *session) open(ctx context.Context, lease time.Duration) error {
 	return nil
 }
 
-// bear makes the idle limit that of the longest lease among the locks, with one more.
-func (c *session) bear(ctx context.Context, lease time.Duration) error {
+// setIdleLimit makes the idle limit that of the longest lease among the locks, with one more.
+func (c *session) setIdleLimit(ctx context.Context, lease time.Duration) error {
 	limit := lease
 	if len(c.grants) > 0 {
 		limit = max(c.limit, lease)
@@ -162,7 +162,7 @@ func (c *session) acquireShared(ctx context.Context, r strategies.Request) (gran
 	// On the session itself: while it is written, the session has the lock.
 	// Others have it, too.
 	record, err := s.store.Grants(ctx, c.conn, r, true, func(ctx context.Context, r strategies.Request, seen grants.State) (int64, error) {
-		return s.store.Acquire(ctx, c.conn, r, grants.Instead{Strategy: name, Token: seen.Token})
+		return s.store.Acquire(ctx, c.conn, r, grants.Replaces{Strategy: name, Token: seen.Token})
 	})
 	if err != nil {
 		return granted, c.giveUp(ctx, at, err)
@@ -177,7 +177,7 @@ func (c *session) acquireShared(ctx context.Context, r strategies.Request) (gran
 func (c *session) ready(ctx context.Context, lease time.Duration) error {
 	err := c.sweep(ctx)
 	if err == nil {
-		err = c.bear(ctx, lease)
+		err = c.setIdleLimit(ctx, lease)
 	}
 
 	return c.explain(err)
@@ -378,5 +378,5 @@ func (c *session) breakDown(cause error) {
 // note takes in whether a record says that the release of a grant was forced.
 func (c *session) note(err error) {
 	lost := new(strategies.LostError)
-	c.doomed = c.doomed || errors.As(err, &lost) && lost.Reason == strategies.Forced
+	c.killed = c.killed || errors.As(err, &lost) && lost.Reason == strategies.Forced
 }

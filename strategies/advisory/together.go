@@ -371,7 +371,7 @@ func (c *session) renewAll(ctx context.Context, there map[*grant]int, errs []err
 	started := time.Now()
 
 	if lease > c.limit {
-		if err := c.bear(ctx, lease); err != nil {
+		if err := c.setIdleLimit(ctx, lease); err != nil {
 			return err
 		}
 	}

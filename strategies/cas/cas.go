@@ -70,7 +70,7 @@ func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) (
 
 	if r.Mode == strategies.Shared {
 		record, err := s.store.Grants(ctx, conn, r, false, func(ctx context.Context, r strategies.Request, _ grants.State) (int64, error) {
-			return s.store.Acquire(ctx, conn, r, grants.Instead{})
+			return s.store.Acquire(ctx, conn, r, grants.Replaces{})
 		})
 		if errs[0] = err; err == nil {
 			made[0] = record.Granted()
@@ -79,7 +79,7 @@ func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) (
 		return made, errs
 	}
 
-	token, err := s.store.Acquire(ctx, conn, r, grants.Instead{})
+	token, err := s.store.Acquire(ctx, conn, r, grants.Replaces{})
 	if errs[0] = err; err == nil {
 		made[0] = s.store.Grant(r, token).Granted()
 	}

@@ -147,7 +147,7 @@ func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (made stra
 			// What was sent leaves nothing: the session's end frees the row.
 			return made, grants.NotSent(err)
 		case conn != nil:
-			return s.record(ctx, r, conn, grants.Instead{Strategy: name, Token: seen.Token, Held: held})
+			return s.record(ctx, r, conn, grants.Replaces{Strategy: name, Token: seen.Token, Held: held})
 		}
 
 		if err := s.missing(ctx, r, seen); err != nil {
@@ -255,7 +255,7 @@ func (s *Strategy) begin(ctx context.Context, conn databases.Conn, r strategies.
 
 // record makes the grant, whose token and lease are written down on another connection.
 func (s *Strategy) record(
-	ctx context.Context, r strategies.Request, conn databases.Conn, instead grants.Instead,
+	ctx context.Context, r strategies.Request, conn databases.Conn, instead grants.Replaces,
 ) (made strategies.Grant, err error) {
 	until := time.Now().Add(r.Lease)
 	record, err := s.write(ctx, r, instead)
@@ -299,7 +299,7 @@ func (s *Strategy) record(
 }
 
 // write draws the token and writes the lease down.
-func (s *Strategy) write(ctx context.Context, r strategies.Request, instead grants.Instead) (record grants.Record, err error) {
+func (s *Strategy) write(ctx context.Context, r strategies.Request, instead grants.Replaces) (record grants.Record, err error) {
 	conn, ctx, cancel, err := s.store.Attempt(ctx)
 	if err != nil {
 		return nil, err
@@ -345,7 +345,7 @@ func (s *Strategy) missing(ctx context.Context, r strategies.Request, seen grant
 	case err != nil:
 		return err
 	case !exists:
-		return s.store.Briefly(ctx, conn, []databases.Statement{s.sql.Create}, s.values(r, 0))
+		return s.store.WithLockTimeout(ctx, conn, []databases.Statement{s.sql.Create}, s.values(r, 0))
 	}
 
 	if seen.Owner == "" || seen.Left <= 0 {

@@ -144,7 +144,7 @@ func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (grant str
 
 // inOne does all in the statement that takes the record.
 func (s *Strategy) inOne(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error) {
-	return s.store.Acquire(ctx, conn, r, grants.Instead{})
+	return s.store.Acquire(ctx, conn, r, grants.Replaces{})
 }
 
 // oneByOne looks first, without a lock: that is all that a try costs while
@@ -171,7 +171,7 @@ func (s *Strategy) oneByOne(ctx context.Context, conn databases.Conn, r strategi
 		}
 	}
 
-	token, err := s.store.Acquire(ctx, conn, r, grants.Instead{})
+	token, err := s.store.Acquire(ctx, conn, r, grants.Replaces{})
 	if err != nil {
 		return 0, err
 	}
@@ -222,7 +222,7 @@ func (s *Strategy) inTransaction(ctx context.Context, conn databases.Conn, r str
 		return 0, s.store.AsHeld(ctx, conn, r.Name, err)
 	}
 
-	token, err := s.store.Acquire(ctx, conn, r, grants.Instead{})
+	token, err := s.store.Acquire(ctx, conn, r, grants.Replaces{})
 
 	for _, step := range []databases.Statement{s.sql.Make, s.sql.Commit} {
 		if err == nil {

@@ -305,7 +305,7 @@ func (c *client) at(renewal bool) *call {
 // lost, and so can the request: the client sees the same. A statement whose
 // connection broke, or whose caller did not wait any longer, can run later.
 //
-// Mirrors sqllock/internal/call Within.
+// Mirrors sqllock/internal/call/call.go Within.
 func (p Protocol) answers(s state, i int8, emit emit) {
 	for _, renewal := range []bool{false, true} {
 		c := *s.clients[i].at(renewal)
@@ -381,7 +381,7 @@ func (p Protocol) take(s state, i int8, c call, why step, emit emit) {
 // until the release of what the same owner was granted.
 //
 // Mirrors sqllock/acquisition.go acquisition.attempt,
-// sqllock/acquisition.go acquisition.failed,
+// sqllock/acquisition.go acquisition.handleError,
 // sqllock/acquisition.go acquisition.granted.
 func (p Protocol) acquired(s *state, i int8, c call) {
 	own := &s.clients[i]

@@ -10,9 +10,9 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Instead names grants that an acquisition may replace though their lease
+// Replaces names grants that an acquisition may replace though their lease
 // runs, because the caller has the lock of the session that they were made in.
-type Instead struct {
+type Replaces struct {
 	// Strategy of those grants; empty for none.
 	Strategy string
 	// Token that the caller saw under the session's lock: a later grant is not
@@ -28,7 +28,7 @@ const AnyToken int64 = -1
 
 // Acquire grants the name to the request's owner, if it is free, and returns
 // the token.
-func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.Request, instead Instead) (int64, error) {
+func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.Request, instead Replaces) (int64, error) {
 	values := s.values(r)
 	values["session"], values["seen"], values["held"] = instead.Strategy, instead.Token, instead.Held
 
@@ -53,7 +53,7 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 			return 0, s.Refused(ctx, on, st, r)
 		}
 
-		if err := s.Briefly(ctx, on, s.sql.Create, values); err != nil {
+		if err := s.WithLockTimeout(ctx, on, s.sql.Create, values); err != nil {
 			return 0, s.AsHeld(ctx, on, r.Name, err)
 		}
 	}
@@ -85,7 +85,7 @@ func (s *Store) AsHeld(ctx context.Context, on databases.Session, name string, r
 func (s *Store) draw(
 	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values,
 ) (token int64, err error) {
-	if s.sql.InsertID {
+	if s.sql.WithoutReturning {
 		result, err := on.Exec(ctx, statement, values)
 		if err == nil && result.LastInsertID != 0 {
 			err = sound(result.LastInsertID)
@@ -117,13 +117,13 @@ func sound(token int64) error {
 		"so that this is no grant", token)
 }
 
-// Briefly runs statements that insert rows, and waits no longer than it must for
+// WithLockTimeout runs statements that insert rows, and waits no longer than it must for
 // somebody who has inserted the same and not committed. There is no SKIP LOCKED for
 // that.
-func (s *Store) Briefly(
+func (s *Store) WithLockTimeout(
 	ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values,
 ) error {
-	_, err := brief(ctx, s, on, func() (struct{}, error) { return struct{}{}, execAll(ctx, on, statements, values) })
+	_, err := withLockTimeout(ctx, s, on, func() (struct{}, error) { return struct{}{}, execAll(ctx, on, statements, values) })
 	if s.Busy(err) {
 		// Of one that makes the same, or on InnoDB has locked the gap, which a
 		// guard of another name can.
@@ -133,10 +133,10 @@ func (s *Store) Briefly(
 	return err
 }
 
-// brief calls do, whose statements give up waiting for a row lock after a second, where Brief says so: on MySQL and
+// withLockTimeout calls do, whose statements give up waiting for a row lock after a second, where Brief says so: on MySQL and
 // MariaDB a statement goes on waiting after its client has given it up, on a connection that the pool does not count
 // any more.
-func brief[T any](ctx context.Context, s *Store, on databases.Session, do func() (T, error)) (result T, err error) {
+func withLockTimeout[T any](ctx context.Context, s *Store, on databases.Session, do func() (T, error)) (result T, err error) {
 	if s.sql.Brief.SQL == "" {
 		return do()
 	}
@@ -167,7 +167,7 @@ func ending[T any](ctx context.Context, s *Store, on databases.Session, again bo
 		return do()
 	}
 
-	return brief(ctx, s, on, do)
+	return withLockTimeout(ctx, s, on, do)
 }
 
 // patientTime bounds what puts a session's patience back.

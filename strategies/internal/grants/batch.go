@@ -44,7 +44,7 @@ func (s *Store) AcquireAll(ctx context.Context, requests []strategies.Request) (
 		}
 
 		if len(sql.Create) > 0 {
-			err = s.Briefly(ctx, conn, sql.Create, s.batchValues(sql.Create[0], asked))
+			err = s.WithLockTimeout(ctx, conn, sql.Create, s.batchValues(sql.Create[0], asked))
 		}
 	}
 
@@ -60,7 +60,7 @@ type acquisitions struct {
 	errs     []error
 	index    map[string]int       // by owner
 	changed  bool                 // something, by the last statement, where the dialect has InsertID
-	bare     []strategies.Request // whose records were taken, and whose rows are not there
+	orphans  []strategies.Request // whose records were taken, and whose rows are not there
 }
 
 func (s *Store) acquisitions(requests []strategies.Request) *acquisitions {
@@ -95,7 +95,7 @@ func (b *acquisitions) answer(failed *error) {
 func (b *acquisitions) draw(
 	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values,
 ) error {
-	if b.sql.InsertID {
+	if b.sql.WithoutReturning {
 		// It does not say what it granted: look does.
 		result, err := conn.Exec(ctx, statement, values)
 		b.changed = result.RowsAffected > 0
@@ -105,7 +105,7 @@ func (b *acquisitions) draw(
 
 	var tokens map[string]int64
 
-	err := b.besides(ctx, conn, func(rows bool) (err error) {
+	err := b.withSideRows(ctx, conn, func(rows bool) (err error) {
 		if tokens, err = byOwner[int64](ctx, conn, statement, values, len(b.requests)); err == nil && rows && len(tokens) > 0 {
 			_, err = conn.Exec(ctx, b.sql.Rows.Make, values)
 		}
@@ -195,7 +195,7 @@ func (b *acquisitions) look(
 		case !found, b.Unready(st.State):
 			missing = append(missing, r)
 		case b.inSteps() && st.Owner == r.Owner && (st.Left <= 0 || st.row != r.Owner):
-			b.bare = append(b.bare, r)
+			b.orphans = append(b.orphans, r)
 		case st.Owner == r.Owner && st.Left > 0:
 			b.granted(r.Owner, st.Token)
 		default:
@@ -237,8 +237,8 @@ func (t *together) renewOn(ctx context.Context, conn databases.Conn, lease time.
 	values := t.batchValues(renew, t.requests)
 	values["lease"] = t.lease(lease)
 
-	if t.sql.InsertID {
-		return t.renewUntold(ctx, conn, renew, values)
+	if t.sql.WithoutReturning {
+		return t.renewWithoutReturning(ctx, conn, renew, values)
 	}
 
 	return t.send(ctx, conn, renew, values)
@@ -277,8 +277,8 @@ func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) ([]bo
 
 	defer s.Return(conn, &err)
 
-	if s.sql.InsertID {
-		err = t.releaseUntold(ctx, conn, s.sql.Batch.Release)
+	if s.sql.WithoutReturning {
+		err = t.releaseWithoutReturning(ctx, conn, s.sql.Batch.Release)
 	} else {
 		values := s.batchValues(s.sql.Batch.Release, t.requests)
 		values["durable"] = durable

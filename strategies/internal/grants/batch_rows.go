@@ -16,9 +16,9 @@ func (s *Store) inSteps() bool {
 	return s.sql.Rows.Make.SQL != "" && s.sql.Rows.Begin.SQL == ""
 }
 
-// besides runs what changes records, in a transaction if it also has to change rows beside them. A commit that SQLite
+// withSideRows runs what changes records, in a transaction if it also has to change rows beside them. A commit that SQLite
 // refuses has left the transaction open.
-func (s *Store) besides(ctx context.Context, conn databases.Conn, change func(rows bool) error) error {
+func (s *Store) withSideRows(ctx context.Context, conn databases.Conn, change func(rows bool) error) error {
 	begin := s.sql.Rows.Begin
 	if begin.SQL == "" {
 		return change(false)
@@ -44,7 +44,7 @@ func (s *Store) besides(ctx context.Context, conn databases.Conn, change func(ro
 func (t *together) release(ctx context.Context, conn databases.Conn, values databases.Values) error {
 	var contended map[string]bool
 
-	err := t.besides(ctx, conn, func(rows bool) (err error) {
+	err := t.withSideRows(ctx, conn, func(rows bool) (err error) {
 		if rows {
 			if _, err = conn.Exec(ctx, t.sql.Rows.Delete, values); err != nil {
 				return err
@@ -115,7 +115,7 @@ func (b *acquisitions) taken(
 
 	// It makes all rows or none. Either way some of the records may be ours.
 	if b.changed {
-		if made = b.Briefly(ctx, conn, []databases.Statement{b.sql.Rows.Make}, values); !b.Clean(made) {
+		if made = b.WithLockTimeout(ctx, conn, []databases.Statement{b.sql.Rows.Make}, values); !b.Clean(made) {
 			return nil, unsettled(made)
 		}
 	}
@@ -125,7 +125,7 @@ func (b *acquisitions) taken(
 	switch {
 	case err != nil:
 		return nil, unsettled(made, err)
-	case len(b.bare) == 0:
+	case len(b.orphans) == 0:
 		return missing, nil
 	default:
 		return missing, b.giveBack(ctx, conn, made)
@@ -140,8 +140,8 @@ func unsettled(errs ...error) error {
 // giveBack frees the records whose rows are not there. Those that somebody has locked meanwhile are left to Settle. The others are
 // answered with the cause if the server has refused to make their rows, and else have to go alone.
 func (b *acquisitions) giveBack(ctx context.Context, conn databases.Conn, cause error) error {
-	sql, back := &b.sql.Batch, b.bare
-	b.bare = nil
+	sql, back := &b.sql.Batch, b.orphans
+	b.orphans = nil
 
 	// Whoever may not insert may not delete, either. A row that is left is in nobody's way without the record.
 	_, err := conn.Exec(ctx, b.sql.Rows.Delete, b.batchValues(b.sql.Rows.Delete, back))

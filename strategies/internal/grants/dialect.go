@@ -14,11 +14,11 @@ type Dialect struct {
 	// Name is what databases.DB answers.
 	Name databases.Dialect
 
-	// InsertID: what a statement has to say is in the insert id of its answer, because
+	// WithoutReturning: what a statement has to say is in the insert id of its answer, because
 	// none that changes rows returns them. The token is there, zero if the name was not
 	// free, and 1 of a release that somebody waits for. Of a batch it does not say
 	// enough, so that leases are read besides. Otherwise a row says it.
-	InsertID bool
+	WithoutReturning bool
 	// Resolution is that of the clock, where it is coarser than a microsecond: it may
 	// be late by as much, so that a lease that begins now would end too early.
 	Resolution time.Duration
@@ -57,7 +57,7 @@ var dialects = map[databases.Dialect]func() Dialect{
 	}),
 	databases.MySQL: sync.OnceValue(func() Dialect {
 		return Dialect{
-			InsertID: true,
+			WithoutReturning: true,
 			// Whole seconds.
 			IdleLimit:  func(lease time.Duration) any { return roundUp(lease, time.Second) },
 			Statements: statementsOf("mysql.sql", "?", false),

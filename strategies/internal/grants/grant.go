@@ -86,7 +86,7 @@ func (g *Grant) RenewOn(ctx context.Context, on databases.Session, lease time.Du
 	values := g.store.values(g.request)
 	values["lease"] = g.store.lease(lease)
 
-	result, err := g.store.insist(ctx, on, g.store.sql.Renew, values)
+	result, err := g.store.retryBusy(ctx, on, g.store.sql.Renew, values)
 	if err != nil || result.RowsAffected > 0 {
 		return err
 	}
@@ -228,7 +228,7 @@ func (g *Grant) end(ctx context.Context, on databases.Session, tells bool) (free
 func (g *Grant) free(
 	ctx context.Context, on databases.Session, release, quiet databases.Statement, values databases.Values,
 ) (freed bool, err error) {
-	if inID := g.store.sql.InsertID; inID || g.request.MinHold > 0 {
+	if inID := g.store.sql.WithoutReturning; inID || g.request.MinHold > 0 {
 		result, err := on.Exec(ctx, release, values)
 		g.contended.Store(inID && result.LastInsertID != 0)
 

@@ -39,7 +39,7 @@ type Keyed struct {
 // AcquireKeyed sends a statement that takes the keys and grants the names of requests, and returns what it says of each,
 // by owner: of one whose row is not free, or not there, nothing. It says nothing after an error, and any of the keys may be locked.
 func (s *Store) AcquireKeyed(ctx context.Context, c KeyedCall) (map[string]Keyed, error) {
-	if !s.sql.InsertID {
+	if !s.sql.WithoutReturning {
 		return s.lookKeyed(ctx, c, c.Statement)
 	}
 
@@ -88,7 +88,7 @@ func (s *Store) lookKeyed(ctx context.Context, c KeyedCall, statement databases.
 		switch answers[owner] = answer; {
 		case err != nil:
 			return err
-		case s.sql.InsertID && last:
+		case s.sql.WithoutReturning && last:
 			return ErrReplica
 		case answer.Token == 0:
 			return nil
@@ -138,8 +138,8 @@ func (s *Store) ReleaseKeyed(ctx context.Context, c KeyedCall, grants []*Grant) 
 	}
 
 	release := s.releaseKeyed
-	if s.sql.InsertID {
-		release = s.releaseKeyedUntold
+	if s.sql.WithoutReturning {
+		release = s.releaseKeyedWithoutReturning
 	}
 
 	values := s.keyed(c, c.Statement)
@@ -182,10 +182,10 @@ func (s *Store) releaseKeyed(ctx context.Context, c KeyedCall, values databases.
 	return answers, err
 }
 
-// releaseKeyedUntold takes what the statement did from the numbers of its answer. That about one grant tells of it by the insert
+// releaseKeyedWithoutReturning takes what the statement did from the numbers of its answer. That about one grant tells of it by the insert
 // id; that about several ends those whose keys it has freed, and tells whether anybody waits. The session had the keys of all, so that
 // one whose key and name are both gone was freed by it.
-func (s *Store) releaseKeyedUntold(ctx context.Context, c KeyedCall, values databases.Values) (map[string]Freed, error) {
+func (s *Store) releaseKeyedWithoutReturning(ctx context.Context, c KeyedCall, values databases.Values) (map[string]Freed, error) {
 	result, err := c.On.Exec(ctx, c.Statement, values)
 	if err != nil {
 		return nil, err
@@ -235,7 +235,7 @@ func (s *Store) RenewAllOn(ctx context.Context, on databases.Conn, grants []stra
 
 // Create makes the rows of a request's name, if they are not there.
 func (s *Store) Create(ctx context.Context, on databases.Session, r strategies.Request) error {
-	return s.Briefly(ctx, on, s.sql.Create, s.values(r))
+	return s.WithLockTimeout(ctx, on, s.sql.Create, s.values(r))
 }
 
 // Unreachable says whether an error means that the connection broke.

@@ -77,7 +77,7 @@ func (b Base) note(
 
 	defer s.Return(conn, &err)
 
-	result, err := s.insist(ctx, conn, statement, values)
+	result, err := s.retryBusy(ctx, conn, statement, values)
 	if s.Busy(err) {
 		err = busyError{"another transaction is in the way of the note", err}
 	}

@@ -84,7 +84,7 @@ func waiterValues(w strategies.Waiter, ttl time.Duration) databases.Values {
 func (s *Store) taken(
 	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values,
 ) (taken bool, err error) {
-	if s.sql.InsertID {
+	if s.sql.WithoutReturning {
 		result, err := conn.Exec(ctx, statement, values)
 
 		return result.LastInsertID != 0, err

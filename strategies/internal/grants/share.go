@@ -106,7 +106,7 @@ func (s *Store) Share(ctx context.Context, on databases.Session, r strategies.Re
 		case err != nil:
 			return nil, s.AsHeld(ctx, on, r.Name, err)
 		case s.Unready(st): // otherwise the acquisition makes it
-			if err := s.Briefly(ctx, on, s.sql.Create, s.values(r)); err != nil {
+			if err := s.WithLockTimeout(ctx, on, s.sql.Create, s.values(r)); err != nil {
 				return nil, s.AsHeld(ctx, on, r.Name, err)
 			}
 
@@ -377,7 +377,7 @@ func (g *Share) RenewOn(ctx context.Context, on databases.Session, lease time.Du
 	s, values := g.store(), g.values()
 	values["lease"] = s.lease(lease)
 
-	kept, err := s.insist(ctx, on, s.sql.Shares.Keep, values)
+	kept, err := s.retryBusy(ctx, on, s.sql.Shares.Keep, values)
 	if err == nil && kept.RowsAffected == 0 {
 		// It is not there, or MySQL found the new value to be the old one.
 		err = g.present(ctx, on, nil)
@@ -387,7 +387,7 @@ func (g *Share) RenewOn(ctx context.Context, on databases.Session, lease time.Du
 		return err
 	}
 
-	prolonged, err := s.insist(ctx, on, s.sql.Shares.Prolong, values)
+	prolonged, err := s.retryBusy(ctx, on, s.sql.Shares.Prolong, values)
 	if err != nil || prolonged.RowsAffected > 0 {
 		return err
 	}

@@ -19,11 +19,11 @@ func (s *Store) Exec(
 // isolation level Read Committed it fails where it would have waited. A waiter that notes itself is enough.
 const conflictTries = 20
 
-// insist is Exec for a statement that must not fail because of others who change the row, too. It may wait for them.
-func (s *Store) insist(
+// retryBusy is Exec for a statement that must not fail because of others who change the row, too. It may wait for them.
+func (s *Store) retryBusy(
 	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values,
 ) (result databases.Result, err error) {
-	return brief(ctx, s, on, func() (result databases.Result, err error) {
+	return withLockTimeout(ctx, s, on, func() (result databases.Result, err error) {
 		for range conflictTries {
 			if result, err = on.Exec(ctx, statement, values); !s.Busy(err) || s.sql.OneWriter {
 				break

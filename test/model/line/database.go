@@ -188,7 +188,7 @@ func (s *state) leave(i int8) {
 //
 // Mirrors strategies/internal/grants/postgres.sql queue.stand,
 // strategies/internal/grants/mysql.sql queue.stand, sqllock/waiters.go waiting.saw,
-// sqllock/waiters.go waiters.stand.
+// sqllock/waiters.go waiters.poll.
 func (p Protocol) look(s *state, i int8) {
 	c := &s.processes[i]
 	ahead, others, next, mine := 0, 0, int8(standEvery), false

@@ -65,7 +65,7 @@ func (p Protocol) stopOrGoOn(s state, i int8, emit emit) {
 
 // acquisition is what the goroutine does that wants the lock.
 //
-// Mirrors sqllock/acquisition.go acquisition.run, sqllock/acquisition.go acquisition.next,
+// Mirrors sqllock/acquisition.go acquisition.run, sqllock/acquisition.go acquisition.retry,
 // sqllock/line.go inLine.pause, sqllock/waiters.go waiters.enter.
 func (p Protocol) acquisition(s state, i int8, emit emit) {
 	next := s
@@ -190,7 +190,7 @@ func (p Protocol) attempt(s state, i int8, emit emit) {
 
 // check looks whether a name is kept for nobody.
 //
-// Mirrors sqllock/line.go acquisition.nobodyWaits.
+// Mirrors sqllock/line.go acquisition.checkQueue.
 func (p Protocol) check(s state, i int8, emit emit) {
 	c := &s.processes[i]
 	c.phase = asks
@@ -365,7 +365,7 @@ func (p Protocol) release(s state, i int8, emit emit) {
 
 // goroutine is what a process does in the background.
 //
-// Mirrors sqllock/waiters.go waiters.tell, sqllock/waiters.go waiters.leave,
+// Mirrors sqllock/waiters.go waiters.run, sqllock/waiters.go waiters.dequeue,
 // sqllock/waiters.go waiters.passOn, sqllock/waiters.go waiters.note.
 func (p Protocol) goroutine(s state, i int8, emit emit) {
 	c := &s.processes[i]

@@ -11,9 +11,9 @@ import (
 // not say which. So the leases are read beside it, and a call counts as done if a lease
 // with its name and owner, byte for byte, shows it.
 
-// renewUntold reads afterwards. The answer has the clock that the leases were
+// renewWithoutReturning reads afterwards. The answer has the clock that the leases were
 // renewed by: one that was not, because somebody has it locked, ends earlier.
-func (t *together) renewUntold(
+func (t *together) renewWithoutReturning(
 	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values,
 ) error {
 	result, err := conn.Exec(ctx, statement, values)
@@ -37,11 +37,11 @@ func (t *together) renewUntold(
 	return nil
 }
 
-// releaseUntold reads before: what is there afterwards may be a successor's already,
+// releaseWithoutReturning reads before: what is there afterwards may be a successor's already,
 // and would not say whether the lock was released or lost. Only leases that were
 // seen are released. If fewer rows changed than that it looks which are left, which
 // somebody has locked: the others were ours during the call, and are not any more.
-func (t *together) releaseUntold(ctx context.Context, conn databases.Conn, statement databases.Statement) error {
+func (t *together) releaseWithoutReturning(ctx context.Context, conn databases.Conn, statement databases.Statement) error {
 	seen, err := t.seen(ctx, conn)
 	if err != nil || len(seen) == 0 {
 		return err

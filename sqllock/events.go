@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// news tells hooks and the log of what happened where others must not wait for
+// events tell hooks and the log of what happened where others must not wait for
 // them: a log that blocks, as a full pipe does, would keep the contexts of other
 // locks alive beyond their trust windows. One goroutine tells it, in order, and
 // there is none while there is nothing to tell.
-type news struct {
+type events struct {
 	locker *Locker
 
 	mu      sync.Mutex
@@ -39,7 +39,7 @@ const (
 )
 
 // add lets an event be told of soon.
-func (n *news) add(set *settings, k kind, e Event) {
+func (n *events) add(set *settings, k kind, e Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
@@ -65,7 +65,7 @@ func (n *news) add(set *settings, k kind, e Event) {
 }
 
 // tell tells what there is until nothing is left.
-func (n *news) tell() {
+func (n *events) tell() {
 	for {
 		i, dropped, ok := n.next()
 		if !ok {
@@ -83,7 +83,7 @@ func (n *news) tell() {
 }
 
 // next takes the oldest event, and says how many were dropped since the last.
-func (n *news) next() (i item, dropped int, ok bool) {
+func (n *events) next() (i item, dropped int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
@@ -107,7 +107,7 @@ func (n *news) next() (i item, dropped int, ok bool) {
 }
 
 // last waits a moment, so that what is told last is not lost with the process.
-func (n *news) last(ctx context.Context) {
+func (n *events) last(ctx context.Context) {
 	n.mu.Lock()
 	told := n.told
 	n.mu.Unlock()
