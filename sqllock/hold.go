@@ -49,13 +49,16 @@ type hold struct {
 	unheard   time.Time     // when one was given up whose outcome is unknown; zero if there is none
 	failure   error         // of the last try to renew, since that renewal
 	partial   bool          // that renewal was not confirmed everywhere
-	releasing bool          // ReleaseTx put the release into a transaction, or is at it
-	freed     bool          // it did, so that the lock may be somebody else's at any moment
-	pinned    bool          // it is not handed on
-	kept      bool          // others are waited for before it is its caller's
-	from      instant       // when its longest hold begins
-	over      error         // what Err has said once, when the trust window was over; it stays so
-	ended     error         // nil while held; else an ErrReleased or a *LostError
+
+	connectionless int // tries since that renewal that got no connection
+
+	releasing bool    // ReleaseTx put the release into a transaction, or is at it
+	freed     bool    // it did, so that the lock may be somebody else's at any moment
+	pinned    bool    // it is not handed on
+	kept      bool    // others are waited for before it is its caller's
+	from      instant // when its longest hold begins
+	over      error   // what Err has said once, when the trust window was over; it stays so
+	ended     error   // nil while held; else an ErrReleased or a *LostError
 
 	leaving  sync.Once // gives the turn in this process to the next
 	overdue  *ending   // releases a lock that was held for too long; under background's mutex
@@ -169,7 +172,7 @@ func (h *hold) confirm(start instant, lease time.Duration) {
 	// Both instants are read on both clocks, so the later window is compared
 	// on the monotonic one only, where order is certain.
 	if start.mono+lease >= h.confirmed.mono+h.lease {
-		h.confirmed, h.lease, h.failure = start, lease, nil
+		h.confirmed, h.lease, h.failure, h.connectionless = start, lease, nil, 0
 	}
 }
 

@@ -409,7 +409,10 @@ func sendRenewals(holds []*hold, lease time.Duration) []time.Duration {
 	// some seconds, so that long leases that hang do not take the renewers from
 	// short ones. The locks' contexts are not used: a release meanwhile must
 	// not break the connection that renews.
-	bound := min(lease/5, maxRenewal)
+	//
+	// One that has got no connection waits twice as long the next time: whoever serves those who wait in their order would else
+	// send it to their end again and again.
+	bound := min(lease/5, maxRenewal) << first.starved()
 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(first.ctx), bound)
 	defer cancel()
@@ -439,6 +442,14 @@ func sendRenewals(holds []*hold, lease time.Duration) []time.Duration {
 	}
 
 	return next
+}
+
+// starved is how many tries to renew in a row got no connection, two at most.
+func (h *hold) starved() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	return min(h.connectionless, 2)
 }
 
 // renewed takes the answer to a try to renew that was begun at start, and
@@ -501,6 +512,12 @@ func (h *hold) failed(err error) {
 	defer h.mu.Unlock()
 
 	h.failure = err
+
+	if errors.Is(err, strategies.ErrNotSent) || errors.Is(err, ErrTooManyConnections) {
+		h.connectionless++
+	} else {
+		h.connectionless = 0
+	}
 }
 
 // holdHeap orders holds by when the keeper has to look at them.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 func TestRenewalAtAThirdOfTheLease(t *testing.T) {
@@ -430,6 +432,44 @@ func TestLossTellsTheDatabasesLastError(t *testing.T) {
 
 		if lost := wantLost(t, "Err()", lock.Err(), sqllock.ReasonExpired); !errors.Is(lost.Err, refused) {
 			t.Errorf("Err() = %v, want that its Err matches %q", lost, refused)
+		}
+	})
+}
+
+// busyPool is a strategy whose renewals wait for a connection, behind others that wait for one, too.
+type busyPool struct {
+	*sqllocktest.Memory
+
+	wait time.Duration
+}
+
+func (b busyPool) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	select {
+	case <-time.After(b.wait):
+		return b.Memory.Renew(ctx, grants, lease)
+	case <-ctx.Done():
+		return slices.Repeat([]error{fmt.Errorf("%w: connect: %w", strategies.ErrNotSent, ctx.Err())}, len(grants))
+	}
+}
+
+// TestRenewalsInABusyPool: a renewal that got no connection in a fifth of its lease keeps its place for longer the next time.
+func TestRenewalsInABusyPool(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for lease, wait := range map[time.Duration]time.Duration{6 * time.Second: 2100 * time.Millisecond, 30 * time.Second: 9 * time.Second} {
+			locker := newLocker(t, busyPool{sqllocktest.NewMemory(), wait}, sqllock.WithLease(lease))
+			lock := acquire(t, locker)
+
+			time.Sleep(5 * lease)
+
+			if err := lock.Err(); err != nil {
+				t.Errorf("Err() with a lease of %s = %v, want nil", lease, err)
+			}
+
+			if err := lock.Release(t.Context()); err != nil {
+				t.Errorf("Release() = %v, want nil", err)
+			}
+
+			time.Sleep(lease) // for a renewal that is under way
 		}
 	})
 }

@@ -337,7 +337,10 @@ func (l *Lock) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
 
 // releaseTx is the method of that name. It records the mark, too, unless that is zero.
 func (l *Lock) releaseTx(ctx context.Context, tx strategies.Tx, method string, mark int64) error {
-	const verb = "release in a transaction"
+	verb := "release in a transaction"
+	if mark != 0 {
+		verb = "mark and release in a transaction"
+	}
 
 	if err := l.inTx(ctx, tx, verb); err != nil {
 		return err

@@ -104,7 +104,16 @@ func (*DB) Classify(err error) databases.Class {
 		return databases.Changed
 	}
 
+	// Incorrect string value: '...' for function unhex, which means that the session's character set is none that text is sent in.
+	if numbered.Number == 1411 && strings.Contains(numbered.Message, "unhex") {
+		return databases.Changed
+	}
+
 	switch numbered.Number {
+	case 1099, 1100, // the session has tables locked, and not these
+		1137, // a temporary table is in front of one of these
+		1568: // it is in a transaction
+		return databases.Changed
 	case 1205, // lock wait timeout, and MariaDB's NOWAIT: the statement is rolled back
 		1213, // deadlock, and a failed certification of Galera: the transaction is rolled back
 		3101, // a failed certification of Group Replication, at COMMIT: the transaction is rolled back

@@ -358,6 +358,10 @@ func (c *session) sweep(ctx context.Context) error {
 // explain is for an error on the session: unless the server has just refused
 // something, the session is in doubt and all its locks are given up.
 func (c *session) explain(err error) error {
+	if c.conn != nil {
+		err = c.strategy.store.Recheck(c.conn, err)
+	}
+
 	if !c.strategy.store.Clean(err) {
 		c.breakDown(err)
 	}

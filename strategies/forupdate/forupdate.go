@@ -190,6 +190,7 @@ func (s *Strategy) lock(
 	// line behind them the renewals of all other locks.
 	seen, _, err = s.store.State(ctx, conn, r.Name)
 	if err != nil {
+		err = s.store.Recheck(conn, err)
 		conn.Discard()
 
 		return nil, "", seen, s.store.Explain(err)
@@ -205,6 +206,7 @@ func (s *Strategy) lock(
 
 	switch {
 	case err != nil:
+		err = s.store.Recheck(conn, err)
 		conn.Discard()
 
 		// PgBouncer's words (seen with 1.18 and 1.24).

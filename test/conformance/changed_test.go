@@ -22,7 +22,8 @@ import (
 type changeable struct {
 	open    func(t *testing.T) *sql.DB
 	wrap    func(*sql.DB) databases.DB
-	changes []string
+	tx      func(*sql.Tx) strategies.Tx
+	changes []string // the first leads to the other tables
 }
 
 func changeables(t *testing.T) map[string]changeable {
@@ -31,22 +32,41 @@ func changeables(t *testing.T) map[string]changeable {
 	config := postgresDatabase(t, postgresConfig(t))
 	other := config.Copy()
 	other.RuntimeParams["search_path"] = "other"
-	exec(t, stdPool(t, config), "CREATE SCHEMA other")
+	role := config.Database + "_nobody"
+	pool := stdPool(t, config)
+
+	for _, query := range []string{"CREATE SCHEMA other", "CREATE SCHEMA empty", "CREATE ROLE " + role} {
+		exec(t, pool, query)
+	}
+
+	t.Cleanup(func() { exec(t, pool, "DROP ROLE "+role) })
 	migrate(t, stdPool(t, other), databases.Postgres)
 
 	all := map[string]changeable{"postgres": {
-		open:    func(t *testing.T) *sql.DB { t.Helper(); return stdPool(t, config) },
-		wrap:    func(db *sql.DB) databases.DB { return postgres.NewStd(db) },
-		changes: []string{"SET search_path TO other"},
+		open: func(t *testing.T) *sql.DB { t.Helper(); return stdPool(t, config) },
+		wrap: func(db *sql.DB) databases.DB { return postgres.NewStd(db) },
+		tx:   func(tx *sql.Tx) strategies.Tx { return postgres.StdTx(tx) },
+		changes: []string{
+			"SET search_path TO other", "SET search_path TO empty", "SET ROLE " + role,
+			"CREATE TEMPORARY TABLE IF NOT EXISTS sqllock_mutexes (name text PRIMARY KEY)",
+		},
 	}}
 
 	for _, server := range []string{"mysql", "mariadb"} {
-		config, other := mysqlDatabase(t, mysqlConfig(t, server)), mysqlDatabase(t, mysqlConfig(t, server))
+		config, other, empty := mysqlDatabase(t, mysqlConfig(t, server)), mysqlDatabase(t, mysqlConfig(t, server)), uniqueName()
+		pool := mysqlPool(t, other)
+
+		for _, query := range []string{"CREATE TABLE elsewhere (id int)", "CREATE DATABASE " + empty} {
+			exec(t, pool, query)
+		}
+
+		t.Cleanup(func() { exec(t, pool, "DROP DATABASE "+empty) })
 		all[server] = changeable{
 			open: func(t *testing.T) *sql.DB { t.Helper(); return mysqlPool(t, config) },
 			wrap: func(db *sql.DB) databases.DB { return mysql.New(db) },
+			tx:   func(tx *sql.Tx) strategies.Tx { return mysql.Tx(tx) },
 			changes: []string{
-				"USE " + other.DBName, "SET timestamp = UNIX_TIMESTAMP() + 5000", "SET timestamp = UNIX_TIMESTAMP() - 5000", "SET autocommit = 0",
+				"USE " + other.DBName, "USE " + empty, "LOCK TABLES " + other.DBName + ".elsewhere READ", "SET timestamp = UNIX_TIMESTAMP() + 5000", "SET timestamp = UNIX_TIMESTAMP() - 5000", "SET autocommit = 0",
 			},
 		}
 	}
@@ -79,6 +99,78 @@ func TestChangedSession(t *testing.T) {
 					c.raise()
 				})
 			}
+		}
+	}
+}
+
+// TestOtherTablesInATransaction: the caller's transaction finds other tables than the lock is in. That is an error, and no loss.
+func TestOtherTablesInATransaction(t *testing.T) {
+	t.Parallel()
+
+	for server, on := range changeables(t) {
+		for _, strategy := range catalog.All() {
+			t.Run(server+"/"+strategy.Name, func(t *testing.T) {
+				t.Parallel()
+
+				locker := lockerOn(t, strategy.Make(on.wrap(on.open(t))))
+
+				lock, err := locker.TryAcquire(t.Context(), strategy.Name)
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				for what, call := range map[string]func(strategies.Tx) error{
+					"Guard()":     func(tx strategies.Tx) error { return lock.Guard(t.Context(), tx) },
+					"ReleaseTx()": func(tx strategies.Tx) error { return lock.ReleaseTx(t.Context(), tx) },
+					"MarkTx()":    func(tx strategies.Tx) error { return lock.MarkTx(t.Context(), tx, 1) },
+				} {
+					tx, err := on.open(t).BeginTx(t.Context(), nil)
+					if err == nil {
+						_, err = tx.ExecContext(t.Context(), on.changes[0])
+					}
+
+					if err != nil {
+						t.Fatal(err)
+					}
+
+					if err := call(on.tx(tx)); err == nil || errors.Is(err, sqllock.ErrLost) {
+						t.Errorf("%s in a transaction that finds other tables = %v, want an error and no loss", what, err)
+					}
+
+					if err := tx.Rollback(); err != nil {
+						t.Error(err)
+					}
+				}
+
+				if err := errors.Join(lock.Check(t.Context()), lock.Release(t.Context())); err != nil {
+					t.Errorf("Check() and Release() after that = %v, want nil", err)
+				}
+			})
+		}
+	}
+}
+
+// TestMixedTables: a locker whose first session finds some of the tables in another schema than the others is none.
+func TestMixedTables(t *testing.T) {
+	t.Parallel()
+
+	config := postgresDatabase(t, postgresConfig(t))
+	pool := stdPool(t, config)
+	exec(t, pool, "CREATE SCHEMA part")
+
+	part := config.Copy()
+	part.RuntimeParams["search_path"] = "part, public"
+
+	for _, strategy := range catalog.All() {
+		for _, table := range []string{"sqllock_locks", "sqllock_mutexes"} {
+			exec(t, pool, "CREATE TABLE part."+table+" (LIKE public."+table+" INCLUDING ALL)")
+
+			_, err := lockerOn(t, strategy.Make(postgres.NewStd(stdPool(t, part)))).TryAcquire(t.Context(), "n")
+			if !errors.Is(err, sqllock.ErrUnsupported) || !strings.Contains(err.Error(), "one set of tables") {
+				t.Errorf("%s: TryAcquire() with a second %s = %v, want ErrUnsupported", strategy.Name, table, err)
+			}
+
+			exec(t, pool, "DROP TABLE part."+table)
 		}
 	}
 }

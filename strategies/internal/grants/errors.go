@@ -163,6 +163,12 @@ func (s *Store) Busy(err error) bool {
 // busyFile is SQLite's one writer, or whoever has locked a file without a WAL.
 const busyFile = "another process writes to the database file, and did not end in time"
 
+// changedError says that a session was changed, which is to be given up. What the server said of it is text: that tables are missing,
+// for example, which are not.
+func changedError(err error) error {
+	return Doubt(busyError{changed + "; " + ownPool, errors.New(err.Error())})
+}
+
 // busyError says that another's transaction was in the way of an attempt, or that the session was, so that
 // nobody is known to have the name, and nothing was taken.
 type busyError struct {

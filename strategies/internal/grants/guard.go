@@ -198,7 +198,8 @@ var (
 	errRowLocked   = errors.New("it has the row of the name locked")
 	errOldSnapshot = errors.New("the transaction's snapshot is older than the lock, or it is in another database or schema; " +
 		"begin it after the lock is acquired, where the lock is")
-	errNotDated = errors.New("the lock was handed on within the process, and that could not be written down outside of the transaction; " +
+	errElsewhere = errors.New("the transaction finds other tables than the lock is in; let it be in the same database and schema")
+	errNotDated  = errors.New("the lock was handed on within the process, and that could not be written down outside of the transaction; " +
 		"roll it back and begin again")
 	errInTheWay = errors.New("another transaction is in the way, or this one's snapshot is older than the lock; " +
 		"roll it back and begin again")
@@ -257,11 +258,15 @@ func (g *Grant) ReleaseTx(ctx context.Context, tx strategies.Tx, mark int64) err
 	}
 
 	st, _, err := ReadState(ctx, on, g.store.sql.State, g.request.Name)
-	if err != nil {
-		return g.store.Explain(err)
-	}
 
-	return g.lost(st)
+	switch {
+	case err != nil:
+		return g.store.Explain(err)
+	case st.gone:
+		return errElsewhere // outside it is there
+	default:
+		return g.lost(st)
+	}
 }
 
 func session(tx strategies.Tx) (databases.Session, error) {

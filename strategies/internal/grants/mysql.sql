@@ -131,7 +131,11 @@ UPDATE sqllock_locks l LEFT JOIN sqllock_floor f ON true SET l.token = GREATEST(
  WHERE l.name = UNHEX(:name) AND l.token = 0
 
 -- name: grant.where
-SELECT COALESCE(CAST(DATABASE() AS BINARY), ''), true
+-- The schema that the session is in, if any; whether the tables that were found before are still there; as whom it acts; and nothing
+-- about temporary tables, which no statement shows.
+SELECT COALESCE(CAST(DATABASE() AS BINARY), ''),
+       EXISTS (SELECT 1 FROM information_schema.tables t WHERE CAST(t.table_schema AS BINARY) = UNHEX(:where) AND t.table_name = 'sqllock_locks'),
+       CAST(CONCAT(CURRENT_USER(), ' ', COALESCE(CURRENT_ROLE(), '')) AS BINARY), false
 
 -- name: grant.state
 SELECT e.owner, l.token, e.ended, e.expires_at - {now}, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting

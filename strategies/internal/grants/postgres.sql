@@ -204,10 +204,15 @@ UPDATE sqllock_locks SET token = {floor}
  WHERE name = :name AND token = 0 AND {briefly} AND {async}
 
 -- name: grant.where
--- Which table it is that is found, and whether the one that was found before is still there.
-SELECT f.oid::bigint::pg_catalog.text,
-       EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.relname = 'sqllock_locks' AND c.oid::bigint::pg_catalog.text = :where::pg_catalog.text)
-  FROM (SELECT 'sqllock_locks'::pg_catalog.regclass::pg_catalog.oid AS oid) f
+-- Which table it is that is found, if any; whether the one that was found before is still there; as whom the session acts; and whether
+-- it finds some of the tables elsewhere than others, as a temporary table in front of one.
+SELECT coalesce(f.oid::bigint::pg_catalog.text, ''::pg_catalog.text),
+       EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.relname = 'sqllock_locks' AND c.oid::bigint::pg_catalog.text = :where::pg_catalog.text),
+       current_user::pg_catalog.text,
+       (SELECT pg_catalog.count(DISTINCT c.relnamespace) > 1 FROM pg_catalog.pg_class c WHERE c.oid IN (
+               pg_catalog.to_regclass('sqllock_locks'), pg_catalog.to_regclass('sqllock_inserts'), pg_catalog.to_regclass('sqllock_mutexes'),
+               pg_catalog.to_regclass('sqllock_shares'), pg_catalog.to_regclass('sqllock_queue'), pg_catalog.to_regclass('sqllock_floor')))
+  FROM (SELECT pg_catalog.to_regclass('sqllock_locks')::pg_catalog.oid AS oid) f
  WHERE {at-primary}
 
 -- name: grant.state
@@ -737,6 +742,11 @@ BEGIN ISOLATION LEVEL READ COMMITTED
 -- the lock's release. pgpool-II sends a SET to all servers. It takes no parameter.
 SET LOCAL idle_in_transaction_session_timeout = %s
 
+-- True if the session finds the rows that it locks beside the table of all locks, and an error otherwise, as {here}.
+-- let here-too = CASE WHEN (SELECT pg_catalog.count(DISTINCT c.relnamespace) = 1 FROM pg_catalog.pg_class c
+--                            WHERE c.oid IN ('sqllock_mutexes'::pg_catalog.regclass, 'sqllock_locks'::pg_catalog.regclass))
+--                     THEN '1'::pg_catalog.text ELSE 'sqllock: other tables'::pg_catalog.text END::integer = 1::integer
+
 -- A condition, always true, that has settings of the transaction, gone with it. application_name marks the session with
 -- its owner, for the reaper and for people. transaction_timeout, from version 17 on, would end a holder that is alive.
 -- Milliseconds, as text.
@@ -751,12 +761,12 @@ SET LOCAL idle_in_transaction_session_timeout = %s
 -- goes on.
 SELECT CASE WHEN {limit}
             THEN pg_catalog.pg_current_xact_id()::pg_catalog.text END
-  FROM (SELECT name FROM sqllock_mutexes WHERE name = :name AND {here} FOR UPDATE SKIP LOCKED) locked
+  FROM (SELECT name FROM sqllock_mutexes WHERE name = :name AND {here} AND {here-too} FOR UPDATE SKIP LOCKED) locked
 
 -- name: forupdate.lock-shared
 SELECT CASE WHEN {limit}
             THEN pg_catalog.pg_current_xact_id()::pg_catalog.text END
-  FROM (SELECT name FROM sqllock_mutexes WHERE name = :name AND {here} FOR SHARE SKIP LOCKED) locked
+  FROM (SELECT name FROM sqllock_mutexes WHERE name = :name AND {here} AND {here-too} FOR SHARE SKIP LOCKED) locked
 
 -- name: forupdate.release
 ROLLBACK

@@ -93,7 +93,8 @@ type Statements struct {
 	Ask      databases.Statement `sql:"notes.ask"`
 	Announce databases.Statement `sql:"notes.announce"`
 
-	// Where tells which tables a session finds, and whether those are still there that were found first.
+	// Where tells which tables a session finds, if any, whether those are still there that were found first, as whom the session acts, and
+	// whether it finds some of the tables elsewhere than others.
 	Where databases.Statement `sql:"grant.where"`
 
 	// Brief lets what follows on a session wait for a row lock as briefly as the server

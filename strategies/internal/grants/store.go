@@ -37,7 +37,7 @@ type Store struct {
 	sql         *Dialect
 	verified    atomic.Bool
 	reached     atomic.Bool            // the server has been asked what it is, and answered
-	where       atomic.Pointer[string] // the tables that were found first, and not dropped since; nil before
+	place       atomic.Pointer[place]  // what the first session found, with tables that were not dropped since; nil before
 	primaries   atomic.Pointer[string] // the setting that says that there are several, or nothing; nil before it is asked
 	swept       atomic.Bool            // what dead waiters left, and sharesSwept what dead readers did
 	sharesSwept atomic.Bool
@@ -121,6 +121,8 @@ func (s *Store) Return(conn databases.Conn, err *error) {
 		panic(cause)
 	}
 
+	*err = s.Recheck(conn, *err)
+
 	if s.Clean(*err) {
 		conn.Release()
 	} else {
@@ -186,14 +188,16 @@ func (s *Store) conn(ctx context.Context, looking bool) (databases.Conn, error) 
 		return conn, nil
 	}
 
+	located := false
+
 	err = s.db.Verify(ctx, conn)
 	if err == nil {
-		err = s.locate(ctx, conn)
+		located, err = s.locate(ctx, conn)
 	}
 
 	switch {
 	case err == nil:
-		s.verified.Store(true)
+		s.verified.Store(located)
 		s.reached.Store(true)
 	case looking && errors.Is(err, databases.ErrReadOnly):
 		// A later acquisition asks again.
@@ -206,40 +210,81 @@ func (s *Store) conn(ctx context.Context, looking bool) (databases.Conn, error) 
 	return conn, nil
 }
 
-// locate notes which tables a session finds, or refuses it: a program may have set it to look elsewhere.
-func (s *Store) locate(ctx context.Context, on databases.Session) error {
+// place is what a session finds.
+type place struct {
+	tables string // those of sqllock; empty if it finds none
+	user   string // as whom it acts
+}
+
+// look asks a session what it finds, whether the tables that were found first are still there, and whether it finds some elsewhere than
+// others.
+func (s *Store) look(ctx context.Context, on databases.Session) (found place, there, mixed bool, err error) {
+	err = on.Query(ctx, s.sql.Where, databases.Values{"where": s.Where()}, func(row databases.Row) error {
+		return row(&found.tables, &there, &found.user, &mixed)
+	})
+
+	return found, there, mixed, err
+}
+
+// locate notes which tables a session finds, or refuses it: a program may have set it to look elsewhere. It says whether there are any.
+func (s *Store) locate(ctx context.Context, on databases.Session) (located bool, err error) {
 	if s.sql.Where.SQL == "" {
-		return nil
+		return true, nil
 	}
 
-	var (
-		first = s.Where()
-		found string
-		there bool // the tables that were found first still are
-	)
-
-	err := on.Query(ctx, s.sql.Where, databases.Values{"where": first}, func(row databases.Row) error {
-		return row(&found, &there)
-	})
+	found, there, mixed, err := s.look(ctx, on)
+	first := s.place.Load()
 
 	switch {
 	case err != nil:
-		return err
-	case first == "" || !there:
-		s.where.Store(&found)
-
-		return nil
-	case first != found:
-		return &databases.ServerError{Found: "the session finds other tables than before: " + changed, Fix: ownPool}
-	default:
-		return nil
+		return false, err
+	case first != nil && there && (mixed || first.tables != found.tables):
+		return false, changedError(errors.New("the session finds other tables than before"))
+	case mixed:
+		return false, &databases.ServerError{
+			Found: "the session finds some of sqllock's tables in one schema and some in another, or a temporary one",
+			Fix:   "let search_path lead to one set of tables; sqllock doctor says where they are",
+		}
+	case found.tables == "":
+		return false, nil // the statement that follows says so
+	case first == nil || !there:
+		s.place.Store(&found)
 	}
+
+	return true, nil
+}
+
+// Recheck is for an error of a session: where tables or privileges are missing that there were, the program may have changed it. Then
+// the tables are not missing, and another session will do.
+func (s *Store) Recheck(on databases.Session, err error) error {
+	first := s.place.Load()
+	if err == nil || verdict(err) || first == nil || s.sql.Where.SQL == "" {
+		return err
+	}
+
+	class := s.db.Classify(err)
+	if class != databases.NoSchema && class != databases.NotAllowed {
+		return err
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), patientTime) //nolint:forbidigo // the caller's may have ended
+	defer cancel()
+
+	found, there, mixed, failed := s.look(ctx, on)
+
+	if failed == nil && there && (mixed || found.tables != first.tables || found.user != first.user) {
+		s.verified.Store(false) // the next connection is looked at before
+
+		return changedError(err)
+	}
+
+	return err
 }
 
 // Where is what statements bind that work only there; empty before the first connection.
 func (s *Store) Where() string {
-	if where := s.where.Load(); where != nil {
-		return *where
+	if first := s.place.Load(); first != nil {
+		return first.tables
 	}
 
 	return ""
@@ -247,6 +292,6 @@ func (s *Store) Where() string {
 
 // What is wrong with a session of a pool for several uses, and what to do.
 const (
-	changed = "the program has changed it (search_path, USE, timestamp, autocommit) and not set it back"
+	changed = "the program has changed the session (search_path, USE, role, timestamp, autocommit, LOCK TABLES) and not set it back"
 	ownPool = "give the locker a pool of its own"
 )
