@@ -169,8 +169,7 @@ type Guarder interface {
 // them to one.
 type Raiser interface {
 	// Raise returns the grant, which is no reader's, under a token, or under its own if that is larger. The next grant of
-	// the name, whoever gets
-	// it, has a larger token than that, also after a crash. Errors are those of Renew. With an error the grant is as before,
-	// and the call may be repeated. It waits for no transaction of somebody else that has the name's row locked.
+	// the name, whoever gets it, has a larger token than that, also after a crash. Errors are those of Renew. With an error the
+	// grant is as before, and the call may be repeated. It waits for no transaction of somebody else that has the name's row locked.
 	Raise(ctx context.Context, g Grant, token int64) (Grant, error)
 }

@@ -48,7 +48,8 @@ func changeables(t *testing.T) map[string]changeable {
 		tx:   func(tx *sql.Tx) strategies.Tx { return postgres.StdTx(tx) },
 		changes: []string{
 			"SET search_path TO other", "SET search_path TO empty", "SET ROLE " + role,
-			"CREATE TEMPORARY TABLE IF NOT EXISTS sqllock_mutexes (name text PRIMARY KEY)",
+			"CREATE TEMPORARY TABLE IF NOT EXISTS sqllock_mutexes (LIKE public.sqllock_mutexes INCLUDING ALL)",
+			"CREATE TEMPORARY TABLE IF NOT EXISTS sqllock_shares (LIKE public.sqllock_shares INCLUDING ALL)",
 		},
 	}}
 

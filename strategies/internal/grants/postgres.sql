@@ -33,7 +33,11 @@
 -- True in a session that finds the tables which sqllock found first. A program may have set it to look elsewhere since (SET
 -- search_path), where there are tables of ours, too, whose locks exclude nobody. Then it is an error, of a text that is no
 -- number. The table is looked up when the statement is planned, which a change of the search_path repeats.
--- let here = CASE WHEN 'sqllock_locks'::pg_catalog.regclass::pg_catalog.oid::bigint::pg_catalog.text = :where::pg_catalog.text THEN '1'::pg_catalog.text ELSE 'sqllock: other tables'::pg_catalog.text END::integer = 1::integer
+-- let here = CASE WHEN 'sqllock_locks'::pg_catalog.regclass::pg_catalog.oid::bigint::pg_catalog.text = pg_catalog.split_part(:where, ',', 1) THEN '1'::pg_catalog.text ELSE 'sqllock: other tables'::pg_catalog.text END::integer = 1::integer
+
+-- The same of the tables of readers, and of what forupdate locks.
+-- let here-shares = CASE WHEN 'sqllock_shares'::pg_catalog.regclass::pg_catalog.oid::bigint::pg_catalog.text = pg_catalog.split_part(:where, ',', 2) THEN '1'::pg_catalog.text ELSE 'sqllock: other tables'::pg_catalog.text END::integer = 1::integer
+-- let here-mutexes = CASE WHEN 'sqllock_mutexes'::pg_catalog.regclass::pg_catalog.oid::bigint::pg_catalog.text = pg_catalog.split_part(:where, ',', 3) THEN '1'::pg_catalog.text ELSE 'sqllock: other tables'::pg_catalog.text END::integer = 1::integer
 
 -- When others may have the name.
 -- let free-at = l.expires_at + l.lock_delay_us::float * interval '1 microsecond'
@@ -204,15 +208,20 @@ UPDATE sqllock_locks SET token = {floor}
  WHERE name = :name AND token = 0 AND {briefly} AND {async}
 
 -- name: grant.where
--- Which table it is that is found, if any; whether the one that was found before is still there; as whom the session acts; and whether
+-- Which tables are found, if any; whether that of all locks which was found before is still there; as whom the session acts; and whether
 -- it finds some of the tables elsewhere than others, as a temporary table in front of one.
-SELECT coalesce(f.oid::bigint::pg_catalog.text, ''::pg_catalog.text),
-       EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.relname = 'sqllock_locks' AND c.oid::bigint::pg_catalog.text = :where::pg_catalog.text),
+WITH found AS (
+    SELECT pg_catalog.to_regclass('sqllock_locks')::pg_catalog.oid AS locks, pg_catalog.to_regclass('sqllock_shares')::pg_catalog.oid AS shares,
+           pg_catalog.to_regclass('sqllock_mutexes')::pg_catalog.oid AS mutexes, pg_catalog.to_regclass('sqllock_inserts')::pg_catalog.oid AS inserts,
+           pg_catalog.to_regclass('sqllock_queue')::pg_catalog.oid AS queue, pg_catalog.to_regclass('sqllock_floor')::pg_catalog.oid AS floor
+)
+SELECT coalesce(pg_catalog.concat_ws(',', f.locks::bigint, f.shares::bigint, f.mutexes::bigint), ''::pg_catalog.text),
+       EXISTS (SELECT 1 FROM pg_catalog.pg_class c
+                WHERE c.relname = 'sqllock_locks' AND c.oid::bigint::pg_catalog.text = pg_catalog.split_part(:where, ',', 1)),
        current_user::pg_catalog.text,
-       (SELECT pg_catalog.count(DISTINCT c.relnamespace) > 1 FROM pg_catalog.pg_class c WHERE c.oid IN (
-               pg_catalog.to_regclass('sqllock_locks'), pg_catalog.to_regclass('sqllock_inserts'), pg_catalog.to_regclass('sqllock_mutexes'),
-               pg_catalog.to_regclass('sqllock_shares'), pg_catalog.to_regclass('sqllock_queue'), pg_catalog.to_regclass('sqllock_floor')))
-  FROM (SELECT pg_catalog.to_regclass('sqllock_locks')::pg_catalog.oid AS oid) f
+       (SELECT pg_catalog.count(DISTINCT c.relnamespace) > 1 FROM pg_catalog.pg_class c
+         WHERE c.oid IN (f.locks, f.shares, f.mutexes, f.inserts, f.queue, f.floor))
+  FROM found f
  WHERE {at-primary}
 
 -- name: grant.state
@@ -427,16 +436,18 @@ SELECT pg_catalog.pg_notify('sqllock_released', :name)
 
 -- name: share.enter
 INSERT INTO sqllock_shares AS s (name, owner, phase, expires_at, acquired_at, host, pid, label, metadata)
-VALUES (:name, :owner, :phase, {now} + :lease::float * interval '1 microsecond', {now}, :host, :pid, :label, :metadata)
+SELECT :name::pg_catalog.text, :owner::pg_catalog.text, :phase::pg_catalog.text, {now} + :lease::float * interval '1 microsecond', {now},
+       :host::pg_catalog.text, :pid, :label::pg_catalog.text, :metadata::pg_catalog.text
+ WHERE {here-shares}
     ON CONFLICT (name, owner) DO UPDATE
    SET phase = excluded.phase, expires_at = CASE WHEN s.phase = excluded.phase THEN greatest(s.expires_at, excluded.expires_at) ELSE excluded.expires_at END
 
 -- name: share.keep
 UPDATE sqllock_shares SET expires_at = greatest(expires_at, {now} + :lease::float * interval '1 microsecond')
- WHERE name = :name AND owner = :owner AND phase = :phase AND {here}
+ WHERE name = :name AND owner = :owner AND phase = :phase AND {here-shares}
 
 -- name: share.leave
-DELETE FROM sqllock_shares WHERE name = :name AND owner = :owner AND {async-release}
+DELETE FROM sqllock_shares WHERE name = :name AND owner = :owner AND {here-shares} AND {async-release}
 
 -- name: share.join
 WITH read AS (
@@ -460,11 +471,11 @@ SELECT owner, joins, (pg_catalog.date_part('epoch', expires_at - {now}) * 100000
 
 -- name: share.longest
 SELECT coalesce((pg_catalog.date_part('epoch', pg_catalog.max(expires_at) - {now}) * 1000000::float)::bigint, 0)
-  FROM sqllock_shares WHERE name = :name AND phase = :phase
+  FROM sqllock_shares WHERE name = :name AND phase = :phase AND {here-shares}
 
 -- name: share.reader
 SELECT phase, (pg_catalog.date_part('epoch', expires_at - {now}) * 1000000::float)::bigint
-  FROM sqllock_shares WHERE name = :name AND owner = :owner
+  FROM sqllock_shares WHERE name = :name AND owner = :owner AND {here-shares}
 
 -- name: share.readers
 SELECT owner FROM sqllock_shares WHERE name = :name AND phase = :phase AND {at-primary}
@@ -742,11 +753,6 @@ BEGIN ISOLATION LEVEL READ COMMITTED
 -- the lock's release. pgpool-II sends a SET to all servers. It takes no parameter.
 SET LOCAL idle_in_transaction_session_timeout = %s
 
--- True if the session finds the rows that it locks beside the table of all locks, and an error otherwise, as {here}.
--- let here-too = CASE WHEN (SELECT pg_catalog.count(DISTINCT c.relnamespace) = 1 FROM pg_catalog.pg_class c
---                            WHERE c.oid IN ('sqllock_mutexes'::pg_catalog.regclass, 'sqllock_locks'::pg_catalog.regclass))
---                     THEN '1'::pg_catalog.text ELSE 'sqllock: other tables'::pg_catalog.text END::integer = 1::integer
-
 -- A condition, always true, that has settings of the transaction, gone with it. application_name marks the session with
 -- its owner, for the reaper and for people. transaction_timeout, from version 17 on, would end a holder that is alive.
 -- Milliseconds, as text.
@@ -761,12 +767,12 @@ SET LOCAL idle_in_transaction_session_timeout = %s
 -- goes on.
 SELECT CASE WHEN {limit}
             THEN pg_catalog.pg_current_xact_id()::pg_catalog.text END
-  FROM (SELECT name FROM sqllock_mutexes WHERE name = :name AND {here} AND {here-too} FOR UPDATE SKIP LOCKED) locked
+  FROM (SELECT name FROM sqllock_mutexes WHERE name = :name AND {here} AND {here-mutexes} FOR UPDATE SKIP LOCKED) locked
 
 -- name: forupdate.lock-shared
 SELECT CASE WHEN {limit}
             THEN pg_catalog.pg_current_xact_id()::pg_catalog.text END
-  FROM (SELECT name FROM sqllock_mutexes WHERE name = :name AND {here} AND {here-too} FOR SHARE SKIP LOCKED) locked
+  FROM (SELECT name FROM sqllock_mutexes WHERE name = :name AND {here} AND {here-mutexes} FOR SHARE SKIP LOCKED) locked
 
 -- name: forupdate.release
 ROLLBACK

@@ -543,7 +543,7 @@ func (g *Share) endOn(ctx context.Context, on databases.Session, p phase) (ended
 	}
 
 	values := databases.Values{
-		"name": g.reader.Name, "owner": p.owner, "phase": p.owner, "joins": p.joins, "durable": g.reader.DurableRelease,
+		"name": g.reader.Name, "owner": p.owner, "phase": p.owner, "joins": p.joins, "durable": g.reader.DurableRelease, "where": s.Where(),
 	}
 
 	var longest int64
