@@ -176,6 +176,35 @@ func TestMixedTables(t *testing.T) {
 	}
 }
 
+// TestTableMadeAgain: one of the tables is made again while a locker has found the one before.
+func TestTableMadeAgain(t *testing.T) {
+	t.Parallel()
+
+	config := postgresDatabase(t, postgresConfig(t))
+	pool := stdPool(t, config)
+
+	for _, strategy := range catalog.All() {
+		locker := lockerOn(t, strategy.Make(postgres.NewStd(stdPool(t, config))))
+		try := func() error {
+			lock, err := locker.TryAcquire(t.Context(), strategy.Name)
+
+			return errors.Join(err, lock.Release(t.Context()))
+		}
+
+		if err := try(); err != nil {
+			t.Fatal(err)
+		}
+
+		for _, query := range []string{
+			"CREATE TABLE again (LIKE sqllock_mutexes INCLUDING ALL)", "DROP TABLE sqllock_mutexes", "ALTER TABLE again RENAME TO sqllock_mutexes",
+		} {
+			exec(t, pool, query)
+		}
+
+		eventually(t, strategy.Name+" acquires in the new table", func() bool { return try() == nil })
+	}
+}
+
 // changedSessions are those of a pool that a locker uses. The sessions of the other one stay as they are.
 type changedSessions struct {
 	*testing.T

@@ -208,7 +208,7 @@ UPDATE sqllock_locks SET token = {floor}
  WHERE name = :name AND token = 0 AND {briefly} AND {async}
 
 -- name: grant.where
--- Which tables are found, if any; whether that of all locks which was found before is still there; as whom the session acts; and whether
+-- Which tables are found, if any; whether those that were found before are still there; as whom the session acts; and whether
 -- it finds some of the tables elsewhere than others, as a temporary table in front of one.
 WITH found AS (
     SELECT pg_catalog.to_regclass('sqllock_locks')::pg_catalog.oid AS locks, pg_catalog.to_regclass('sqllock_shares')::pg_catalog.oid AS shares,
@@ -216,8 +216,9 @@ WITH found AS (
            pg_catalog.to_regclass('sqllock_queue')::pg_catalog.oid AS queue, pg_catalog.to_regclass('sqllock_floor')::pg_catalog.oid AS floor
 )
 SELECT coalesce(pg_catalog.concat_ws(',', f.locks::bigint, f.shares::bigint, f.mutexes::bigint), ''::pg_catalog.text),
-       EXISTS (SELECT 1 FROM pg_catalog.pg_class c
-                WHERE c.relname = 'sqllock_locks' AND c.oid::bigint::pg_catalog.text = pg_catalog.split_part(:where, ',', 1)),
+       (SELECT pg_catalog.count(*) = 3 FROM pg_catalog.pg_class c
+         WHERE c.relname IN ('sqllock_locks', 'sqllock_shares', 'sqllock_mutexes')
+           AND c.oid::bigint::pg_catalog.text = ANY (pg_catalog.string_to_array(:where, ','))),
        current_user::pg_catalog.text,
        (SELECT pg_catalog.count(DISTINCT c.relnamespace) > 1 FROM pg_catalog.pg_class c
          WHERE c.oid IN (f.locks, f.shares, f.mutexes, f.inserts, f.queue, f.floor))
