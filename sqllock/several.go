@@ -219,12 +219,8 @@ func (s *several) keep(ctx context.Context, holds []*hold) (under context.Contex
 	}
 
 	locks := &Lock{all: handles(holds), hold: holds[len(holds)-1]}
-	kept, stop := locks.underAll(locksContext{ctx, s.locker, locks})
 
-	return kept, func() {
-		stop()
-		kept.cancel(nil)
-	}
+	return locks.workUnder(ctx)
 }
 
 func handles(holds []*hold) []*Lock {

@@ -14,10 +14,8 @@ package cas
 
 import (
 	"context"
-	"time"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
@@ -31,8 +29,8 @@ type Strategy struct {
 	store *grants.Store
 }
 
-// base is what all strategies have.
-type base = grants.Base
+// base is what strategies have whose locks are leases.
+type base = grants.Leased
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
@@ -40,7 +38,7 @@ func New(db databases.DB) *Strategy {
 		d.Acquire, d.AcquireFromLine = d.Cas.Acquire, d.Cas.AcquireFromLine
 	})
 
-	return &Strategy{store.Base(), store}
+	return &Strategy{store.Leased(), store}
 }
 
 // Features says what the strategy can do: everything.
@@ -85,19 +83,4 @@ func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) (
 	}
 
 	return made, errs
-}
-
-// Renew renews grants, or checks them.
-func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, held, lease, s.store.RenewAll)
-}
-
-// Release frees the rows of grants.
-func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
-	return calls.Release(ctx, held, s.store.ReleaseAll)
-}
-
-// Raise returns a grant under a larger token.
-func (s *Strategy) Raise(ctx context.Context, held strategies.Grant, token int64) (strategies.Grant, error) {
-	return s.store.Raise(ctx, held, token)
 }

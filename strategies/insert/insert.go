@@ -21,7 +21,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/internal/calls"
@@ -41,13 +40,13 @@ type Strategy struct {
 	take func(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error)
 }
 
-// base is what all strategies have.
-type base = grants.Base
+// base is what strategies have whose locks are leases.
+type base = grants.Leased
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
 	store := grants.New(db, name, withRows)
-	s := &Strategy{base: store.Base(), store: store, sql: store.Dialect().Insert}
+	s := &Strategy{base: store.Leased(), store: store, sql: store.Dialect().Insert}
 
 	switch {
 	case s.sql.Acquire.SQL != "":
@@ -95,21 +94,6 @@ func (s *Strategy) Features() strategies.Features {
 // SQLite. On MySQL they change in steps that each commit by themselves, as for one name.
 func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	return calls.Acquire(ctx, requests, s.try, s.store.AcquireAll)
-}
-
-// Renew renews grants, or checks them.
-func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, held, lease, s.store.RenewAll)
-}
-
-// Release deletes the rows of grants and frees their records.
-func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
-	return calls.Release(ctx, held, s.store.ReleaseAll)
-}
-
-// Raise returns a grant under a larger token.
-func (s *Strategy) Raise(ctx context.Context, held strategies.Grant, token int64) (strategies.Grant, error) {
-	return s.store.Raise(ctx, held, token)
 }
 
 func (s *Strategy) try(ctx context.Context, r strategies.Request) (strategies.Grant, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -48,6 +49,29 @@ func (b Base) Reap(ctx context.Context, retention time.Duration) (strategies.Rea
 
 // Close has nothing to give back.
 func (Base) Close(context.Context) {}
+
+// Leased is what a strategy embeds whose locks are leases in the database, and nothing else of a session.
+type Leased struct{ Base }
+
+var _ strategies.Raiser = Leased{}
+
+// Leased returns what such a strategy of the store embeds.
+func (s *Store) Leased() Leased { return Leased{s.Base()} }
+
+// Renew renews grants, or checks them.
+func (l Leased) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
+	return calls.Renew(ctx, held, lease, l.store.RenewAll)
+}
+
+// Release ends grants.
+func (l Leased) Release(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
+	return calls.Release(ctx, held, l.store.ReleaseAll)
+}
+
+// Raise returns a grant under a larger token.
+func (l Leased) Raise(ctx context.Context, held strategies.Grant, token int64) (strategies.Grant, error) {
+	return l.store.Raise(ctx, held, token)
+}
 
 // Guard pins a grant in the caller's transaction.
 func (Base) Guard(ctx context.Context, tx strategies.Tx, g strategies.Grant) error {

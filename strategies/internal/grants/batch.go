@@ -59,7 +59,7 @@ type acquisitions struct {
 	grants   []strategies.Grant
 	errs     []error
 	index    map[string]int       // by owner
-	changed  bool                 // something, by the last statement, where the dialect has InsertID
+	changed  bool                 // something, by the last statement, where the dialect has WithoutReturning
 	orphans  []strategies.Request // whose records were taken, and whose rows are not there
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Where the dialect has InsertID, an UPDATE returns no rows, and how many it changed does
+// Where the dialect has WithoutReturning, an UPDATE returns no rows, and how many it changed does
 // not say which. So the leases are read beside it, and a call counts as done if a lease
 // with its name and owner, byte for byte, shows it.
 

@@ -14,7 +14,7 @@ import (
 
 // A strategy whose lock is a key of its session can take the key and grant the name in one statement, and give both back in
 // one. Such statements bind "key", or "keys" in the order of the requests, or have them in "calls". What they return begins
-// with the owner. Where the dialect has InsertID they return nothing: the numbers of the answer tell what they did, or that a
+// with the owner. Where the dialect has WithoutReturning they return nothing: the numbers of the answer tell what they did, or that a
 // look has to.
 
 // KeyedCall is what is sent about keys of a session.
@@ -22,7 +22,7 @@ type KeyedCall struct {
 	On databases.Session
 	// Statement takes the keys and grants the names, or ends the grants and gives the keys back.
 	Statement databases.Statement
-	// Look is sent, where the dialect has InsertID, after a statement about several requests that was not done for all. It returns
+	// Look is sent, where the dialect has WithoutReturning, after a statement about several requests that was not done for all. It returns
 	// the owner, whether the session has the key, the token if the owner has the name, and whether the server is read-only.
 	Look databases.Statement
 
@@ -66,7 +66,7 @@ func (s *Store) AcquireKeyed(ctx context.Context, c KeyedCall) (map[string]Keyed
 	return answers, sound(result.LastInsertID)
 }
 
-// rowsOfGrant are the rows that a grant changes where the dialect has InsertID: the name's, and that of its lease.
+// rowsOfGrant are the rows that a grant changes where the dialect has WithoutReturning: the name's, and that of its lease.
 const rowsOfGrant = 2
 
 // ErrReplica is the answer of a read-only server, where the keys of sessions exclude nobody.

@@ -133,12 +133,12 @@ type Batch struct {
 	// Create makes the names' rows, if they are not there, and the last gives them their first tokens. All bind the same.
 	Create []databases.Statement `sql:"grant.create-all,grant.create-all-leases,grant.ready-all"`
 	// Acquire grants the names that are free. It returns the owner and the token of
-	// each grant, and nothing where the dialect has InsertID.
+	// each grant, and nothing where the dialect has WithoutReturning.
 	Acquire databases.Statement `sql:"grant.acquire-all"`
 	// State is that for one name with the name before its columns.
 	State databases.Statement `sql:"grant.state-all"`
 	// Renew and Release act on each owner's grant. They return the owners, and whether
-	// somebody waits. With InsertID they return nothing: Leases reads
+	// somebody waits. With WithoutReturning they return nothing: Leases reads
 	// name, owner and end of the owners' leases, and the insert id of Renew's
 	// answer is the clock that it renewed by. ReleaseQuietly tells nobody.
 	Renew          databases.Statement `sql:"grant.renew-all"`
