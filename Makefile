@@ -137,17 +137,17 @@ servers: $(WITHSERVERS) ## Keep the test databases up until Ctrl-C, and show the
 	@$(WITHSERVERS) -- sh -c 'env | grep "^SQLLOCK_TEST_" | sort; exec tail -f /dev/null'
 
 .PHONY: bench
-bench: $(WITHSERVERS) ## Measure beside others, into docs/performance.md; or BENCH
+bench: $(WITHSERVERS) ## Measure beside others, into .bin/bench/tables.md and docs/performance.md; or BENCH
 ifeq ($(BENCH),)
 	@cd bench && go build -o $(BIN)/compare ./cmd/compare
-	@SQLLOCK_TEST_NEAR=1 SQLLOCK_TEST_DURABLE=1 $(WITHSERVERS) -- $(BIN)/compare -document docs/performance.md -readme README.md -programs $(BIN)/programs $(COMPAREFLAGS)
+	@SQLLOCK_TEST_NEAR=1 SQLLOCK_TEST_DURABLE=1 $(WITHSERVERS) -- $(BIN)/compare -tables $(BIN)/bench/tables.md -page docs/performance.md -programs $(BIN)/programs $(COMPAREFLAGS)
 else
 	@SQLLOCK_TEST_NEAR=1 SQLLOCK_TEST_DURABLE=1 $(WITHSERVERS) -- sh -c "cd bench && go test -run '^$$' -bench '$(BENCH)' $(BENCHFLAGS) ."
 endif
 
 .PHONY: plots
-plots: ## Draw docs/performance anew, from the tables of docs/performance.md
-	cd bench && go run ./cmd/compare -redraw -document ../docs/performance.md -readme ../README.md
+plots: ## Write the plots and figures of docs/performance.md anew, from .bin/bench/tables.md
+	cd bench && go run ./cmd/compare -redraw -tables $(BIN)/bench/tables.md -page ../docs/performance.md
 
 .PHONY: demo
 demo: ## See the locks at work, on SQLite or DATABASE_URL

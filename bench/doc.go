@@ -5,8 +5,7 @@
 //	make bench BENCH=Pair/postgres
 //
 // The command in cmd/compare measures them beside other libraries, and writes
-// docs/performance.md.
+// docs/performance.md, which also has some of the figures of these benchmarks.
 //
-// Nothing here passes or fails by a time. docs/figures.md has the figures and
-// says how each is measured.
+// Nothing here passes or fails by a time.
 package bench

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -55,10 +57,20 @@ func compare(ctx context.Context, s settings) (err error) {
 		}
 	}
 
-	d.targets()
-	d.about(set, load, time.Since(began))
+	d.summarize()
 
-	return errors.Join(d.save(), d.writeBrief())
+	// A run that leaves something out does not speak for the whole.
+	if !d.whole {
+		return d.save()
+	}
+
+	d.describe(set, load, time.Since(began))
+
+	if err := d.save(); err != nil {
+		return err
+	}
+
+	return d.writePage()
 }
 
 // revision is the commit that was measured.
@@ -71,7 +83,7 @@ func revision(ctx context.Context) string {
 	return strings.TrimSpace(string(text))
 }
 
-// document is docs/performance.md, or what is printed instead.
+// document has the tables of a run, in a file or printed.
 type document struct {
 	settings
 
@@ -80,19 +92,25 @@ type document struct {
 	fault    error
 }
 
+// open reads the tables of earlier runs.
 func (d *document) open() error {
-	if d.document == "" {
+	if d.tables == "" {
 		return nil
 	}
 
-	text, err := os.ReadFile(d.document)
+	text, err := os.ReadFile(d.tables)
+	if errors.Is(err, fs.ErrNotExist) && !d.redraw {
+		d.text = "# What was measured\n"
+
+		return os.MkdirAll(filepath.Dir(d.tables), 0o755)
+	}
+
 	d.text = string(text)
 
 	return err
 }
 
-// add writes what a scenario found into its section: verdicts, plots, and the
-// table, which is folded away where that is possible.
+// add writes what a scenario found into its section: verdicts, and the table.
 func (d *document) add(scenario scenarios.Scenario, results report.Results) error {
 	var out strings.Builder
 
@@ -105,29 +123,18 @@ func (d *document) add(scenario scenarios.Scenario, results report.Results) erro
 		out.WriteString(report.Verdicts(verdicts) + "\n")
 	}
 
-	table := report.Table(scenario.Columns, results)
-
-	if d.document == "" {
-		out.WriteString(table)
-	} else {
-		images, err := draw(folder(d.document), scenario, table)
-		if err != nil {
-			return err
-		}
-
-		fmt.Fprintf(&out, "%s<details><summary>All figures</summary>\n\n%s\n</details>\n", images, table)
-	}
+	out.WriteString(report.Table(scenario.Columns, results))
 
 	fmt.Fprintf(&out, "\n%s, %s, `%s`\n", time.Now().Format(time.DateOnly), d.revision, d.line)
-	d.put(scenario.Name, "## "+scenario.Title, out.String())
+	d.put(scenario.Name, scenario.Title, out.String())
 
 	// What a run found before it was interrupted is not lost.
 	return d.save()
 }
 
-// targets sums up what the sections say of targets, those of other runs, too.
-func (d *document) targets() {
-	if d.document == "" {
+// summarize puts what the sections say of targets, those of other runs too, into one table.
+func (d *document) summarize() {
+	if d.tables == "" {
 		return // they were printed
 	}
 
@@ -139,7 +146,7 @@ func (d *document) targets() {
 		}
 	}
 
-	d.put("targets", "## Targets", report.Sums(rows.String()))
+	d.put("targets", "Targets", report.Sums(rows.String()))
 }
 
 // modules are those whose versions make a difference.
@@ -149,43 +156,42 @@ var modules = []string{
 	"github.com/redis/go-redis/v9", "go.etcd.io/etcd/client/v3", "github.com/go-zookeeper/zk",
 }
 
-// about says what was run and where. A run that leaves something out does not
-// speak for the whole.
-func (d *document) about(set *servers.Set, load string, took time.Duration) {
-	if !d.whole {
-		return
-	}
+// describe says what was run and where: in short, which the page shows too, and what else was in it.
+func (d *document) describe(set *servers.Set, load string, took time.Duration) {
+	var run, parts strings.Builder
 
-	var out strings.Builder
-
-	fmt.Fprintf(&out, "- command: `make bench`, which ran `%s`: %d rounds of %s for each contestant, pools of %d connections\n",
+	fmt.Fprintf(&run, "- command: `make bench`, which ran `%s`: %d rounds of %s for each contestant, pools of %d connections\n",
 		d.line, d.rounds, d.duration, d.pool)
-	fmt.Fprintf(&out, "- date and revision: %s, %s; it took %s\n", time.Now().Format(time.DateOnly), d.revision, took.Round(time.Second))
-	fmt.Fprintf(&out, "- machine: %s; load before %s, after %s\n", report.Machine(), load, report.Load())
+	fmt.Fprintf(&run, "- date and revision: %s, %s; it took %s\n", time.Now().Format(time.DateOnly), d.revision, took.Round(time.Second))
+	fmt.Fprintf(&run, "- machine: %s; load before %s, after %s\n", report.Machine(), load, report.Load())
 
 	for _, server := range set.All() {
 		if server.Missing != "" {
-			fmt.Fprintf(&out, "- %s: not measured: %s\n", server.Name, server.Missing)
+			fmt.Fprintf(&run, "- %s: not measured: %s\n", server.Name, server.Missing)
 		} else {
-			fmt.Fprintf(&out, "- %s\n", server.Version)
+			fmt.Fprintf(&run, "- %s\n", server.Version)
 		}
 	}
 
-	fmt.Fprintf(&out, "- modules: %s\n", report.Modules(modules...))
+	d.put("run", "The run", run.String())
+
+	fmt.Fprintf(&parts, "- modules: %s\n", report.Modules(modules...))
 
 	for _, c := range d.contestants {
 		if c.Note != "" {
-			fmt.Fprintf(&out, "- %s: %s\n", c.Name, c.Note)
+			fmt.Fprintf(&parts, "- %s: %s\n", c.Name, c.Note)
 		}
 	}
 
-	d.put("run", "## The run", out.String())
+	d.put("parts", "What was measured", parts.String())
 }
 
 // put replaces a section, or prints it.
 func (d *document) put(section, title, text string) {
-	if d.document == "" {
-		fmt.Printf("%s\n\n%s\n", title, text)
+	text = fmt.Sprintf("## %s\n\n%s\n", title, text)
+
+	if d.tables == "" {
+		fmt.Print(text)
 
 		return
 	}
@@ -201,9 +207,9 @@ func (d *document) put(section, title, text string) {
 }
 
 func (d *document) save() error {
-	if d.document == "" || d.fault != nil {
+	if d.tables == "" || d.fault != nil {
 		return d.fault
 	}
 
-	return os.WriteFile(d.document, []byte(d.text), 0o644)
+	return os.WriteFile(d.tables, []byte(d.text), 0o644)
 }

@@ -1,12 +1,12 @@
-// Command compare measures this library and its peers side by side, and writes
-// what it found into docs/performance.md. `make bench` runs it, with databases
-// in the environment.
+// Command compare measures this library and its peers side by side. It writes
+// tables of all that it found into a file, and some of the figures, with plots,
+// into docs/performance.md. `make bench` runs it, with databases in the
+// environment.
 //
 //	compare -scenarios pair,own32 -rounds 5 -duration 2s
 //
-// Scenarios that are left out keep what the document says of them. With -redraw
-// it measures nothing: it draws the plots anew from the document's tables, and
-// sums up what they say of targets.
+// Scenarios that are left out keep their tables, and the page stays as it is.
+// With -redraw it measures nothing: it writes the page anew from the tables.
 package main
 
 import (
@@ -69,13 +69,13 @@ type settings struct {
 	duration    time.Duration
 	rounds      int
 	pool        int
-	document    string
-	readme      string
+	tables      string
+	page        string
 	programs    string
 	redraw      bool
 
-	// whole is true if nothing is left out, line is the command for the
-	// document.
+	// whole is true if nothing is left out, line is the command as the tables
+	// tell it.
 	whole bool
 	line  string
 }
@@ -93,12 +93,12 @@ func parse(args []string) (s settings, err error) {
 	flags.DurationVar(&s.duration, "duration", 600*time.Millisecond, "of each contestant in each round")
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each contestant has its turn")
 	flags.IntVar(&s.pool, "pool", 32, "connections of a pool, of all contestants")
-	flags.StringVar(&s.document, "document", "", "the document to write; else standard output")
-	flags.StringVar(&s.readme, "readme", "", "a document that gets some of the figures, in a table; needs -document")
+	flags.StringVar(&s.tables, "tables", "", "the file to write the tables into; else standard output")
+	flags.StringVar(&s.page, "page", "", "a page that gets some of the figures and the plots; needs -tables")
 	flags.StringVar(&s.programs, "programs", os.TempDir()+"/sqllock-bench-programs",
 		"where programs from packages are kept")
 
-	flags.BoolVar(&s.redraw, "redraw", false, "measure nothing; draw the plots and sum up the targets of the document from its tables")
+	flags.BoolVar(&s.redraw, "redraw", false, "measure nothing; write the page from the tables")
 
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -108,8 +108,8 @@ func parse(args []string) (s settings, err error) {
 		return s, errors.New("no arguments, and positive numbers only; see -help")
 	}
 
-	if (s.redraw || s.readme != "") && s.document == "" {
-		return s, errors.New("-redraw and -readme need -document, whose tables they show")
+	if (s.redraw || s.page != "") && s.tables == "" {
+		return s, errors.New("-redraw and -page need -tables")
 	}
 
 	for name := range strings.SplitSeq(*chosen, ",") {
@@ -138,7 +138,7 @@ func parse(args []string) (s settings, err error) {
 	s.line = "compare"
 
 	flags.Visit(func(f *flag.Flag) {
-		if !slices.Contains([]string{"document", "readme", "programs"}, f.Name) {
+		if !slices.Contains([]string{"tables", "page", "programs"}, f.Name) {
 			s.line += fmt.Sprintf(" -%s %s", f.Name, f.Value)
 		}
 	})

@@ -1,5 +1,5 @@
 // Package report turns what was measured into tables, plots and verdicts, and
-// writes them into docs/performance.md.
+// puts them into documents.
 package report
 
 import (

@@ -20,21 +20,21 @@ func All() []Scenario {
 				{Title: "statements", Metric: statements, Format: report.Count, Bare: true},
 				{Title: "log", Metric: logBytes, Format: report.Bytes, Bare: true},
 			},
-			Plots:   []int{0},
+			Plot:    "pair",
 			Takes:   func(c contest.Contestant) bool { return c.Name != contest.FloorTold },
 			Targets: pairTargets(),
 			slice:   load(worker.Ring, 1),
 		},
-		own("own32", 32, append(ownTargets("pairs/s, 32 names", 2.5, 2, insert32Before, 2.5),
+		own("own32", 32, "pairs/s", append(ownTargets("pairs/s, 32 names", 2.5, 2, insert32Before, 2.5),
 			overByHand("pairs/s, 32 names", 0.5)...)...),
-		own("own256", 256, append(ownTargets("pairs/s, 256 names", 6, 3, insert256Before, 4), report.Target{
+		own("own256", 256, "", append(ownTargets("pairs/s, 256 names", 6, 3, insert256Before, 4), report.Target{
 			Server: "postgres", Name: contest.CAS, Title: "pairs/s, 256 names", Metric: rate, Format: report.Times,
 			AgainstServer: "redis", Against: contest.RedisLock, Bound: report.Bound{AtLeast: true, Value: 1.3},
 		})...),
 		{
 			Name: "hot", Title: "One name, one process, 16 goroutines",
 			Columns: rateColumns("hand-overs/s"),
-			Plots:   []int{0},
+			Plot:    "hand-overs/s",
 			Takes:   locks,
 			Targets: each(report.Target{
 				Name: contest.CAS, Title: "hand-overs/s in one process", Metric: rate, Format: report.Count,
@@ -48,7 +48,6 @@ func All() []Scenario {
 				{Title: "hand-overs/s", Metric: rate, Format: report.Count, More: true},
 				{Title: "longest wait of the other process", Metric: longest, Format: report.Nanoseconds},
 			},
-			Plots: []int{1},
 			Takes: locks,
 			Targets: each(report.Target{
 				Name: contest.CAS, Title: "longest wait of the other process", Metric: longest, At: 1, Format: report.Nanoseconds,
@@ -60,7 +59,6 @@ func All() []Scenario {
 			Name: "processes", Title: "One name, 4 processes of 4 goroutines",
 			Columns: append(rateColumns("hand-overs/s"),
 				report.Column{Title: "longest wait of a process", Metric: longest, Format: report.Nanoseconds}),
-			Plots: []int{0, 3},
 			Takes: locks,
 			slice: load(worker.Shared, 4, 4, 4, 4),
 		},
@@ -72,7 +70,7 @@ func All() []Scenario {
 				{Title: "p50 from the start of the release", Metric: handoverBegan, Format: report.Nanoseconds, At: 0.5},
 				{Title: "p99 from the start of the release", Metric: handoverBegan, Format: report.Nanoseconds, At: 0.99},
 			},
-			Plots:   []int{2},
+			Plot:    "p50 from the start of the release",
 			Takes:   func(c contest.Contestant) bool { return locks(c) || c.Name == contest.FloorTold },
 			Targets: handOverTargets(),
 			slice:   handOver,
@@ -107,7 +105,7 @@ func All() []Scenario {
 				{Title: "statements/s", Metric: perSecond, Format: report.Count},
 				{Title: "goroutines", Metric: goroutines, Format: report.Count},
 			},
-			Plots: []int{1},
+			Plot: "statements/s",
 			Takes: func(c contest.Contestant) bool {
 				// The others do not tell what they are sent, or cannot give up.
 				return c.Group == contest.Library && c.Server != "sqlite" || c.Server == "redis"
@@ -129,7 +127,7 @@ func All() []Scenario {
 				{Title: "taken over after", Metric: takeover, Format: report.Nanoseconds},
 				{Title: "of the lease", Metric: takeoverShare, Format: report.Times, Bare: true},
 			},
-			Plots: []int{0},
+			Plot:  "taken over after",
 			Takes: locks,
 			slice: takeOver,
 		},
@@ -180,10 +178,10 @@ func rateColumns(title string) []report.Column {
 
 // own is a scenario of goroutines with names of their own. The floor takes part:
 // figures of other revisions can be compared over it.
-func own(name string, goroutines int, targets ...report.Target) Scenario {
+func own(name string, goroutines int, plot string, targets ...report.Target) Scenario {
 	return Scenario{
 		Name: name, Title: report.Count(float64(goroutines)) + " goroutines with names of their own",
-		Columns: rateColumns("pairs/s"), Plots: []int{0}, Targets: targets,
+		Columns: rateColumns("pairs/s"), Plot: plot, Targets: targets,
 		Takes: func(c contest.Contestant) bool { return locks(c) || c.Name == pairFloor[c.Server] },
 		slice: load(worker.Own, goroutines),
 	}

@@ -22,8 +22,8 @@ type Scenario struct {
 	Name    string
 	Title   string
 	Columns []report.Column
-	// Plots are the columns that are drawn, by their place.
-	Plots   []int
+	// Plot is the title of the column that is drawn; empty for none.
+	Plot    string
 	Targets []report.Target
 	// Takes says who takes part.
 	Takes func(contest.Contestant) bool
