@@ -2,105 +2,49 @@
 package docs_test
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
+	"slices"
 	"testing"
 )
 
-// TestQuotedSQL checks that every statement that docs/strategies.md quotes is in the code, word for word.
-func TestQuotedSQL(t *testing.T) {
+// TestNamedSections checks that every section of the files of SQL is there that docs/strategies.md names, as in
+// [`grant.renew`][pg]: a reference that the page says at its end which file it is.
+func TestNamedSections(t *testing.T) {
 	t.Parallel()
 
-	paths, err := filepath.Glob("../strategies/internal/grants/*.sql")
-	if err != nil || len(paths) < 4 {
-		t.Fatalf("found files %q, %v, want one for each dialect", paths, err)
+	page := read(t, "strategies.md")
+	files := make(map[string]string)
+	named := make(map[string]int)
+
+	for _, found := range regexp.MustCompile(`(?m)^\[(\w+)\]: (\S+\.sql)$`).FindAllStringSubmatch(page, -1) {
+		files[found[1]] = found[2]
 	}
 
-	var sources []source
+	sections := make(map[string][]string)
 
-	// And what each statement for TiDB is sent in.
-	for _, path := range append(paths, "../databases/tidb/conn.go") {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		sources = append(sources, readSQL(string(text)))
-	}
-
-	page, err := os.ReadFile("strategies.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for _, block := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		for _, quote := range strings.Split(strings.TrimSpace(block[1]), "\n\n") {
-			for _, part := range strings.Split(quote, "...") {
-				found := false
-				for _, s := range sources {
-					found = found || strings.Contains(s.statements, strings.Trim(s.words(part), " ,"))
-				}
-
-				if !found {
-					t.Errorf("docs/strategies.md quotes what no file of the strategies has: %s", part)
-				}
-			}
-		}
-	}
-}
-
-// source is a file of statements: strategies/internal/grants/sql.go says how it is read.
-type source struct {
-	lets       map[string]string
-	statements string
-}
-
-func readSQL(text string) source {
-	s := source{lets: make(map[string]string)}
-
-	var statements strings.Builder
-
-	for _, paragraph := range strings.Split(text, "\n\n") {
-		let := ""
-
-		for line := range strings.Lines(paragraph) {
-			comment, ok := strings.CutPrefix(line, "--")
-
-			switch name, is, defines := strings.Cut(strings.TrimPrefix(comment, " let "), " = "); {
-			case !ok:
-				statements.WriteString(line)
-			case defines && strings.HasPrefix(comment, " let "):
-				let, s.lets[name] = name, is
-			case let != "":
-				s.lets[let] += comment
-			default:
-				statements.WriteString(" ; ")
-			}
+	for key, file := range files {
+		for _, found := range regexp.MustCompile(`(?m)^-- name: (.+)$`).FindAllStringSubmatch(read(t, file), -1) {
+			sections[key] = append(sections[key], found[1])
 		}
 	}
 
-	s.statements = s.words(statements.String())
+	for _, found := range regexp.MustCompile("\\[`([^`]+)`\\]\\[(\\w+)\\]").FindAllStringSubmatch(page, -1) {
+		named[found[2]]++
 
-	return s
-}
-
-// words is a text without the spaces that do not matter, and with what its references stand for.
-func (s source) words(text string) string {
-	reference := regexp.MustCompile(`\{([\w-]+)\}`)
-
-	for again := true; again; {
-		again = false
-		text = reference.ReplaceAllStringFunc(text, func(of string) string {
-			is, ok := s.lets[strings.Trim(of, "{}")]
-			if again = again || ok; !ok {
-				return of
-			}
-
-			return is
-		})
+		if !slices.Contains(sections[found[2]], found[1]) {
+			t.Errorf("docs/strategies.md names section %q of %q, where there is none", found[1], files[found[2]])
+		}
 	}
 
-	return strings.Join(strings.Fields(regexp.MustCompile(`([(),])`).ReplaceAllString(text, " $1 ")), " ")
+	all, err := filepath.Glob("../strategies/internal/grants/*.sql")
+	if err != nil || len(all) != len(files) {
+		t.Errorf("docs/strategies.md names %d files of %q, %v", len(files), all, err)
+	}
+
+	for key, file := range files {
+		if named[key] < 3 {
+			t.Errorf("docs/strategies.md names %d sections of %s, which cannot be all", named[key], file)
+		}
+	}
 }
