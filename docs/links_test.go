@@ -15,7 +15,7 @@ var (
 	fence   = regexp.MustCompile("(?ms)^```.*?^```")
 )
 
-// TestLinks checks that the links of README.md and of the pages here lead to files and headings that are there.
+// TestLinks checks that the links of README.md, CONTRIBUTING.md and the pages here lead to files and headings that are there.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 
@@ -26,7 +26,7 @@ func TestLinks(t *testing.T) {
 
 	checked := 0
 
-	for _, page := range append(pages, filepath.Join("..", "README.md")) {
+	for _, page := range append(pages, filepath.Join("..", "README.md"), filepath.Join("..", "CONTRIBUTING.md")) {
 		for _, found := range link.FindAllStringSubmatch(read(t, page), -1) {
 			if strings.Contains(found[1], "://") || strings.HasPrefix(found[1], "mailto:") {
 				continue
