@@ -261,9 +261,8 @@ func leaderOf(s sqllock.Status) Leader {
 // closed. A leader that
 // came and went between two looks is not seen; terms only grow.
 //
-// On PostgreSQL and SQLite changes show at once, elsewhere within a second. All who observe with one locker share its looks. If
-// the database does not answer, Observe yields the error, once, and goes on; who leads follows when it answers
-// again. Errors that end it are those of [sqllock.Locker.Watch].
+// On PostgreSQL and SQLite changes show at once, elsewhere within a second. If the database does not answer, Observe yields the
+// error, once, and goes on; who leads follows when it answers again. Errors that end it are those of [sqllock.Locker.Watch].
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		known, seen := false, int64(0)

@@ -15,7 +15,7 @@ import (
 // The mutexes of the core, in the order in which they are locked, if several are:
 //
 //	waiters.mu → listener.mu → background.mu → keeper.mu → hold.mu
-//	watches.mu → background.mu → queue.mu, slots.mu, shares.mu
+//	background.mu → queue.mu, slots.mu, shares.mu
 //
 // All others are locked with no other one inside. No code of a strategy, of a hook or of a log runs under any of them, but under
 // that of an ending, which is outside of all these, and for which nobody waits. TestMutexes reads the package for both.
@@ -86,7 +86,7 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 		queue:    queue{lines: make(map[string]*line)},
 		slots:    slots{used: make(map[string]map[int]struct{})},
 		shares:   shares{open: make(map[string][]*hold)},
-		watches:  watches{open: make(map[string]*watch)},
+		watches:  watches{open: make(map[*watch]struct{})},
 
 		background: background{underWay: make(map[string]int), ends: make(map[*acquisition]func())},
 	}

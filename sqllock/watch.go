@@ -84,9 +84,9 @@ func (l *Locker) RequestRelease(ctx context.Context, name, reason string) error 
 // holder was asked to release it, until ctx ends, the locker is closed, or the loop is left. What came and went between
 // two looks is not seen. A status of nobody has no Owner, and Held says false.
 //
-// All who watch a name with this locker share its looks: one a second, or one in five seconds where announcements of
-// others are heard ([WithAnnouncements]), and one when the holder's lease ends. If the database does not answer, Watch yields the
-// error, once, and goes on; the status follows when it answers again. [ErrInvalidName], [ErrUnsupported] and [ErrClosed] end it.
+// It looks once a second, or once in five seconds where announcements of others are heard ([WithAnnouncements]), and when the
+// holder's lease ends. If the database does not answer, Watch yields the error, once, and goes on; the status follows when it
+// answers again. [ErrInvalidName], [ErrUnsupported] and [ErrClosed] end it.
 func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if err := errors.Join(checkName(name), l.administers(ctx, "watch")); err != nil {
@@ -102,133 +102,86 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Status, error
 			return
 		}
 
-		w, ok := l.watches.join(l, noter, name)
-		if !ok {
-			yield(Status{}, fmt.Errorf("watch lock %q: %w", name, ErrClosed))
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(l.life, stop)()
 
-			return
-		}
+		w := &watch{locker: l, noter: noter, name: name, wake: make(chan struct{}, 1)}
 
-		defer l.watches.leave(w)
+		l.watches.add(w)
+		defer l.watches.remove(w)
 
-		for seen := 0; ; {
-			view, more := w.next(ctx, l.life, seen)
-			if !more || !yield(view.status, view.err) {
-				return
-			}
-
-			seen = view.version
-		}
+		w.run(ctx, yield)
 	}
 }
 
-// watches are the names that are watched.
+// watches are those under way.
 type watches struct {
 	mu   sync.Mutex
-	open map[string]*watch
+	open map[*watch]struct{}
 }
 
-// watch looks at a name for all who watch it.
-type watch struct {
-	locker *Locker
-	noter  strategies.Noter
-	name   string
-	users  int // under the mutex of watches
-	stop   context.CancelFunc
-	wake   chan struct{}
-
-	mu      sync.Mutex
-	view    view
-	changed chan struct{} // closed when the view has changed
-}
-
-// view is what was seen last, and the how manieth change that is.
-type view struct {
-	version int
-	status  Status
-	err     error
-}
-
-// join has a name watched, if the locker is not closed.
-func (ws *watches) join(l *Locker, noter strategies.Noter, name string) (*watch, bool) {
+func (ws *watches) add(w *watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 
-	w := ws.open[name]
-	if w == nil {
-		if !l.background.begin(name) {
-			return nil, false
-		}
-
-		ctx, stop := context.WithCancel(l.life)
-		w = &watch{locker: l, noter: noter, name: name, stop: stop, wake: make(chan struct{}, 1), changed: make(chan struct{})}
-		ws.open[name] = w
-
-		go w.run(ctx)
-	}
-
-	w.users++
-
-	return w, true
+	ws.open[w] = struct{}{}
 }
 
-// leave ends it with the last of those who watch.
-func (ws *watches) leave(w *watch) {
+func (ws *watches) remove(w *watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 
-	if w.users--; w.users == 0 {
-		w.stop()
-
-		if ws.open[w.name] == w {
-			delete(ws.open, w.name)
-		}
-	}
+	delete(ws.open, w)
 }
 
-// look has all of them looked at now.
+// look has all of them look now.
 func (ws *watches) look() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 
-	for _, w := range ws.open {
+	for w := range ws.open {
 		wakeUp(w.wake)
 	}
 }
 
-// run looks until ctx ends.
-func (w *watch) run(ctx context.Context) {
-	l := w.locker
-	defer l.background.finish(w.name)
+// watch is one call of Watch.
+type watch struct {
+	locker *Locker
+	noter  strategies.Noter
+	name   string
+	wake   chan struct{}
+}
 
-	if l.defaults.listens {
+// run looks until ctx ends or yield wants no more.
+func (w *watch) run(ctx context.Context, yield func(Status, error) bool) {
+	if l := w.locker; l.defaults.listens {
 		l.listener.use()
 		defer l.listener.unuse()
 	}
 
 	var (
-		shown   *strategies.Notes // that the view shows; nil if it shows none
-		failing bool              // the view shows an error
+		shown   *strategies.Notes // that were yielded last; nil if that was an error
+		failing bool
 	)
 
 	for {
 		seen, err := w.look(ctx, shown)
+		next := time.Now().Add(w.interval(seen.notes))
+		more := true
 
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			if seen.news {
-				w.show(seen.status, nil)
-			}
-
 			shown, failing = &seen.notes, false
+			more = !seen.news || yield(seen.status, nil)
 		case !failing:
 			shown, failing = nil, true
-			w.show(Status{}, fmt.Errorf("watch lock %q: %w", w.name, ownTime(ctx, err)))
+			more = yield(Status{}, fmt.Errorf("watch lock %q: %w", w.name, ownTime(ctx, err)))
 		}
 
-		if !w.pause(ctx, seen.notes) {
+		if !more || !w.pause(ctx, next) {
 			return
 		}
 	}
@@ -275,22 +228,27 @@ func (w *watch) lookOnce(ctx context.Context, shown *strategies.Notes) (seen sig
 	return seen, err
 }
 
-// pause waits until it makes sense to look again.
-func (w *watch) pause(ctx context.Context, notes strategies.Notes) bool {
-	pause := watchPoll
+// interval is how long after a look that found these notes the next one follows, if nothing is announced.
+func (w *watch) interval(notes strategies.Notes) time.Duration {
+	interval := watchPoll
 	if w.locker.listener.hears() {
-		pause = watchSlow
+		interval = watchSlow
 	}
 
 	if notes.Owner != "" {
-		pause = min(pause, notes.Left+time.Millisecond)
+		interval = min(interval, notes.Left+time.Millisecond)
 	}
 
+	return interval
+}
+
+// pause waits until next or an announcement; false if ctx ends before.
+func (w *watch) pause(ctx context.Context, next time.Time) bool {
 	if !sleep(ctx, watchPause) {
 		return false
 	}
 
-	timer := time.NewTimer(pause)
+	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()
 
 	select {
@@ -300,37 +258,4 @@ func (w *watch) pause(ctx context.Context, notes strategies.Notes) bool {
 	}
 
 	return ctx.Err() == nil
-}
-
-// show tells those who watch.
-func (w *watch) show(status Status, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	w.view = view{w.view.version + 1, status, err}
-	close(w.changed)
-	w.changed = make(chan struct{})
-}
-
-// next waits for a view after one that was seen; false if ctx or life ends before.
-func (w *watch) next(ctx, life context.Context, seen int) (view, bool) {
-	for {
-		w.mu.Lock()
-		now, changed := w.view, w.changed
-		w.mu.Unlock()
-
-		if ctx.Err() != nil || life.Err() != nil {
-			return view{}, false
-		}
-
-		if now.version > seen {
-			return now, true
-		}
-
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		case <-life.Done():
-		}
-	}
 }
