@@ -447,7 +447,7 @@ func (a *acquisition) queueBehind(wait, ctx context.Context) error {
 		return nil
 	}
 
-	held := &HeldError{Name: a.request.Name, Detail: "others were in line for it", line: 1, asked: time.Now()}
+	held := &HeldError{Name: a.request.Name, Detail: "others were in line for it", Line: 1, At: time.Now()}
 	a.startWaiting(ctx)
 	a.locker.queue.recordAnswer(a.queued, held)
 	a.learn(standing{held: held})
@@ -573,7 +573,7 @@ func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed
 	held := a.recordAnswer(failed)
 
 	switch {
-	case held != nil && held.line != 0 && !a.request.First && a.checkQueue(wait, held):
+	case held != nil && held.Line != 0 && !a.request.First && a.checkQueue(wait, held):
 		return nil
 	case held != nil && a.try:
 		switch {

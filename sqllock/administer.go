@@ -30,12 +30,9 @@ func (l *Locker) Holders(ctx context.Context, f Filter) ([]Status, error) {
 		return nil, fmt.Errorf("%s: %w", verb, ownTime(ctx, err))
 	}
 
-	statuses := make([]Status, len(listed))
-	for i, status := range listed {
-		statuses[i] = statusOf(status)
-	}
+	splitSlots(listed)
 
-	return statuses, nil
+	return listed, nil
 }
 
 // checkFilter says what is wrong with a filter: no name has such text, and PostgreSQL would refuse it.
@@ -79,7 +76,9 @@ func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error) 
 		return nil, fmt.Errorf("%s: %w", verb, ownTime(ctx, err))
 	}
 
-	return waitersOf(listed), nil
+	setPlaces(listed)
+
+	return listed, nil
 }
 
 // Inspect returns the status of a name: who holds it, or how long it is taken though
@@ -109,7 +108,9 @@ func (l *Locker) InspectSlot(ctx context.Context, name string, slot int) (Status
 	case !found:
 		return Status{Name: name, Slot: slot}, nil
 	default:
-		return statusOf(status), nil
+		status.Name, status.Slot = name, slot
+
+		return status, nil
 	}
 }
 
@@ -151,7 +152,7 @@ func (l *Locker) ForceRelease(ctx context.Context, seen Status, reason string) e
 	}
 
 	err = asHeld(name, err)
-	if held := new(HeldError); errors.As(err, &held) && held.Token != 0 && !grant.Is(held.Token, held.owner) {
+	if held := new(HeldError); errors.As(err, &held) && held.Token != 0 && !grant.Is(held.Token, held.Owner) {
 		err = fmt.Errorf("%w: %w", ErrChangedHands, err)
 	}
 

@@ -97,7 +97,8 @@ func (w *waiters) look(known []*waiting) {
 		one.cycle = signature(cycle)
 
 		if len(cycle) > 0 && (yields || one.cycle == seen) {
-			one.stop(&DeadlockError{Name: one.Name, Cycle: waitersOf(cycle), owner: cycle[len(cycle)-1].Owner})
+			setPlaces(cycle)
+			one.stop(&DeadlockError{Name: one.Name, Cycle: cycle, owner: cycle[len(cycle)-1].Owner})
 		}
 	}
 }

@@ -72,7 +72,7 @@ const (
 // holderNow is who has the lock at the end of a wait, where held is what the last attempt was told:
 // others may have had it since then.
 func (a *acquisition) holderNow(wait context.Context, held *HeldError) *HeldError {
-	stale := !held.asked.IsZero() && time.Since(held.asked) >= fresh
+	stale := !held.At.IsZero() && time.Since(held.At) >= fresh
 	if !stale || !errors.Is(wait.Err(), context.DeadlineExceeded) || a.locker.waiters.silent() {
 		return held
 	}
@@ -181,8 +181,8 @@ var errHaunted = fmt.Errorf("%w in time: an earlier attempt of this process may 
 // attempt whose answer came too late. Nobody has that lock, so that a job must not be
 // skipped because of it.
 func (a *acquisition) ours(held *HeldError) bool {
-	if len(a.abandoned) == 0 || held.owner != "" {
-		return slices.Contains(a.abandoned, held.owner)
+	if len(a.abandoned) == 0 || held.Owner != "" {
+		return slices.Contains(a.abandoned, held.Owner)
 	}
 
 	mine := a.request.Holder
@@ -192,7 +192,7 @@ func (a *acquisition) ours(held *HeldError) bool {
 
 // unheld says whether an answer tells of nobody who holds the name.
 func unheld(held *HeldError) bool {
-	return held.Holder == (Holder{}) && held.Remaining == 0 && held.line == 0
+	return held.Holder == (Holder{}) && held.Remaining == 0 && held.Line == 0
 }
 
 // orUnheld is the error of an attempt or of a wait, for who has to know whether somebody

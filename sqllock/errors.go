@@ -3,7 +3,6 @@ package sqllock
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/internal/plain"
@@ -66,73 +65,7 @@ var (
 )
 
 // HeldError says that a name is held and by whom. It matches [ErrNotAcquired].
-type HeldError struct {
-	// Name of the lock.
-	Name string
-	// Holder is who has it; zero if that is not known, for example in the
-	// moment of a hand-over, or if nobody has it and others are in line for it. At the end of a
-	// long wait it is who has it then, unless the wait was cancelled.
-	Holder Holder
-	// Token is the holder's fencing token, zero if not known.
-	Token int64
-	// Shared: readers have it, and Holder is one of them ([WithShared]).
-	Shared bool
-	// Remaining is how long the holder's lease runs without renewal, as the
-	// database saw it; zero if not known. A holder that lives renews it.
-	Remaining time.Duration
-	// Place of the caller's process among those who wait, from 1, when that was last asked, which was within four seconds, as a
-	// rule. Goroutines of one process have one place. Zero if it is not known, or the caller did not wait.
-	Place int
-	// Detail says more where there is more to say.
-	Detail string
-
-	line  int64     // not zero if nobody holds it, and others may wait for it
-	asked time.Time // when the database was asked; zero if it was not
-	owner string    // of the grant; empty if it is not known
-}
-
-// Error is one line: the name, the holder and the time left.
-func (e *HeldError) Error() string {
-	return fmt.Sprintf("lock %q is %s", e.Name, e.how())
-}
-
-// how says by whom it is held, and for how long, or that nobody holds it.
-func (e *HeldError) how() string {
-	var b strings.Builder
-
-	remaining := e.Remaining.Round(time.Millisecond)
-
-	holder := e.Holder.String()
-	if e.Shared {
-		holder = "readers, one of them " + holder
-	}
-
-	switch {
-	case e.Holder != (Holder{}) && remaining > 0:
-		fmt.Fprintf(&b, "held by %s, lease ends in %s unless renewed", holder, remaining)
-	case e.Holder != (Holder{}):
-		fmt.Fprintf(&b, "held by %s", holder)
-	case remaining > 0:
-		fmt.Fprintf(&b, "reserved for another %s", remaining)
-	case e.line != 0 && e.Detail == "":
-		b.WriteString("not held, and goes to the first in line")
-	default:
-		b.WriteString("held")
-	}
-
-	if e.Detail != "" {
-		fmt.Fprintf(&b, " (%s)", plain.Text(e.Detail))
-	}
-
-	if e.Place > 1 {
-		fmt.Fprintf(&b, ", %d ahead in line", e.Place-1)
-	}
-
-	return b.String()
-}
-
-// Is reports whether target is ErrNotAcquired.
-func (*HeldError) Is(target error) bool { return target == ErrNotAcquired }
+type HeldError = strategies.HeldError
 
 // Reason says why a lock was lost.
 type Reason = strategies.Reason
@@ -148,56 +81,14 @@ const (
 	// ReasonSessionGone: the database session that held the lock has ended.
 	ReasonSessionGone = strategies.SessionGone
 	// ReasonMaxHold: the lock was held for as long as [WithMaxHold] allows.
-	ReasonMaxHold Reason = "longest hold exceeded"
+	ReasonMaxHold = strategies.MaxHold
 	// ReasonUnknown: the database says that the lock is not ours, not why.
 	ReasonUnknown = strategies.Unknown
 )
 
-// LostError says that a lock was lost and why. It matches [ErrLost], and nothing that Err matches: what ran under the lock
+// LostError says that a lock was lost and why. It matches [ErrLost], and nothing that its Err matches: what ran under the lock
 // may have had its effect, and a caller that tries again after [ErrUnreachable] or an error of the driver would repeat it.
-type LostError struct {
-	// Name of the lock and Token of the grant that was lost.
-	Name  string
-	Token int64
-	// Reason is why.
-	Reason Reason
-	// Detail says more: the reason given to [Locker.ForceRelease], or the successor.
-	Detail string
-	// Err is the last error of the database; else nil.
-	Err error
-}
-
-// Error is one line.
-func (e *LostError) Error() string {
-	return fmt.Sprintf("lock %q (token %d) lost: %s", e.Name, e.Token, e.why())
-}
-
-// why is the line without what it is about.
-func (e *LostError) why() string {
-	var b strings.Builder
-
-	switch detail := plain.Text(e.Detail); {
-	case e.Reason == ReasonForced:
-		fmt.Fprintf(&b, "taken away: %s", detail)
-	case e.Reason == ReasonMaxHold:
-		fmt.Fprintf(&b, "WithMaxHold of %s exceeded", detail)
-	case e.Reason == ReasonUnknown && detail != "":
-		b.WriteString(detail)
-	case detail != "":
-		fmt.Fprintf(&b, "%s (%s)", e.Reason, detail)
-	default:
-		b.WriteString(string(e.Reason))
-	}
-
-	if e.Err != nil {
-		fmt.Fprintf(&b, ": %s", oneLine(e.Err))
-	}
-
-	return b.String()
-}
-
-// Is reports whether target is ErrLost.
-func (*LostError) Is(target error) bool { return target == ErrLost }
+type LostError = strategies.LostError
 
 // OptionError reports an option that cannot be used. It matches [ErrInvalidOption], or
 // [ErrUnsupported] if it is the strategy or the server that cannot do it.
@@ -303,14 +194,15 @@ type SchemaError = strategies.SchemaError
 
 // asHeld is a strategy's answer about a name, as users see it.
 func asHeld(name string, err error) error {
-	if held := new(strategies.HeldError); errors.As(err, &held) {
-		return &HeldError{
-			Name: name, Holder: held.Holder, Token: held.Token, Shared: held.Shared, Remaining: held.Remaining, Detail: held.Detail,
-			line: held.Line, asked: time.Now(), owner: held.Owner,
-		}
+	held := new(HeldError)
+	if !errors.As(err, &held) {
+		return err
 	}
 
-	return err
+	seen := *held
+	seen.Name, seen.At, seen.Err = name, time.Now(), nil
+
+	return &seen
 }
 
 // isAnswer says whether an attempt's error is an answer rather than a doubt.
@@ -330,26 +222,22 @@ type waitError struct {
 }
 
 func (e *waitError) Error() string {
-	said := fmt.Sprintf("lock %q not acquired: %s", e.name, oneLine(e.cause))
+	said := fmt.Sprintf("lock %q not acquired: %s", e.name, plain.Line(e.cause))
 	held, unheld := new(HeldError), new(unheldError)
 
 	switch {
 	case e.last == nil:
 		return said
 	case errors.As(e.last, &held):
-		return said + "; " + held.how()
+		return said + "; " + held.How()
 	case errors.As(e.last, &unheld):
 		return said + "; " + unheld.how()
 	case errors.Is(e.last, ErrUnreachable):
-		return said + "; " + oneLine(e.last)
+		return said + "; " + plain.Line(e.last)
 	default:
-		return said + "; the last attempt said: " + oneLine(e.last)
+		return said + "; the last attempt said: " + plain.Line(e.last)
 	}
 }
-
-// oneLine joins the lines of an error: of several, or of a driver that tells what
-// each address of a server answered.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ": ") }
 
 func (e *waitError) Unwrap() []error {
 	if e.last == nil {

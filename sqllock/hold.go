@@ -184,49 +184,45 @@ func (h *hold) expire() {
 }
 
 // lossIn returns the strategy's report that a grant is gone; nil if err is none.
-// The *LostError of a context that ended with another lock is not a strategy's.
-func lossIn(err error) *strategies.LostError {
-	if err == nil {
-		return nil
+// The *LostError of a context that ended with another lock has the name of that.
+func lossIn(err error) *LostError {
+	if loss := new(LostError); errors.As(err, &loss) && loss.Name == "" {
+		return loss
 	}
 
-	var loss *strategies.LostError
-
-	errors.As(err, &loss)
-
-	return loss
+	return nil
 }
 
-// detail is what a loss says beside its reason.
-func detail(loss *strategies.LostError) string {
+// lossOf is what users see of the strategy's report that the grant is gone.
+func (h *hold) lossOf(report *LostError) *LostError {
+	loss := *report
+	loss.Name, loss.Token, loss.Unsettled = h.name(), h.grant.Token, false
+
 	switch {
-	case loss.Token == 0:
-		return loss.Detail
-	case loss.Holder == strategies.Holder{}:
-		return fmt.Sprintf("since then granted with token %d", loss.Token)
+	case loss.SuccessorToken == 0:
+	case loss.Successor == Holder{}:
+		loss.Detail = fmt.Sprintf("since then granted with token %d", loss.SuccessorToken)
 	default:
-		return fmt.Sprintf("by %s with token %d", loss.Holder, loss.Token)
+		loss.Detail = fmt.Sprintf("by %s with token %d", loss.Successor, loss.SuccessorToken)
 	}
+
+	return &loss
 }
 
 // loseBy ends the hold because of what the strategy reported.
-func (h *hold) loseBy(loss *strategies.LostError) error {
+func (h *hold) loseBy(loss *LostError) error {
 	if h.mayBeFreed() && followsRelease(loss) {
 		// The transaction that released it has committed.
 		return h.end(ErrReleased)
 	}
 
-	return h.lose(loss.Reason, detail(loss), loss.Err)
+	return h.end(h.lossOf(loss))
 }
 
 // followsRelease says whether a loss is what is found after a release: somebody else's
 // grant, or nothing.
-func followsRelease(loss *strategies.LostError) bool {
+func followsRelease(loss *LostError) bool {
 	return loss != nil && (loss.Reason == strategies.TakenOver || loss.Reason == strategies.Unknown)
-}
-
-func (h *hold) lose(reason Reason, detail string, cause error) error {
-	return h.end(h.lostError(reason, detail, cause))
 }
 
 func (h *hold) lostError(reason Reason, detail string, cause error) *LostError {
@@ -469,7 +465,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 
 	loss := lossIn(err)
 	if loss != nil {
-		err = h.lostError(loss.Reason, detail(loss), loss.Err)
+		err = h.lossOf(loss)
 	}
 
 	h.settleDoubt(ctx)

@@ -138,7 +138,7 @@ func (a *acquisition) checkQueue(wait context.Context, held *HeldError) bool {
 		}
 	}
 
-	a.request.First, a.request.Line = true, held.line
+	a.request.First, a.request.Line = true, held.Line
 
 	if readers {
 		a.request.Line = 0 // it is not to forget them

@@ -551,7 +551,7 @@ func (m *Memory) Status(ctx context.Context, name string) (status strategies.Sta
 			status.Guarded = len(row.pins) > 0
 
 			notes := row.notes(now)
-			status.Mark, status.Asked = notes.Mark, notes.Asked
+			status.Mark, status.ReleaseRequested = notes.Mark, notes.Asked
 		}
 
 		return nil
@@ -662,10 +662,10 @@ func (g *memoryGrant) mine() (*memoryRow, error) {
 	case row == nil:
 		lost.Detail = "its row is gone from the database"
 	case row.token != g.last:
-		lost.Reason, lost.Token = strategies.TakenOver, row.token
+		lost.Reason, lost.SuccessorToken = strategies.TakenOver, row.token
 
 		if row.owner != "" {
-			lost.Holder = row.holder
+			lost.Successor = row.holder
 		}
 	case row.reason != "":
 		lost.Reason, lost.Detail = row.reason, row.detail

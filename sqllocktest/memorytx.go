@@ -127,7 +127,7 @@ func (g *memoryGrant) in(tx strategies.Tx) (*MemoryTx, *memoryRow, error) {
 
 	row, err := g.mine()
 	if err == nil && row.token != g.last {
-		err = &strategies.LostError{Reason: strategies.TakenOver, Token: row.token}
+		err = &strategies.LostError{Reason: strategies.TakenOver, SuccessorToken: row.token}
 	}
 
 	return mtx, row, err

@@ -75,7 +75,7 @@ func (s clinging) Ask(ctx context.Context, name, reason string) (bool, error) {
 func (s clinging) Status(ctx context.Context, name string) (strategies.Status, bool, error) {
 	status, found, err := s.Memory.Status(ctx, name)
 	if reason, ok := asked.Load(name); ok && status.Owner != "" {
-		status.Asked, _ = reason.(string)
+		status.ReleaseRequested, _ = reason.(string)
 	}
 
 	return status, found, err

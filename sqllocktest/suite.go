@@ -507,11 +507,6 @@ func (e *env) ended(lock *sqllock.Lock, because string) {
 func (e *env) lost(what string, err error, reasons ...sqllock.Reason) *sqllock.LostError {
 	e.Helper()
 
-	// A grant's own report, as the core tells it.
-	if reported := new(strategies.LostError); errors.As(err, &reported) {
-		err = &sqllock.LostError{Reason: reported.Reason, Detail: reported.Detail, Err: reported.Err}
-	}
-
 	var lost *sqllock.LostError
 	if !errors.As(err, &lost) || !errors.Is(err, sqllock.ErrLost) {
 		e.Fatalf("%s = %v, want a *LostError%s", what, err, e.holder(e.name))

@@ -335,8 +335,8 @@ func handOffLost(e *env) {
 	err := grant.Check(e.ctx())
 	e.lost("Check() of a grant that was taken over", err, sqllock.ReasonTakenOver)
 
-	if lost := new(strategies.LostError); !errors.As(err, &lost) || lost.Token != successor.Token() {
-		e.Errorf("LostError.Token = %d, want the successor's, %d", lost.Token, successor.Token())
+	if lost := new(strategies.LostError); !errors.As(err, &lost) || lost.SuccessorToken != successor.Token() {
+		e.Errorf("LostError.SuccessorToken = %d, want %d", lost.SuccessorToken, successor.Token())
 	}
 
 	e.alive(successor)

@@ -196,7 +196,7 @@ func waitersListed(e *env) {
 	}
 
 	for _, w := range waiters {
-		if w.HoldsOthers || w.Waited < 0 || w.Holder.PID == 0 {
+		if w.HoldsOthers() || w.Waited < 0 || w.Holder.PID == 0 {
 			e.Errorf("Waiters() has %+v, want who it is and how long, and no other locks", w)
 		}
 	}

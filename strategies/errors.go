@@ -3,7 +3,10 @@ package strategies
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/sqllock/sqllock/internal/plain"
 )
 
 // What a strategy's errors wrap. Those without a line of their own are sqllock's
@@ -56,30 +59,72 @@ func Uncertain(err error) bool {
 	return true
 }
 
-// HeldError reports that a name is not free. It matches ErrNotAcquired.
+// HeldError says that a name is held and by whom. It matches ErrNotAcquired.
 type HeldError struct {
-	// Name that is not free.
+	// Name of the lock.
 	Name string
-	// Holder is who has it, Token that grant's; both zero if they are not known.
+	// Holder is who has it; zero if that is not known, for example in the
+	// moment of a hand-over, or if nobody has it and others are in line for it. At the end of a
+	// long wait it is who has it then, unless the wait was cancelled.
 	Holder Holder
-	Token  int64
-	// Owner of that grant, empty if it is not known. Two answers that have the same tell of the same grant.
+	// Token is the holder's fencing token, zero if not known.
+	Token int64
+	// Owner of the grant; empty if it is not known. Two answers that have the same tell of the same grant.
 	Owner string
-	// Shared: readers have it, of whom Holder is one.
+	// Shared: readers have it, and Holder is one of them.
 	Shared bool
-	// Remaining is how long the name stays taken without a renewal; zero if not known.
+	// Remaining is how long the name stays taken without a renewal, as the
+	// database saw it; zero if not known. A holder that lives renews its lease.
 	Remaining time.Duration
 	// Line is not zero if the name is free, and kept for those who wait: for Request.
 	Line int64
+	// Place of the caller's process among those who wait, from 1, when that was last asked, which was within four seconds, as a
+	// rule. Goroutines of one process have one place. Zero if it is not known, or the caller did not wait. A strategy leaves it zero.
+	Place int
+	// At is when the database said so, by this machine's clock; zero if this process has the lock. A strategy leaves it zero.
+	At time.Time
 	// Detail says more where there is more to say.
 	Detail string
-	// Err says more for errors.Is and errors.As, that the attempt is ErrUnsettled for example. It may be nil.
+	// Err says more for errors.Is and errors.As, that the attempt is ErrUnsettled for example. It is nil in what users see.
 	Err error
 }
 
-// Error is for logs; users see the core's *sqllock.HeldError.
-func (e *HeldError) Error() string {
-	return fmt.Sprintf("lock %q is held", e.Name) + by(e.Holder) + inBrackets(e.Detail)
+// Error is one line: the name, the holder and the time left.
+func (e *HeldError) Error() string { return fmt.Sprintf("lock %q is %s", e.Name, e.How()) }
+
+// How says by whom the name is held and for how long, or that nobody holds it.
+func (e *HeldError) How() string {
+	var b strings.Builder
+
+	remaining := e.Remaining.Round(time.Millisecond)
+
+	holder := e.Holder.String()
+	if e.Shared {
+		holder = "readers, one of them " + holder
+	}
+
+	switch {
+	case e.Holder != (Holder{}) && remaining > 0:
+		fmt.Fprintf(&b, "held by %s, lease ends in %s unless renewed", holder, remaining)
+	case e.Holder != (Holder{}):
+		fmt.Fprintf(&b, "held by %s", holder)
+	case remaining > 0:
+		fmt.Fprintf(&b, "reserved for another %s", remaining)
+	case e.Line != 0 && e.Detail == "":
+		b.WriteString("not held, and goes to the first in line")
+	default:
+		b.WriteString("held")
+	}
+
+	if e.Detail != "" {
+		fmt.Fprintf(&b, " (%s)", plain.Text(e.Detail))
+	}
+
+	if e.Place > 1 {
+		fmt.Fprintf(&b, ", %d ahead in line", e.Place-1)
+	}
+
+	return b.String()
 }
 
 // Is reports whether target is ErrNotAcquired.
@@ -150,7 +195,7 @@ type Reason string
 
 // The reasons.
 const (
-	// Expired: its lease expired.
+	// Expired: the lease ended by the database's clock, or the trust window without a confirmed renewal.
 	Expired Reason = "expired"
 	// TakenOver: another has been granted the name.
 	TakenOver Reason = "taken over"
@@ -160,32 +205,66 @@ const (
 	SessionGone Reason = "session gone"
 	// Unknown: the database does not know why.
 	Unknown Reason = "unknown"
+	// MaxHold: the lock was held for as long as it may be. No strategy gives it.
+	MaxHold Reason = "longest hold exceeded"
 )
 
-// LostError reports that a grant is gone. It matches ErrLost.
+// LostError says that a lock was lost and why. It matches ErrLost, and nothing that Err matches: what ran under the lock
+// may have had its effect, and a caller that tries again after ErrUnreachable or an error of the driver would repeat it.
 type LostError struct {
+	// Name of the lock and Token of the grant that was lost. A strategy leaves them empty.
+	Name  string
+	Token int64
 	// Reason is why.
 	Reason Reason
-	// Detail says more, as the reason given to ForceRelease.
+	// Detail says more: the reason given to ForceRelease, or the successor.
 	Detail string
-	// Holder and Token are those of the name's latest grant, if the grant was TakenOver.
-	// The holder is zero if that has ended.
-	Holder Holder
-	Token  int64
-	// Err is the database's error that showed it, or nil.
+	// Successor and SuccessorToken are those of the name's latest grant, if the grant was TakenOver. The holder is zero if that has
+	// ended, or is not known.
+	Successor      Holder
+	SuccessorToken int64
+	// Err is the last error of the database; else nil.
 	Err error
-	// Unsettled: it matches ErrUnsettled, too.
+	// Unsettled: it matches ErrUnsettled, too. It is false in what users see.
 	Unsettled bool
 }
 
-// Error is for logs; users see the core's *sqllock.LostError.
+// Error is one line.
 func (e *LostError) Error() string {
-	said := "grant lost: " + string(e.Reason) + by(e.Holder) + inBrackets(e.Detail)
-	if e.Token != 0 {
-		said += fmt.Sprintf(" (since then granted with token %d)", e.Token)
+	if e.Name == "" {
+		return "grant lost: " + e.why()
 	}
 
-	return said
+	return fmt.Sprintf("lock %q (token %d) lost: %s", e.Name, e.Token, e.why())
+}
+
+// why is the line without what it is about.
+func (e *LostError) why() string {
+	var b strings.Builder
+
+	switch detail := plain.Text(e.Detail); {
+	case e.Reason == Forced:
+		fmt.Fprintf(&b, "taken away: %s", detail)
+	case e.Reason == MaxHold:
+		fmt.Fprintf(&b, "WithMaxHold of %s exceeded", detail)
+	case e.Reason == Unknown && detail != "":
+		b.WriteString(detail)
+	case detail != "":
+		fmt.Fprintf(&b, "%s (%s)", e.Reason, detail)
+	default:
+		b.WriteString(string(e.Reason))
+	}
+
+	if e.Err != nil {
+		fmt.Fprintf(&b, ": %s", plain.Line(e.Err))
+	}
+
+	return b.String()
+}
+
+// Is reports whether target is ErrLost, or ErrUnsettled if the loss is that.
+func (e *LostError) Is(target error) bool {
+	return target == ErrLost || e.Unsettled && target == ErrUnsettled
 }
 
 // PartialError reports that a grant was renewed or has ended, though not everything that was asked for it got an answer.
@@ -210,29 +289,3 @@ func (e *PartialError) Unwrap() error { return e.Err }
 
 // Is reports whether target is ErrUnsettled and the error is that.
 func (e *PartialError) Is(target error) bool { return e.Unsettled && target == ErrUnsettled }
-
-// by names a holder, if it is known.
-func by(h Holder) string {
-	if h.Host == "" && h.PID == 0 {
-		return ""
-	}
-
-	return fmt.Sprintf(" by %s, pid %d", h.Host, h.PID)
-}
-
-// inBrackets is what more there is to say, if there is anything.
-func inBrackets(detail string) string {
-	if detail == "" {
-		return ""
-	}
-
-	return " (" + detail + ")"
-}
-
-// Is reports whether target is ErrLost, or ErrUnsettled if the loss is that.
-func (e *LostError) Is(target error) bool {
-	return target == ErrLost || e.Unsettled && target == ErrUnsettled
-}
-
-// Unwrap returns Err.
-func (e *LostError) Unwrap() error { return e.Err }

@@ -82,7 +82,7 @@ type Waiter struct {
 	// Shared: it wants the name as one of its readers, and is behind no other reader.
 	Shared bool
 
-	// Waited is how long it has waited.
+	// Waited is how long it has waited, by the database's clock when it is listed.
 	Waited time.Duration
 
 	// What follows is not asked for, but told. Ticket says when it came, by the
@@ -91,7 +91,12 @@ type Waiter struct {
 	// Owner of the grant that it waits for; empty if nobody holds the name, or it waits for one of
 	// several slots.
 	Owner string
+	// Place among those who wait for the name, from 1. One that is Behind comes after all who are in line. The core sets it.
+	Place int
 }
+
+// HoldsOthers reports whether it waits under the context of another lock that it holds.
+func (w Waiter) HoldsOthers() bool { return len(w.Holding) > 0 }
 
 // WaitersAhead returns, of what Waiters says of a name, those ahead of the waiter of a process that has an ID.
 func WaitersAhead(line []Waiter, process, id string) []Waiter {

@@ -9,31 +9,41 @@ type Status struct {
 	Name     string
 	Strategy string
 	Token    int64
-	// Owner of that grant; empty if it was released.
+	// Slot is which of the permits of the name it is. A strategy has it in Name, as SlotName makes that, and leaves it zero.
+	Slot int
+	// Owner identifies the acquisition; empty if it was released. Together with the
+	// name it can release the lock by hand, so do not show it to those who must not.
 	Owner string
-	// Holder is who has it, or had it.
+	// Holder is who has it, or had it last.
 	Holder Holder
-	// HeldFor is how long ago it was granted, and Remaining how long its lease runs
-	// without renewal, both by the database's clock. Both are zero if nobody holds it.
+	// HeldFor is how long ago the holder got it, and Remaining how long its
+	// lease runs without renewal, both by the database's clock. Both are zero if
+	// nobody holds it.
 	HeldFor   time.Duration
 	Remaining time.Duration
-	// Taken is how long nobody is granted the name though nobody holds it, for a
-	// minimum hold or a lock delay.
+	// Taken is how long nobody is granted the name though nobody holds it: until
+	// the minimum hold of a lock that was released is over, or the lock delay of
+	// one whose lease expired. Zero if somebody holds it.
 	Taken time.Duration
-	// Ended says why the grant ended, if not by its own release: Forced, or Expired if
-	// it was reaped. Detail is the text given to ForceRelease; or, of a grant that is in several places, in how many,
-	// if not in all.
+	// Ended says why the latest grant ended, if that was not its own release: Forced, or Expired if it was reaped. Detail is the
+	// reason given to ForceRelease; or, of a lock on several servers, on how many of them it is, if not on all.
 	Ended  Reason
 	Detail string
-	// Shared: it is one of the name's readers, whom List tells one by one. Status tells of one of them.
+	// Shared: it is one of the readers. List tells of each, those who share a grant once; Strategy.Status tells of one. Its Owner is
+	// its own, and not Grant.Phase.
 	Shared bool
-	// Mark and Asked are those of Notes. List does not tell them.
-	Mark  int64
-	Asked string
-	// Guarded: the row is locked against the next grant at this moment. List does not
-	// ask.
+	// Mark is the largest number that was recorded with the name, zero if none was. ReleaseRequested is why the holder
+	// was asked to release the lock, empty if it was not. List tells neither.
+	Mark             int64
+	ReleaseRequested string
+	// Guarded: the row is locked against the next grant at this moment. If that
+	// lasts, a transaction with a Guard is open; for an instant it may be a
+	// renewal or an attempt. List does not tell it. It is not known on SQLite, and false there.
 	Guarded bool
 }
+
+// Held reports whether somebody holds the lock.
+func (s Status) Held() bool { return s.Remaining > 0 }
 
 // Is says whether a grant with a token and an owner, who is empty if it was released, is the one that s tells of. Strategies
 // that are made of several raise the token of one that has been granted.

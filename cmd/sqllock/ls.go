@@ -156,7 +156,7 @@ func (*lsFlags) waiters(ctx context.Context, l looker, filter sqllock.Filter) (l
 		shown[i] = waiterOf(w)
 
 		holds := "-"
-		if w.HoldsOthers {
+		if w.HoldsOthers() {
 			holds = "others"
 		}
 
@@ -308,7 +308,7 @@ type waiterJSON struct {
 func waiterOf(w sqllock.Waiter) waiterJSON {
 	shown := waiterJSON{
 		Name: w.Name, Place: w.Place, Host: w.Holder.Host, PID: w.Holder.PID, Label: w.Holder.Label, WaitedSeconds: seconds(w.Waited),
-		HoldsOthers: w.HoldsOthers, Shared: w.Shared,
+		HoldsOthers: w.HoldsOthers(), Shared: w.Shared,
 	}
 
 	if metadata := []byte(w.Holder.Metadata); json.Valid(metadata) {

@@ -30,3 +30,7 @@ func Text(s string) string {
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// Line joins the lines of an error: of several, or of a driver that tells what
+// each address of a server answered.
+func Line(err error) string { return strings.ReplaceAll(err.Error(), "\n", ": ") }

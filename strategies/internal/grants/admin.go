@@ -132,7 +132,7 @@ func (s *Store) Status(ctx context.Context, name string) (status strategies.Stat
 
 	status.Mark = notes.Mark
 	if notes.Owner == status.Owner {
-		status.Asked = notes.Asked
+		status.ReleaseRequested = notes.Asked
 	}
 
 	status.Guarded, err = s.guarded(ctx, conn, s.sql.Unguarded, name)

@@ -267,10 +267,10 @@ func (g *Grant) lost(st State) error {
 	case st.Token == g.last && strings.HasPrefix(st.Ended, forced):
 		lost.Reason, lost.Detail = strategies.Forced, strings.TrimPrefix(st.Ended, forced)
 	case st.Token > g.last:
-		lost.Reason, lost.Token = strategies.TakenOver, st.Token
+		lost.Reason, lost.SuccessorToken = strategies.TakenOver, st.Token
 
 		if st.Owner != "" {
-			lost.Holder = st.Holder
+			lost.Successor = st.Holder
 		}
 	}
 

@@ -514,8 +514,8 @@ func TestWhoWaitsForWhom(t *testing.T) {
 	h := handler(t, &fake{locks: page.Locks{
 		Locks: []sqllock.Status{reader, reader, reader, permit, held("nightly", "report job"), kept, delayed},
 		Waiters: []sqllock.Waiter{
-			{Name: "catalog", Place: 1, Holder: sqllock.Holder{Host: "vm", PID: 7}, HoldsOthers: true, Waited: time.Hour},
-			{Name: "nightly", Place: 1, Holder: sqllock.Holder{Host: "vm", PID: 8, Label: "second"}, HoldsOthers: true},
+			{Name: "catalog", Place: 1, Holder: sqllock.Holder{Host: "vm", PID: 7}, Holding: []string{"another"}, Waited: time.Hour},
+			{Name: "nightly", Place: 1, Holder: sqllock.Holder{Host: "vm", PID: 8, Label: "second"}, Holding: []string{"another"}},
 			{Name: "nightly", Place: 2, Holder: sqllock.Holder{Host: "vm", PID: 7, Label: "third"}, Shared: true},
 		},
 	}}, allowFree)
