@@ -477,53 +477,43 @@ func TestOptionsAboutWaiting(t *testing.T) {
 	})
 }
 
-// No option of a reentrant call is ignored in silence.
-func TestOptionsOfOneCall(t *testing.T) {
+// A reentrant call gets the lock as it is, whatever else it asks for.
+func TestOptionsOfAReentrantCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, locker := setup(t, sqllock.WithMaxWait(time.Minute))
 		lock := acquire(t, locker, sqllock.WithReentrant(), sqllock.WithLease(time.Minute))
 
-		_, err := locker.Acquire(lock.Context(), name, sqllock.WithReentrant(), sqllock.WithLease(time.Hour))
-		wantOption(t, "Acquire(WithReentrant) with another lease", err,
-			`lock "the lock": invalid option: WithLease differs from that of the lock already held`)
-
-		for what, option := range map[string]sqllock.Option{
-			"WithLease": sqllock.WithLease(time.Hour), "WithoutRenewal": sqllock.WithoutRenewal(),
-			"WithMaxHold": sqllock.WithMaxHold(time.Hour), "WithMinHold": sqllock.WithMinHold(time.Second),
-			"WithLockDelay": sqllock.WithLockDelay(time.Second), "WithLabel": sqllock.WithLabel("another"),
-			"WithMetadata": sqllock.WithMetadata(map[string]string{"a": "b"}), "WithoutBatching": sqllock.WithoutBatching(),
-			"WithoutHandOff": sqllock.WithoutHandOff(), "WithDurableRelease": sqllock.WithDurableRelease(),
-			"WithClockMargin": sqllock.WithClockMargin(0.02, 0),
-		} {
-			_, err := locker.Acquire(lock.Context(), name, sqllock.WithReentrant(), option)
-
-			refused := new(sqllock.OptionError)
-			if !errors.As(err, &refused) || refused.Option != what {
-				t.Errorf("Acquire(WithReentrant) = %v, want that %s differs", err, what)
-			}
-		}
-
-		_, err = locker.Acquire(lock.Context(), name)
+		_, err := locker.Acquire(lock.Context(), name)
 		if err == nil || !strings.HasSuffix(err.Error(), "(this context already holds it; see WithReentrant)") {
 			t.Errorf("Acquire() under the lock = %v, want that it tells of WithReentrant", err)
 		}
 
-		for what, options := range map[string][]sqllock.Option{
-			"no more":               {sqllock.WithReentrant()},
-			"the same lease":        {sqllock.WithReentrant(), sqllock.WithLease(time.Minute)},
-			"a limit of the wait":   {sqllock.WithReentrant(), sqllock.WithMaxWait(time.Hour)},
-			"other pauses":          {sqllock.WithReentrant(), sqllock.WithPoll(time.Second, time.Minute)},
-			"no notifications":      {sqllock.WithReentrant(), sqllock.WithoutNotifications()},
-			"hooks, which stay out": {sqllock.WithReentrant(), sqllock.WithHooks(sqllock.Hooks{})},
-		} {
-			inner, err := locker.Acquire(lock.Context(), name, options...)
-			if err != nil {
-				t.Errorf("Acquire() with %s = %v, want the lock", what, err)
+		_, err = locker.Acquire(lock.Context(), name, sqllock.WithReentrant(), sqllock.WithLease(0))
+		wantIs(t, "Acquire(WithReentrant) with a lease that makes no sense", err, sqllock.ErrInvalidOption)
 
-				continue
+		for what, option := range map[string]sqllock.Option{
+			"another lease":     sqllock.WithLease(time.Hour),
+			"a longest hold":    sqllock.WithMaxHold(time.Second),
+			"a limit of a wait": sqllock.WithMaxWait(time.Hour),
+			"no renewal":        sqllock.WithoutRenewal(),
+			"another label":     sqllock.WithLabel("another"),
+			"hooks": sqllock.WithHooks(sqllock.Hooks{
+				Acquired: func(sqllock.Event) { t.Error("a hook of a reentrant call was called") },
+				Released: func(sqllock.Event) { t.Error("a hook of a reentrant call was called") },
+			}),
+		} {
+			inner, err := locker.Acquire(lock.Context(), name, sqllock.WithReentrant(), option)
+			if err != nil || inner.Token() != lock.Token() || inner.Context() != lock.Context() {
+				t.Fatalf("Acquire(WithReentrant) with %s = %v, want the lock", what, err)
 			}
 
 			release(t, inner)
+		}
+
+		time.Sleep(2 * time.Minute)
+
+		if err := lock.Err(); err != nil {
+			t.Errorf("Err() = %v, want that the lock is renewed and has no longest hold", err)
 		}
 
 		release(t, lock)

@@ -97,12 +97,6 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 		return nil, endedContext(name, ended)
 	}
 
-	if outer != nil && set.reentrant {
-		if err := outer.settings.allow(options, l.features); err != nil {
-			return nil, fmt.Errorf("lock %q: %w", name, err)
-		}
-	}
-
 	queued := name
 
 	if set.shared {

@@ -120,54 +120,6 @@ func (s settings) checkDefaults() error {
 	}
 }
 
-// allow reports an option of a reentrant call that differs from those of the lock that it
-// shares. How it would wait, its logger and its hooks do not matter: it does not wait,
-// and the lock has its own.
-func (s settings) allow(options []Option, features strategies.Features) error {
-	own, err := s.with(options, features)
-	if err != nil {
-		return err
-	}
-
-	own.reentrant, own.logger, own.hooks = s.reentrant, s.logger, s.hooks
-	own.waits, own.maxWait, own.pollMin, own.pollMax, own.listens = s.waits, s.maxWait, s.pollMin, s.pollMax, s.listens
-	own.shared = own.shared && s.shared // who writes may read
-
-	if own != s {
-		return badOption(s.difference(&own), "", "differs from that of the lock already held")
-	}
-
-	return nil
-}
-
-// difference is the first option in which the two differ.
-func (s settings) difference(other *settings) string {
-	for _, o := range []struct {
-		option  string
-		differs bool
-	}{
-		{"WithLease", s.lease != other.lease},
-		{"WithoutRenewal", s.renew != other.renew},
-		{"WithMaxHold", s.maxHold != other.maxHold},
-		{"WithMinHold", s.minHold != other.minHold},
-		{"WithLockDelay", s.lockDelay != other.lockDelay},
-		{"WithPermits", s.permits != other.permits},
-		{"WithAnnouncements", s.announces != other.announces},
-		{"WithLabel", s.holder.Label != other.holder.Label},
-		{"WithMetadata", s.holder.Metadata != other.holder.Metadata},
-		{"WithoutBatching", s.unbatched != other.unbatched},
-		{"WithoutHandOff", s.handsOff != other.handsOff},
-		{"WithDurableRelease", s.durable != other.durable},
-		{"WithoutReaping", s.reaps != other.reaps},
-	} {
-		if o.differs {
-			return o.option
-		}
-	}
-
-	return "WithClockMargin"
-}
-
 func (s settings) check(features strategies.Features) error {
 	unsupported := func(option string) error { return unsupportedOption(option, features) }
 
@@ -325,9 +277,7 @@ func WithLockDelay(d time.Duration) Option {
 
 // WithReentrant lets an Acquire whose context comes from a lock of the same
 // name and locker return that lock again, with the same token. It is freed
-// when every handle has been released. Another option of that call is an error if it
-// differs from those of the lock. What is about waiting, [WithLogger] and [WithHooks] have no effect: the call does not wait,
-// and the lock has a logger and hooks.
+// when every handle has been released. The other options of that call have no effect: the lock has its own already.
 func WithReentrant() Option {
 	return func(s *settings) error {
 		s.reentrant = true
