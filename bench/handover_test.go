@@ -30,10 +30,10 @@ const (
 // ways are how a locker learns of releases.
 var ways = []struct {
 	name    string
-	options []sqllock.Option
+	options []sqllock.LockerOption
 }{
 	{"told", nil},
-	{"polling", []sqllock.Option{sqllock.WithoutNotifications()}},
+	{"polling", []sqllock.LockerOption{sqllock.WithoutNotifications()}},
 }
 
 // BenchmarkHandOver is how soon a lock that was held for long is had by who waits for it, a locker

@@ -27,10 +27,10 @@ func BenchmarkPermits(b *testing.B) {
 		b.Helper()
 
 		locker := newLocker(b, strategy(p.db))
-		one := func(int) (string, []sqllock.Option) {
-			return b.Name(), []sqllock.Option{sqllock.WithPermits(permitHolders)}
+		one := func(int) (string, []sqllock.LockOption) {
+			return b.Name(), []sqllock.LockOption{sqllock.WithPermits(permitHolders)}
 		}
-		own := func(i int) (string, []sqllock.Option) { return fmt.Sprintf("%s/%d", b.Name(), i), nil }
+		own := func(i int) (string, []sqllock.LockOption) { return fmt.Sprintf("%s/%d", b.Name(), i), nil }
 
 		pairs(b, locker, permitHolders, one)
 		pairs(b, locker, permitHolders, own)
@@ -53,7 +53,7 @@ func BenchmarkPermits(b *testing.B) {
 }
 
 // pairs counts pairs of an acquisition and a release by so many goroutines.
-func pairs(b *testing.B, locker *sqllock.Locker, goroutines int, what func(i int) (string, []sqllock.Option)) int64 {
+func pairs(b *testing.B, locker *sqllock.Locker, goroutines int, what func(i int) (string, []sqllock.LockOption)) int64 {
 	b.Helper()
 
 	ctx, cancel := context.WithTimeout(b.Context(), permitTime)

@@ -39,8 +39,8 @@ func BenchmarkReaders(b *testing.B) {
 
 			for i, locker := range lockers {
 				group.Go(func() {
-					counts[i] = pairs(b, locker, readersOfEach, func(int) (string, []sqllock.Option) {
-						return name(i), []sqllock.Option{sqllock.WithShared()}
+					counts[i] = pairs(b, locker, readersOfEach, func(int) (string, []sqllock.LockOption) {
+						return name(i), []sqllock.LockOption{sqllock.WithShared()}
 					})
 				})
 			}
@@ -57,8 +57,8 @@ func BenchmarkReaders(b *testing.B) {
 		one := func() int64 { return all(func(int) string { return b.Name() }) }
 		own := func() int64 { return all(func(i int) string { return fmt.Sprintf("%s/%d", b.Name(), i) }) }
 		process := func() int64 {
-			return pairs(b, lockers[0], readerProcesses*readersOfEach, func(int) (string, []sqllock.Option) {
-				return b.Name(), []sqllock.Option{sqllock.WithShared()}
+			return pairs(b, lockers[0], readerProcesses*readersOfEach, func(int) (string, []sqllock.LockOption) {
+				return b.Name(), []sqllock.LockOption{sqllock.WithShared()}
 			})
 		}
 

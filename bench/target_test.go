@@ -91,7 +91,7 @@ func each(b *testing.B, spy bool, f func(b *testing.B, p pool, strategy func(dat
 }
 
 // newLocker returns a locker that is closed with the benchmark.
-func newLocker(b *testing.B, strategy strategies.Strategy, options ...sqllock.Option) *sqllock.Locker {
+func newLocker(b *testing.B, strategy strategies.Strategy, options ...sqllock.LockerOption) *sqllock.Locker {
 	b.Helper()
 
 	locker, err := sqllock.New(strategy, options...)

@@ -48,7 +48,7 @@ func BenchmarkWaiters(b *testing.B) {
 	}
 }
 
-func waitForMany(b *testing.B, p pool, atATime int, options []sqllock.Option) {
+func waitForMany(b *testing.B, p pool, atATime int, options []sqllock.LockerOption) {
 	b.Helper()
 
 	// The locker is closed before the pools are.

@@ -45,7 +45,7 @@ var ErrResignRequested = errors.New("the leader was asked to resign")
 type Election struct {
 	locker  *sqllock.Locker
 	name    string
-	options []sqllock.Option
+	options []sqllock.LockOption
 	term    atomic.Pointer[sqllock.Lock] // of this process; nil if it does not lead
 }
 
@@ -54,7 +54,7 @@ type Election struct {
 //
 //	sqllock.WithMetadata(map[string]string{election.AddressKey: "http://10.0.0.7:8080"})
 //
-// There is one leader at a time whatever they say: [sqllock.WithPermits] and [sqllock.WithShared] have no effect. With [sqllock.WithMaxWait] a candidacy ends after that, and Run with [sqllock.ErrNotAcquired]. New sends nothing to the database; Run reports what is wrong with the name or the options. Errors:
+// With [sqllock.WithMaxWait] a candidacy ends after that, and Run with [sqllock.ErrNotAcquired]. New sends nothing to the database; Run reports what is wrong with the name or the options. Errors:
 // [sqllock.ErrInvalidOption] if the locker is nil.
 func New(locker *sqllock.Locker, name string, options ...sqllock.Option) (*Election, error) {
 	if locker == nil {
@@ -62,10 +62,12 @@ func New(locker *sqllock.Locker, name string, options ...sqllock.Option) (*Elect
 	}
 
 	// A leader is not succeeded by the same process without a look at the line, and those who observe hear of it at once.
-	options = slices.Concat(
-		[]sqllock.Option{sqllock.WithoutHandOff(), sqllock.WithAnnouncements()}, options, []sqllock.Option{sqllock.WithExclusive()})
+	e := &Election{locker: locker, name: name, options: []sqllock.LockOption{sqllock.WithoutHandOff(), sqllock.WithAnnouncements()}}
+	for _, option := range options {
+		e.options = append(e.options, option)
+	}
 
-	return &Election{locker: locker, name: name, options: options}, nil
+	return e, nil
 }
 
 // Run campaigns, and runs lead whenever this process is the leader, until ctx ends. Then it returns nil, or the error of lead if

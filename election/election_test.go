@@ -234,34 +234,6 @@ func TestLoss(t *testing.T) {
 	})
 }
 
-// One leads at a time, whatever the options say.
-func TestOneLeader(t *testing.T) {
-	t.Parallel()
-
-	for option, several := range map[string]sqllock.Option{
-		"permits": sqllock.WithPermits(3), "shared": sqllock.WithShared(),
-	} {
-		t.Run(option, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := sqllocktest.NewMemory()
-				first := campaign(t, memory, several)
-				one := first.leads(t)
-				second := campaign(t, memory.Peer(), several)
-
-				time.Sleep(time.Minute)
-
-				if second.Leading() != 0 {
-					t.Fatalf("two lead at once")
-				}
-
-				first.leave <- nil
-
-				wantGrowing(t, one, second.leads(t, first))
-			})
-		})
-	}
-}
-
 // A candidacy with a limit ends.
 func TestCampaignWithALimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {

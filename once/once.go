@@ -38,7 +38,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
@@ -88,7 +87,7 @@ func (e *CompleteError) Error() string {
 // Do acquires the lock and runs f, as [sqllock.Locker.Do] does, unless the job of the tick was done. If f returns nil the tick is
 // recorded before the lock is released. It does not wait for the lock if the database says at once that the job was done.
 //
-// The lock has one holder, whatever the options say: [sqllock.WithPermits] and [sqllock.WithShared] have no effect. With
+// With
 // [sqllock.WithReentrant] a call inside the job of the same tick records nothing: that is for the job around it, which may fail yet.
 //
 // Errors are those of [sqllock.Locker.Do]; a *[DoneError]; a *[CompleteError], after which f has run and the tick may be recorded or
@@ -232,7 +231,7 @@ func (j job) do(
 		}
 
 		return Complete(ctx, lock, tick)
-	}, exclusive(options)...)
+	}, ofLock(options)...)
 }
 
 func (j job) acquire(ctx context.Context, tick time.Time, options []sqllock.Option) (*sqllock.Lock, error) {
@@ -246,7 +245,7 @@ func (j job) acquire(ctx context.Context, tick time.Time, options []sqllock.Opti
 		acquire = j.locker.TryAcquire
 	}
 
-	lock, err := acquire(ctx, j.name, exclusive(options)...)
+	lock, err := acquire(ctx, j.name, ofLock(options)...)
 	if err != nil {
 		return nil, err
 	}
@@ -262,9 +261,14 @@ func (j job) acquire(ctx context.Context, tick time.Time, options []sqllock.Opti
 	return lock, nil
 }
 
-// exclusive undoes options with which the lock would have several holders.
-func exclusive(options []sqllock.Option) []sqllock.Option {
-	return append(slices.Clip(options), sqllock.WithExclusive())
+// ofLock are the options as an acquisition takes them.
+func ofLock(options []sqllock.Option) []sqllock.LockOption {
+	all := make([]sqllock.LockOption, len(options))
+	for i, option := range options {
+		all[i] = option
+	}
+
+	return all
 }
 
 // key is that of the job in the context of its function, and work which grant it is done under, and for which tick.

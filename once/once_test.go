@@ -29,7 +29,7 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 func tick() time.Time { return time.Date(1999, time.December, 31, 2, 0, 0, 0, time.UTC) }
 
 // setup returns a locker on a new in-memory strategy.
-func setup(t *testing.T, options ...sqllock.Option) (*sqllocktest.Memory, *sqllock.Locker) {
+func setup(t *testing.T, options ...sqllock.LockerOption) (*sqllocktest.Memory, *sqllock.Locker) {
 	t.Helper()
 
 	memory := sqllocktest.NewMemory()
@@ -37,7 +37,7 @@ func setup(t *testing.T, options ...sqllock.Option) (*sqllocktest.Memory, *sqllo
 	return memory, newLocker(t, memory, options...)
 }
 
-func newLocker(t *testing.T, s strategies.Strategy, options ...sqllock.Option) *sqllock.Locker {
+func newLocker(t *testing.T, s strategies.Strategy, options ...sqllock.LockerOption) *sqllock.Locker {
 	t.Helper()
 
 	locker, err := sqllock.New(s, options...)
@@ -435,37 +435,6 @@ func TestContextOfTheJob(t *testing.T) {
 		wantIs(t, "Do() whose lock was lost", err, sqllock.ErrLost)
 		memory.Reset()
 	})
-}
-
-// The lock has one holder, whatever the options say.
-func TestOneHolder(t *testing.T) {
-	t.Parallel()
-
-	for what, option := range map[string]sqllock.Option{"permits": sqllock.WithPermits(3), "shared": sqllock.WithShared()} {
-		t.Run(what, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory, locker := setup(t)
-				options := append(make([]sqllock.Option, 0, 2), option)
-
-				err := once.Do(t.Context(), locker, name, tick(), func(ctx context.Context, _ *sqllock.Lock) error {
-					other := newLocker(t, memory.Peer())
-					wantIs(t, "TryDo() beside it", once.TryDo(ctx, other, name, tick(), neverCalled(t), options...), sqllock.ErrNotAcquired)
-
-					_, err := once.TryAcquire(ctx, other, name, tick(), options...)
-					wantIs(t, "TryAcquire() beside it", err, sqllock.ErrNotAcquired)
-
-					return nil
-				}, options...)
-				if err != nil {
-					t.Errorf("Do() = %v, want nil", err)
-				}
-
-				if options[:2][1] != nil {
-					t.Error("Do() has written into the caller's options")
-				}
-			})
-		})
-	}
 }
 
 func TestInvalid(t *testing.T) {

@@ -445,7 +445,7 @@ func TestOptionsAboutWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, locker := setup(t)
 		ctx := t.Context()
-		options := []sqllock.Option{
+		options := []sqllock.LockOption{
 			sqllock.WithMaxWait(time.Second), sqllock.WithPoll(time.Second, 2*time.Second), sqllock.WithoutNotifications(),
 			sqllock.WithReentrant(),
 		}
@@ -464,7 +464,7 @@ func TestOptionsAboutWaiting(t *testing.T) {
 			t.Errorf("TryAcquire(WithMaxWait) took %s, want that it does not wait", took)
 		}
 
-		for what, inner := range map[string][]sqllock.Option{"the same options": options, "others about waiting": {sqllock.WithReentrant()}} {
+		for what, inner := range map[string][]sqllock.LockOption{"the same options": options, "others about waiting": {sqllock.WithReentrant()}} {
 			again, err := locker.TryAcquire(lock.Context(), name, inner...)
 			if err != nil {
 				t.Fatalf("TryAcquire() under the lock with %s = %v, want the lock", what, err)
@@ -491,7 +491,7 @@ func TestOptionsOfAReentrantCall(t *testing.T) {
 		_, err = locker.Acquire(lock.Context(), name, sqllock.WithReentrant(), sqllock.WithLease(0))
 		wantIs(t, "Acquire(WithReentrant) with a lease that makes no sense", err, sqllock.ErrInvalidOption)
 
-		for what, option := range map[string]sqllock.Option{
+		for what, option := range map[string]sqllock.LockOption{
 			"another lease":     sqllock.WithLease(time.Hour),
 			"a longest hold":    sqllock.WithMaxHold(time.Second),
 			"a limit of a wait": sqllock.WithMaxWait(time.Hour),

@@ -58,7 +58,7 @@ type acquisition struct {
 }
 
 // newAcquisition checks what is asked for.
-func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, options []Option) (*acquisition, error) {
+func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, options []LockOption) (*acquisition, error) {
 	if l == nil {
 		return nil, fmt.Errorf("%w: the *Locker is nil", ErrClosed)
 	}

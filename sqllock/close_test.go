@@ -451,7 +451,7 @@ func TestCloseBesideClose(t *testing.T) {
 
 // The database still has the name taken then.
 func TestReleaseErrorTellsWhenTheNameIsFree(t *testing.T) {
-	for _, option := range []sqllock.Option{
+	for _, option := range []sqllock.LockOption{
 		sqllock.WithLockDelay(time.Hour), sqllock.WithMinHold(2 * time.Hour), sqllock.WithLease(time.Minute),
 	} {
 		synctest.Test(t, func(t *testing.T) {

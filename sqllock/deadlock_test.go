@@ -11,7 +11,7 @@ import (
 func TestDeadlockOverOneName(t *testing.T) {
 	t.Parallel()
 
-	for what, options := range map[string][]sqllock.Option{"a lock": nil, "a shared lock": {sqllock.WithShared()}} {
+	for what, options := range map[string][]sqllock.LockOption{"a lock": nil, "a shared lock": {sqllock.WithShared()}} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				memory, locker := setup(t)

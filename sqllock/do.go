@@ -13,7 +13,7 @@ import (
 // if f had none. A *[ReleaseError] says that f ran and the release failed, a *[LostError] that the lock was
 // lost meanwhile. Neither matches an error of an acquisition, or of the driver: f has run, and what it committed stands.
 func (l *Locker) Do(
-	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...Option,
+	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...LockOption,
 ) error {
 	return l.do(ctx, f, func() (*Lock, error) { return l.Acquire(ctx, name, options...) })
 }
@@ -22,7 +22,7 @@ func (l *Locker) Do(
 // job once in a cluster. [ErrNotAcquired] says that another process runs it. The error of f
 // is returned too, so an ErrNotAcquired of an inner call looks like one of this call.
 func (l *Locker) TryDo(
-	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...Option,
+	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...LockOption,
 ) error {
 	return l.do(ctx, f, func() (*Lock, error) { return l.TryAcquire(ctx, name, options...) })
 }

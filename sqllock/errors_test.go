@@ -32,42 +32,42 @@ func TestOptionErrors(t *testing.T) {
 	t.Parallel()
 
 	for _, c := range []struct {
-		options             []sqllock.Option
+		options             []sqllock.LockerOption
 		option, value, want string
 	}{
 		{
-			[]sqllock.Option{sqllock.WithLease(time.Millisecond)},
+			[]sqllock.LockerOption{sqllock.WithLease(time.Millisecond)},
 			"WithLease", "1ms",
 			"invalid option: WithLease(1ms): a lease lasts at least 100ms, so that a server has time to renew it",
 		},
 		{
-			[]sqllock.Option{sqllock.WithClockMargin(0.5, 0)},
+			[]sqllock.LockerOption{sqllock.WithClockMargin(0.5, 0)},
 			"WithLease", "30s",
 			"invalid option: WithLease(30s) is too short for three renewals: at a clock drift of 50 % and a margin of 0s the lock " +
 				"would be given up before the third; use a longer lease or WithoutRenewal",
 		},
 		{
-			[]sqllock.Option{sqllock.WithMinHold(-1)},
+			[]sqllock.LockerOption{sqllock.WithMinHold(-1)},
 			"WithMinHold", "-1ns",
 			"invalid option: WithMinHold(-1ns) must be between 0 and 366 days",
 		},
 		{
-			[]sqllock.Option{sqllock.WithMinHold(2), sqllock.WithMaxHold(1)},
+			[]sqllock.LockerOption{sqllock.WithMinHold(2), sqllock.WithMaxHold(1)},
 			"WithMinHold", "2ns",
 			"invalid option: WithMinHold(2ns) is longer than WithMaxHold(1ns)",
 		},
 		{
-			[]sqllock.Option{sqllock.WithLabel("\x00")},
+			[]sqllock.LockerOption{sqllock.WithLabel("\x00")},
 			"WithLabel", "",
 			"invalid option: WithLabel: a label is UTF-8 without NUL, at most 255 bytes",
 		},
 		{
-			[]sqllock.Option{sqllock.WithMetadata(map[string]string{"a": "\xff"})},
+			[]sqllock.LockerOption{sqllock.WithMetadata(map[string]string{"a": "\xff"})},
 			"WithMetadata", "",
 			`invalid option: WithMetadata: "a": "\xff" is not UTF-8`,
 		},
 		{
-			[]sqllock.Option{sqllock.WithPoll(0, time.Second)},
+			[]sqllock.LockerOption{sqllock.WithPoll(0, time.Second)},
 			"WithPoll", "0s, 1s",
 			"invalid option: WithPoll(0s, 1s): the lowest is at least a millisecond and at most the highest, which is at most 366 days",
 		},
@@ -144,7 +144,7 @@ func (short) Features() strategies.Features {
 	return strategies.Features{Strategy: "short", Database: "memory", MaxLease: 2147483 * time.Second}
 }
 
-func refusal(strategy strategies.Strategy, options ...sqllock.Option) error {
+func refusal(strategy strategies.Strategy, options ...sqllock.LockerOption) error {
 	_, err := sqllock.New(strategy, options...)
 
 	return err

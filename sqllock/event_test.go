@@ -182,7 +182,7 @@ func blocked(message string) (logger *slog.Logger, end func()) {
 }
 
 // acquireNames acquires so many locks of a locker.
-func acquireNames(t *testing.T, l *sqllock.Locker, n int, options ...sqllock.Option) []*sqllock.Lock {
+func acquireNames(t *testing.T, l *sqllock.Locker, n int, options ...sqllock.LockOption) []*sqllock.Lock {
 	t.Helper()
 
 	locks := make([]*sqllock.Lock, n)

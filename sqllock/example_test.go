@@ -13,7 +13,7 @@ import (
 
 // These examples keep locks in memory. A program takes a strategy on a
 // database instead, such as cas.New(postgres.New(pool)).
-func exampleLocker(options ...sqllock.Option) (*sqllocktest.Memory, *sqllock.Locker) {
+func exampleLocker(options ...sqllock.LockerOption) (*sqllocktest.Memory, *sqllock.Locker) {
 	memory := sqllocktest.NewMemory()
 
 	locker, err := sqllock.New(memory, options...)

@@ -201,7 +201,7 @@ func (l *Lock) extend(ctx context.Context, d time.Duration) error {
 	h := l.hold
 
 	// The new lease must make sense with the lock's other settings.
-	if _, err := h.settings.with([]Option{WithLease(d)}, h.locker.features); err != nil {
+	if _, err := h.settings.with([]LockOption{WithLease(d)}, h.locker.features); err != nil {
 		return fmt.Errorf("extend lock %q: %w", l.Name(), ofExtend(err))
 	}
 

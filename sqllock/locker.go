@@ -56,9 +56,8 @@ type Locker struct {
 // sends nothing to the database: whether the server fits and the tables are
 // there shows at the first acquisition.
 //
-// Errors: [ErrInvalidOption], also for [WithPermits] of more than one and [WithShared], which are for
-// one call; [ErrUnsupported] for an option or a database that the strategy cannot serve.
-func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
+// Errors: [ErrInvalidOption]; [ErrUnsupported] for an option or a database that the strategy cannot serve.
+func New(strategy strategies.Strategy, options ...LockerOption) (*Locker, error) {
 	if strategy == nil {
 		return nil, fmt.Errorf("sqllock: %w: the strategy is nil", ErrInvalidOption)
 	}
@@ -70,11 +69,7 @@ func New(strategy strategies.Strategy, options ...Option) (*Locker, error) {
 	features := strategy.Features()
 	_, features.Marks = strategy.(strategies.Noter)
 
-	set, err := defaults().with(options, features)
-	if err == nil {
-		err = set.checkDefaults()
-	}
-
+	set, err := defaultsWith(options, features)
 	if err != nil {
 		return nil, fmt.Errorf("sqllock: %w", err)
 	}
@@ -147,7 +142,7 @@ func (l *Locker) Features() strategies.Features {
 // reached, that takes no more connections, or that has become read-only, as for
 // the lock: it restarts, or fails over. One that has not makes three attempts, of 5
 // seconds at most.
-func (l *Locker) Acquire(ctx context.Context, name string, options ...Option) (*Lock, error) {
+func (l *Locker) Acquire(ctx context.Context, name string, options ...LockOption) (*Lock, error) {
 	a, err := l.newAcquisition(ctx, name, false, options)
 	if err != nil {
 		return nil, err
@@ -160,7 +155,7 @@ func (l *Locker) Acquire(ctx context.Context, name string, options ...Option) (*
 // hold the name, and a transaction has its row locked, it asks again for a second; then
 // that is [ErrUnreachable], and not [ErrNotAcquired]. It takes 5 seconds at most. Errors are
 // those of [Locker.Acquire].
-func (l *Locker) TryAcquire(ctx context.Context, name string, options ...Option) (*Lock, error) {
+func (l *Locker) TryAcquire(ctx context.Context, name string, options ...LockOption) (*Lock, error) {
 	a, err := l.newAcquisition(ctx, name, true, options)
 	if err != nil {
 		return nil, err

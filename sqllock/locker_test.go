@@ -37,7 +37,7 @@ func TestNewRefuses(t *testing.T) {
 
 	for what, test := range map[string]struct {
 		strategy strategies.Strategy
-		option   sqllock.Option
+		option   sqllock.LockerOption
 		want     error
 	}{
 		"no strategy":         {nil, sqllock.WithLease(lease), sqllock.ErrInvalidOption},
@@ -47,8 +47,6 @@ func TestNewRefuses(t *testing.T) {
 		"pauses without end":  {memory, sqllock.WithPoll(time.Second, math.MaxInt64), sqllock.ErrInvalidOption},
 		"WithMinHold":         {plain{memory}, sqllock.WithMinHold(time.Second), sqllock.ErrUnsupported},
 		"WithLockDelay":       {plain{memory}, sqllock.WithLockDelay(time.Second), sqllock.ErrUnsupported},
-		"WithShared":          {memory, sqllock.WithShared(), sqllock.ErrInvalidOption},
-		"WithPermits":         {memory, sqllock.WithPermits(2), sqllock.ErrInvalidOption},
 	} {
 		if _, err := sqllock.New(test.strategy, test.option); !errors.Is(err, test.want) {
 			t.Errorf("New() with %s = %v, want %q", what, err, test.want)
@@ -57,22 +55,6 @@ func TestNewRefuses(t *testing.T) {
 
 	if log := memory.Statements(); len(log) != 0 {
 		t.Errorf("New() asked the database: %q", log)
-	}
-}
-
-// What comes to one holder at a time is no mistake.
-func TestNewTakesExclusiveDefaults(t *testing.T) {
-	t.Parallel()
-
-	for what, options := range map[string][]sqllock.Option{
-		"one permit": {sqllock.WithPermits(1)},
-		"options that WithExclusive undoes": {
-			sqllock.WithShared(), sqllock.WithPermits(2), sqllock.WithExclusive(),
-		},
-	} {
-		if _, err := sqllock.New(sqllocktest.NewMemory(), options...); err != nil {
-			t.Errorf("New() with %s = %v, want nil", what, err)
-		}
 	}
 }
 

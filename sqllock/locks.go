@@ -28,27 +28,27 @@ const MaxNames = 200
 // Without another lock it is in none: it gives all back, and begins again.
 //
 // forupdate, of which each lock holds a connection, takes one name only: [ErrUnsupported].
-func (l *Locker) AcquireAll(ctx context.Context, names []string, options ...Option) (*Lock, error) {
+func (l *Locker) AcquireAll(ctx context.Context, names []string, options ...LockOption) (*Lock, error) {
 	return l.acquireAll(ctx, names, false, options)
 }
 
 // TryAcquireAll is [Locker.AcquireAll] with one attempt, as [Locker.TryAcquire] makes.
-func (l *Locker) TryAcquireAll(ctx context.Context, names []string, options ...Option) (*Lock, error) {
+func (l *Locker) TryAcquireAll(ctx context.Context, names []string, options ...LockOption) (*Lock, error) {
 	return l.acquireAll(ctx, names, true, options)
 }
 
 // DoAll acquires the lock as [Locker.AcquireAll] does, runs f, and releases it, as [Locker.Do] does
 // with one name. The context of f ends when one of the names is lost.
-func (l *Locker) DoAll(ctx context.Context, names []string, f func(ctx context.Context, lock *Lock) error, options ...Option) error {
+func (l *Locker) DoAll(ctx context.Context, names []string, f func(ctx context.Context, lock *Lock) error, options ...LockOption) error {
 	return l.do(ctx, f, func() (*Lock, error) { return l.acquireAll(ctx, names, false, options) })
 }
 
 // TryDoAll is [Locker.DoAll] with one attempt, as [Locker.TryAcquire] makes.
-func (l *Locker) TryDoAll(ctx context.Context, names []string, f func(ctx context.Context, lock *Lock) error, options ...Option) error {
+func (l *Locker) TryDoAll(ctx context.Context, names []string, f func(ctx context.Context, lock *Lock) error, options ...LockOption) error {
 	return l.do(ctx, f, func() (*Lock, error) { return l.acquireAll(ctx, names, true, options) })
 }
 
-func (l *Locker) acquireAll(ctx context.Context, names []string, try bool, options []Option) (*Lock, error) {
+func (l *Locker) acquireAll(ctx context.Context, names []string, try bool, options []LockOption) (*Lock, error) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 
 	if n := len(names); n < 1 || n > MaxNames {

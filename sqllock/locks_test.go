@@ -142,7 +142,7 @@ func TestAcquireAllSettlesEach(t *testing.T) {
 func TestAcquireAllKeepsWhileItWaits(t *testing.T) {
 	t.Parallel()
 
-	for what, option := range map[string]sqllock.Option{
+	for what, option := range map[string]sqllock.LockerOption{
 		"the longest hold":    sqllock.WithMaxHold(lease),
 		"a lease without end": sqllock.WithoutRenewal(),
 	} {
@@ -228,14 +228,14 @@ func TestAcquireAllRefuses(t *testing.T) {
 
 		for what, test := range map[string]struct {
 			names   []string
-			options []sqllock.Option
+			options []sqllock.LockOption
 			want    error
 		}{
 			"no names":       {nil, nil, sqllock.ErrInvalidName},
 			"too many":       {many, nil, sqllock.ErrInvalidName},
 			"an empty name":  {[]string{"a", ""}, nil, sqllock.ErrInvalidName},
-			"permits":        {[]string{"a", "b"}, []sqllock.Option{sqllock.WithPermits(2)}, sqllock.ErrUnsupported},
-			"a wrong option": {[]string{"a", "b"}, []sqllock.Option{sqllock.WithLease(-1)}, sqllock.ErrInvalidOption},
+			"permits":        {[]string{"a", "b"}, []sqllock.LockOption{sqllock.WithPermits(2)}, sqllock.ErrUnsupported},
+			"a wrong option": {[]string{"a", "b"}, []sqllock.LockOption{sqllock.WithLease(-1)}, sqllock.ErrInvalidOption},
 		} {
 			_, err := locker.AcquireAll(t.Context(), test.names, test.options...)
 			wantIs(t, "AcquireAll() of "+what, err, test.want)

@@ -36,10 +36,32 @@ const (
 	lastRetry  = time.Second
 )
 
-// Option sets one thing, for all locks when given to [New] and for one lock when given to
-// [Locker.Acquire], [Locker.TryAcquire], [Locker.Do] or [Locker.TryDo]. New refuses [WithPermits] and [WithShared],
-// with which an acquisition does not have its name alone.
-type Option func(*settings) error
+// LockerOption sets something for all locks of a locker: see [New].
+type LockerOption interface {
+	forLocker(s *settings) error
+}
+
+// LockOption sets something for one lock: see [Locker.Acquire].
+type LockOption interface {
+	forLock(s *settings) error
+}
+
+// Option is both: for all locks when given to [New], and for one lock when given to the call that acquires it.
+type Option interface {
+	LockerOption
+	LockOption
+}
+
+// option is an Option.
+type option func(*settings) error
+
+func (o option) forLocker(s *settings) error { return o(s) }
+func (o option) forLock(s *settings) error   { return o(s) }
+
+// lockOption is a LockOption: with it a lock does not have its name alone, which nobody would see in the calls of a locker.
+type lockOption func(*settings) error
+
+func (o lockOption) forLock(s *settings) error { return o(s) }
 
 // settings is what options build.
 type settings struct {
@@ -91,13 +113,13 @@ func defaults() settings {
 }
 
 // with returns a copy of s with the options applied and checked as a whole.
-func (s settings) with(options []Option, features strategies.Features) (settings, error) {
+func (s settings) with(options []LockOption, features strategies.Features) (settings, error) {
 	for _, option := range options {
 		if option == nil {
-			return s, fmt.Errorf("%w: a nil Option", ErrInvalidOption)
+			return s, errNilOption
 		}
 
-		if err := option(&s); err != nil {
+		if err := option.forLock(&s); err != nil {
 			return s, err
 		}
 	}
@@ -105,19 +127,23 @@ func (s settings) with(options []Option, features strategies.Features) (settings
 	return s, s.check(features)
 }
 
-// checkDefaults reports what must not be for all locks of a locker: nobody would see in its calls that they share
-// their names.
-func (s settings) checkDefaults() error {
-	const instead = "give it to each call that needs it"
+var errNilOption = fmt.Errorf("%w: a nil option", ErrInvalidOption)
 
-	switch {
-	case s.many():
-		return badOption("WithPermits", fmt.Sprint(s.permits), "is given to New, and would let several hold every name; %s", instead)
-	case s.shared:
-		return badOption("WithShared", "", "is given to New, and would let readers share every name; %s", instead)
-	default:
-		return nil
+// defaultsWith returns the settings of all locks of a locker.
+func defaultsWith(options []LockerOption, features strategies.Features) (settings, error) {
+	s := defaults()
+
+	for _, option := range options {
+		if option == nil {
+			return s, errNilOption
+		}
+
+		if err := option.forLocker(&s); err != nil {
+			return s, err
+		}
 	}
+
+	return s, s.check(features)
 }
 
 func (s settings) check(features strategies.Features) error {
@@ -184,7 +210,7 @@ func (s settings) trust(lease time.Duration) time.Duration {
 // database. The minimum is 100 ms; each renewal attempt then has 20 ms for the round trip
 // and the commit. It must also be long enough for three renewals.
 func WithLease(d time.Duration) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		switch {
 		case d < minLease:
 			return againstRule("WithLease", d.String(), "a lease lasts at least %s, so that a server has time to renew it", minLease)
@@ -196,7 +222,7 @@ func WithLease(d time.Duration) Option {
 		s.lease = d
 
 		return nil
-	}
+	})
 }
 
 // WithMaxWait bounds how long [Locker.Acquire] and [Locker.Do] wait for the lock, whatever their
@@ -204,7 +230,7 @@ func WithLease(d time.Duration) Option {
 // context's. The error is then [ErrNotAcquired], or [ErrUnreachable], and no
 // context.DeadlineExceeded. For [Locker.TryAcquire] and [Locker.TryDo], which do not wait, it has no effect.
 func WithMaxWait(d time.Duration) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		if d < 0 {
 			return badOption("WithMaxWait", d.String(), "is negative")
 		}
@@ -212,17 +238,17 @@ func WithMaxWait(d time.Duration) Option {
 		s.maxWait, s.waits = d, true
 
 		return nil
-	}
+	})
 }
 
 // WithoutRenewal leaves the lease to run out: the lock ends after one lease
 // unless [Lock.Extend] is called.
 func WithoutRenewal() Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		s.renew = false
 
 		return nil
-	}
+	})
 }
 
 // WithMaxHold ends the lock's context after so long, and its renewal with it,
@@ -231,7 +257,7 @@ func WithoutRenewal() Option {
 // [Lock.Release] is called. A lock that its session holds is free at once. Zero, the default, is no limit.
 // It must not be shorter than the minimum hold.
 func WithMaxHold(d time.Duration) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		if d < 0 {
 			return badOption("WithMaxHold", d.String(), "is negative")
 		}
@@ -239,7 +265,7 @@ func WithMaxHold(d time.Duration) Option {
 		s.maxHold = d
 
 		return nil
-	}
+	})
 }
 
 // WithMinHold keeps the name taken for at least so long after the acquisition,
@@ -248,7 +274,7 @@ func WithMaxHold(d time.Duration) Option {
 // does; [Locker.ForceRelease] ends that. After a crash the lease alone keeps the name.
 // Zero, the default, frees it at once.
 func WithMinHold(d time.Duration) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		if d < 0 || d > maxLease {
 			return badOption("WithMinHold", d.String(), "must be between 0 and %s", days(maxLease))
 		}
@@ -256,7 +282,7 @@ func WithMinHold(d time.Duration) Option {
 		s.minHold = d
 
 		return nil
-	}
+	})
 }
 
 // WithLockDelay keeps the name taken for so long after the lease expired, as
@@ -264,7 +290,7 @@ func WithMinHold(d time.Duration) Option {
 // stop, and cover for a database clock that jumps forward by less. A lock that
 // is released has no delay. The default is zero.
 func WithLockDelay(d time.Duration) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		if d < 0 || d > maxLease {
 			return badOption("WithLockDelay", d.String(), "must be between 0 and %s", days(maxLease))
 		}
@@ -272,24 +298,24 @@ func WithLockDelay(d time.Duration) Option {
 		s.lockDelay = d
 
 		return nil
-	}
+	})
 }
 
 // WithReentrant lets an Acquire whose context comes from a lock of the same
 // name and locker return that lock again, with the same token. It is freed
 // when every handle has been released. The other options of that call have no effect: the lock has its own already.
 func WithReentrant() Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		s.reentrant = true
 
 		return nil
-	}
+	})
 }
 
 // WithLabel says in the database and in [HeldError] what the holder is, beside
 // its host and process: "invoice worker 3". At most [MaxLabelLength] bytes.
 func WithLabel(label string) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		if len(label) > MaxLabelLength || !printable(label) {
 			return againstRule("WithLabel", "", "a label is UTF-8 without NUL, at most %d bytes", MaxLabelLength)
 		}
@@ -297,13 +323,13 @@ func WithLabel(label string) Option {
 		s.holder.Label = label
 
 		return nil
-	}
+	})
 }
 
 // WithMetadata keeps more about the holder in the lock's row, as JSON of at
 // most [MaxMetadataLength] bytes. Keys and values are UTF-8.
 func WithMetadata(metadata map[string]string) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		// JSON has another character in the place of what is none, so that two keys may become one.
 		for key, value := range metadata {
 			if !utf8.ValidString(key) || !utf8.ValidString(value) {
@@ -323,13 +349,13 @@ func WithMetadata(metadata map[string]string) Option {
 		s.holder.Metadata = string(text)
 
 		return nil
-	}
+	})
 }
 
 // WithLogger gives the logger: losses, failed renewals and releases at Warn,
 // the rest at Debug. The default logs nothing.
 func WithLogger(logger *slog.Logger) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		if logger == nil {
 			return fmt.Errorf("%w: WithLogger(nil)", ErrInvalidOption)
 		}
@@ -337,18 +363,18 @@ func WithLogger(logger *slog.Logger) Option {
 		s.logger = logger
 
 		return nil
-	}
+	})
 }
 
 // WithHooks calls functions when something happens to a lock, for metrics. It may be given several times: those of [New]
 // are called first, then those of the call, each in the order given.
 func WithHooks(hooks Hooks) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		all := append(slices.Clone(*s.hooks), &hooks)
 		s.hooks = &all
 
 		return nil
-	}
+	})
 }
 
 // checkContext reports a context that is nil.

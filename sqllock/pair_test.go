@@ -10,7 +10,7 @@ import (
 )
 
 // acquiring is a way to a lock.
-type acquiring func(*sqllock.Locker, context.Context, string, ...sqllock.Option) (*sqllock.Lock, error)
+type acquiring func(*sqllock.Locker, context.Context, string, ...sqllock.LockOption) (*sqllock.Lock, error)
 
 // pairs are the ways to a lock that nobody else wants.
 var pairs = []struct {

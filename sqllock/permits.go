@@ -26,16 +26,15 @@ const maxPermitsName = MaxNameLength - strategies.SlotNameLength
 // WithPermits lets up to n hold the name at a time. Each of them has a lock as any other, with a
 // token, a lease and a guard of its own, and [Lock.Slot] is its number from 0 to n-1, which no other
 // holder has. Those who wait get theirs in the order of arrival. The default is 1, at most it is
-// [MaxPermits]; names may then have [MaxNameLength] - 5 bytes. Give it with each call: [New] refuses it, because it would
-// be for all names of the locker.
+// [MaxPermits]; names may then have [MaxNameLength] - 5 bytes.
 //
 // Callers that differ in n, while a new version is rolled out, exclude each other in the slots that
 // both know: the larger n bounds how many there are in all. A lock without permits is one with a
 // single permit, in slot 0. Tokens grow within a slot, and two slots may have the same token: to
 // refuse late writers, remember the largest token of each slot. A lock with permits is not handed on within a
 // process, and no deadlock is found over it.
-func WithPermits(n int) Option {
-	return func(s *settings) error {
+func WithPermits(n int) LockOption {
+	return lockOption(func(s *settings) error {
 		if n < 1 || n > MaxPermits {
 			return badOption("WithPermits", fmt.Sprint(n), "must be between 1 and %d", MaxPermits)
 		}
@@ -43,17 +42,7 @@ func WithPermits(n int) Option {
 		s.permits = n
 
 		return nil
-	}
-}
-
-// WithExclusive makes the lock one that has one holder: it undoes [WithPermits] and [WithShared] that stand
-// before it. It is for who passes on options that come from elsewhere, and must have the lock alone.
-func WithExclusive() Option {
-	return func(s *settings) error {
-		s.permits, s.shared = 0, false
-
-		return nil
-	}
+	})
 }
 
 // many says whether the name has several slots.

@@ -79,14 +79,14 @@ func TestPermitsOfDifferentNumber(t *testing.T) {
 func TestPermitsInLine(t *testing.T) {
 	t.Parallel()
 
-	for what, options := range map[string][]sqllock.Option{"told": nil, "polling": {sqllock.WithoutNotifications()}} {
+	for what, options := range map[string][]sqllock.LockerOption{"told": nil, "polling": {sqllock.WithoutNotifications()}} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) { permitsInLine(t, options) })
 		})
 	}
 }
 
-func permitsInLine(t *testing.T, options []sqllock.Option) {
+func permitsInLine(t *testing.T, options []sqllock.LockerOption) {
 	t.Helper()
 
 	const n, waiters = 3, 12

@@ -19,7 +19,7 @@ func looks(memory *sqllocktest.Memory, after time.Duration) int {
 	return memory.Count("idle")
 }
 
-func use(t *testing.T, locker *sqllock.Locker, name string, options ...sqllock.Option) {
+func use(t *testing.T, locker *sqllock.Locker, name string, options ...sqllock.LockOption) {
 	t.Helper()
 
 	if err := locker.TryDo(t.Context(), name, func(context.Context, *sqllock.Lock) error { return nil }, options...); err != nil {

@@ -28,7 +28,7 @@ const (
 )
 
 // setup returns a locker on a new in-memory strategy.
-func setup(t *testing.T, options ...sqllock.Option) (*sqllocktest.Memory, *sqllock.Locker) {
+func setup(t *testing.T, options ...sqllock.LockerOption) (*sqllocktest.Memory, *sqllock.Locker) {
 	t.Helper()
 
 	memory := sqllocktest.NewMemory()
@@ -36,7 +36,7 @@ func setup(t *testing.T, options ...sqllock.Option) (*sqllocktest.Memory, *sqllo
 	return memory, newLocker(t, memory, options...)
 }
 
-func newLocker(t *testing.T, s strategies.Strategy, options ...sqllock.Option) *sqllock.Locker {
+func newLocker(t *testing.T, s strategies.Strategy, options ...sqllock.LockerOption) *sqllock.Locker {
 	t.Helper()
 
 	locker, err := sqllock.New(s, options...)
@@ -49,7 +49,7 @@ func newLocker(t *testing.T, s strategies.Strategy, options ...sqllock.Option) *
 	return locker
 }
 
-func acquire(t *testing.T, l *sqllock.Locker, options ...sqllock.Option) *sqllock.Lock {
+func acquire(t *testing.T, l *sqllock.Locker, options ...sqllock.LockOption) *sqllock.Lock {
 	t.Helper()
 
 	lock, err := l.Acquire(t.Context(), name, options...)

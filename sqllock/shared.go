@@ -49,16 +49,15 @@ const (
 // writer may ask for a shared lock again, and a writer gets another handle of its exclusive lock; without it that is
 // [ErrNotAcquired], as for any lock.
 //
-// Give it with each call: [New] refuses it, because such a locker could not write. With [WithPermits], [WithMinHold] or [WithLockDelay] it
-// is [ErrInvalidOption], with [Locker.AcquireAll] [ErrUnsupported]. Do not use a name both with permits and with
+// With [WithPermits], [WithMinHold] or [WithLockDelay] it is [ErrInvalidOption], with [Locker.AcquireAll] [ErrUnsupported]. Do not use a name both with permits and with
 // readers: those have slot 0, and permits with a larger slot are granted beside them. Strategy advisory on MySQL
 // and MariaDB has no shared locks: [ErrUnsupported].
-func WithShared() Option {
-	return func(s *settings) error {
+func WithShared() LockOption {
+	return lockOption(func(s *settings) error {
 		s.shared = true
 
 		return nil
-	}
+	})
 }
 
 // checkShared says why the settings do not go together with reading; nil if they do.

@@ -192,7 +192,7 @@ func TestReadersOfDifferentOptions(t *testing.T) {
 
 		var locks []*sqllock.Lock
 
-		for _, option := range []sqllock.Option{
+		for _, option := range []sqllock.LockOption{
 			sqllock.WithLease(lease), sqllock.WithLease(2 * lease), sqllock.WithLabel("another"), sqllock.WithMaxHold(time.Hour), sqllock.WithoutRenewal(),
 			sqllock.WithLease(2 * lease),
 		} {
@@ -221,7 +221,7 @@ func TestReadersWithHooks(t *testing.T) {
 		memory, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{}))
 		hooks, others := sqllock.WithHooks(sqllock.Hooks{}), sqllock.WithHooks(sqllock.Hooks{})
 
-		for _, option := range []sqllock.Option{hooks, others, hooks} {
+		for _, option := range []sqllock.LockOption{hooks, others, hooks} {
 			defer release(t, acquire(t, locker, sqllock.WithShared(), option))
 		}
 
@@ -272,7 +272,7 @@ func TestSharedRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory, locker := setup(t)
 
-		for what, option := range map[string]sqllock.Option{
+		for what, option := range map[string]sqllock.LockOption{
 			"WithPermits": sqllock.WithPermits(2), "WithMinHold": sqllock.WithMinHold(time.Second), "WithLockDelay": sqllock.WithLockDelay(time.Second),
 		} {
 			_, err := locker.TryAcquire(t.Context(), name, sqllock.WithShared(), option)
@@ -336,7 +336,7 @@ func TestReadersKeepApart(t *testing.T) {
 
 		// Alice still reads.
 		for what, ctx := range map[string]context.Context{"reader": bob.Context(), "handle": again.Context()} {
-			for _, options := range [][]sqllock.Option{nil, {sqllock.WithShared()}} {
+			for _, options := range [][]sqllock.LockOption{nil, {sqllock.WithShared()}} {
 				_, err := locker.TryAcquire(ctx, name, options...)
 				wantIs(t, "TryAcquire() under the context of a released "+what, err, sqllock.ErrNotAcquired, sqllock.ErrReleased)
 			}
@@ -362,7 +362,7 @@ func TestReaderWithAnEndedContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 
-		for what, f := range map[string]func(context.Context, string, ...sqllock.Option) (*sqllock.Lock, error){"Acquire": locker.Acquire, "TryAcquire": locker.TryAcquire} {
+		for what, f := range map[string]func(context.Context, string, ...sqllock.LockOption) (*sqllock.Lock, error){"Acquire": locker.Acquire, "TryAcquire": locker.TryAcquire} {
 			_, err := f(ctx, name, sqllock.WithShared())
 			wantIs(t, what+"() with an ended context", err, context.Canceled)
 		}

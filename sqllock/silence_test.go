@@ -23,7 +23,7 @@ import (
 func TestSilenceIsNobodysLock(t *testing.T) {
 	t.Parallel()
 
-	for what, options := range map[string][]sqllock.Option{"alone": {sqllock.WithoutBatching()}, "in batches": nil} {
+	for what, options := range map[string][]sqllock.LockerOption{"alone": {sqllock.WithoutBatching()}, "in batches": nil} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				memory, locker := setup(t, options...)

@@ -11,11 +11,11 @@ import (
 // its own. By default those of a locker that come at the same time share one,
 // which is faster for many locks and makes no difference for one.
 func WithoutBatching() Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		s.unbatched = true
 
 		return nil
-	}
+	})
 }
 
 // WithoutHandOff gives the lock back to the database at each release. By default
@@ -27,11 +27,11 @@ func WithoutBatching() Option {
 // snapshot by what the database changed to grant its lock. Use another locker for
 // names that you do not guard, if they are to be handed on.
 func WithoutHandOff() Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		s.handsOff = false
 
 		return nil
-	}
+	})
 }
 
 // WithoutNotifications makes waiters poll. By default a locker uses one connection to hear
@@ -40,11 +40,11 @@ func WithoutHandOff() Option {
 // lock. On SQLite waiters no longer look for commits. [Locker.TryAcquire] and [Locker.TryDo]
 // refuse it.
 func WithoutNotifications() Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		s.listens = false
 
 		return nil
-	}
+	})
 }
 
 // WithDurableRelease lets a release wait until PostgreSQL has it on disk, and on
@@ -53,11 +53,11 @@ func WithoutNotifications() Option {
 // lease ends. Acquisitions and renewals always wait, and on other databases
 // releases do.
 func WithDurableRelease() Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		s.durable = true
 
 		return nil
-	}
+	})
 }
 
 // WithoutReaping leaves the rows of names that are not in use to [Locker.Reap]. By default a locker that has released locks
@@ -65,11 +65,11 @@ func WithDurableRelease() Option {
 // 2,000 at a time, with pauses of nine times as long as that took, until none are left. Names whose last lock was lost, or that
 // have a mark of the last 366 days, stay. A process that ends sooner removes nothing.
 func WithoutReaping() Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		s.reaps = false
 
 		return nil
-	}
+	})
 }
 
 // WithPoll sets how often a locker that is not notified asks how its waits stand, in one
@@ -79,7 +79,7 @@ func WithoutReaping() Option {
 // be between 1 ms and 366 days. With notifications a locker still asks every two to four seconds.
 // For [Locker.TryAcquire] and [Locker.TryDo] it has no effect.
 func WithPoll(lowest, highest time.Duration) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		if lowest < time.Millisecond || highest < lowest || highest > maxLease {
 			return againstRule("WithPoll", lowest.String()+", "+highest.String(),
 				"the lowest is at least a millisecond and at most the highest, which is at most %s", days(maxLease))
@@ -88,14 +88,14 @@ func WithPoll(lowest, highest time.Duration) Option {
 		s.pollMin, s.pollMax = lowest, highest
 
 		return nil
-	}
+	})
 }
 
 // WithClockMargin sets how much earlier than the lease a holder stops trusting
 // it: the share of the lease by which this machine's clock and the database's
 // may differ in speed, and a fixed margin. The defaults are 0.01 and 10 ms.
 func WithClockMargin(drift float64, margin time.Duration) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		if !(drift >= 0 && drift < 1) || margin < 0 {
 			return againstRule("WithClockMargin", fmt.Sprintf("%g, %s", drift, margin), "drift is in [0, 1), the margin not negative")
 		}
@@ -103,5 +103,5 @@ func WithClockMargin(drift float64, margin time.Duration) Option {
 		s.drift, s.margin = drift, margin
 
 		return nil
-	}
+	})
 }

@@ -522,7 +522,7 @@ func TestLimitsAtABusyName(t *testing.T) {
 func TestLineOfManyProcesses(t *testing.T) {
 	t.Parallel()
 
-	for _, options := range [][]sqllock.Option{nil, {sqllock.WithoutNotifications()}} {
+	for _, options := range [][]sqllock.LockerOption{nil, {sqllock.WithoutNotifications()}} {
 		t.Run(fmt.Sprint(len(options)), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				const processes = 20

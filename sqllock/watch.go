@@ -24,11 +24,11 @@ const (
 // the database has notifications. It costs PostgreSQL a statement each time, and nothing on SQLite, where each commit is
 // noticed. Without it they see it within five seconds.
 func WithAnnouncements() Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		s.announces = true
 
 		return nil
-	}
+	})
 }
 
 // announce tells those who watch the name of a hold. If that fails they look by themselves.

@@ -287,7 +287,7 @@ type env struct {
 func (e *env) locker(s strategies.Strategy) *sqllock.Locker {
 	e.Helper()
 
-	options := []sqllock.Option{sqllock.WithLease(lease), sqllock.WithPoll(5*time.Millisecond, 50*time.Millisecond)}
+	options := []sqllock.LockerOption{sqllock.WithLease(lease), sqllock.WithPoll(5*time.Millisecond, 50*time.Millisecond)}
 	if e.harness.Plain {
 		options = append(options, sqllock.WithoutBatching(), sqllock.WithoutHandOff(), sqllock.WithoutNotifications())
 	}
@@ -408,13 +408,13 @@ func (e *env) holder(name string) string {
 }
 
 // acquire acquires the case's name and fails if it cannot.
-func (e *env) acquire(l *sqllock.Locker, options ...sqllock.Option) *sqllock.Lock {
+func (e *env) acquire(l *sqllock.Locker, options ...sqllock.LockOption) *sqllock.Lock {
 	e.Helper()
 
 	return e.acquireName(l, e.name, options...)
 }
 
-func (e *env) acquireName(l *sqllock.Locker, name string, options ...sqllock.Option) *sqllock.Lock {
+func (e *env) acquireName(l *sqllock.Locker, name string, options ...sqllock.LockOption) *sqllock.Lock {
 	e.Helper()
 
 	lock, err := l.Acquire(e.ctx(), name, options...)
@@ -599,7 +599,7 @@ func (e *env) within(d time.Duration, what string, f func()) {
 
 // waiting runs Acquire in the background. The channel gives its lock, or
 // nothing if it failed, which fails the case. That waits for it, also if it ends early.
-func (e *env) waiting(l *sqllock.Locker, options ...sqllock.Option) <-chan *sqllock.Lock {
+func (e *env) waiting(l *sqllock.Locker, options ...sqllock.LockOption) <-chan *sqllock.Lock {
 	locks, done := make(chan *sqllock.Lock, 1), make(chan struct{})
 	ctx := e.ctx()
 

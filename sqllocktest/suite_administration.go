@@ -60,7 +60,7 @@ func featuresRefused(e *env) {
 
 	for option, o := range map[string]struct {
 		claimed bool
-		option  sqllock.Option
+		option  sqllock.LockOption
 	}{
 		"WithMinHold":   {f.MinHold, sqllock.WithMinHold(time.Second)},
 		"WithLockDelay": {f.LockDelay, sqllock.WithLockDelay(time.Second)},

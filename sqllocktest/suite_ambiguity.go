@@ -258,7 +258,7 @@ func acquireCancelled(e *env) {
 	ctx, cancel := context.WithCancel(e.ctx())
 	cancel()
 
-	for what, acquire := range map[string]func(context.Context, string, ...sqllock.Option) (*sqllock.Lock, error){
+	for what, acquire := range map[string]func(context.Context, string, ...sqllock.LockOption) (*sqllock.Lock, error){
 		"Acquire": e.a.Acquire, "TryAcquire": e.a.TryAcquire,
 	} {
 		lock, err := acquire(ctx, e.name)

@@ -71,7 +71,7 @@ func (e *env) reserver() (single.Grant, strategies.Request) {
 
 // inTurn lets n waiters of one locker have the lock one after the other, and
 // returns their locks in order.
-func (e *env) inTurn(n int, options ...sqllock.Option) []*sqllock.Lock {
+func (e *env) inTurn(n int, options ...sqllock.LockOption) []*sqllock.Lock {
 	e.Helper()
 
 	var (
@@ -418,7 +418,7 @@ func handOffOff(e *env) {
 }
 
 // notHandedOn checks that each of several locks is a grant of the database.
-func (e *env) notHandedOn(when string, options ...sqllock.Option) {
+func (e *env) notHandedOn(when string, options ...sqllock.LockOption) {
 	e.Helper()
 
 	before := e.attempts()

@@ -31,7 +31,7 @@ func notificationCases() []testCase {
 }
 
 // A waiter that listens asks the database every few seconds only.
-func waitHeard(e *env, release func(*env, *sqllock.Lock), options ...sqllock.Option) {
+func waitHeard(e *env, release func(*env, *sqllock.Lock), options ...sqllock.LockOption) {
 	const soon = time.Second // no other process's poll comes in that time
 
 	if _, ok := e.Other.(strategies.Queuer); !ok {

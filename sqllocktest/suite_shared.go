@@ -68,10 +68,10 @@ func statementsOnly(e *env) string {
 }
 
 // read acquires the case's name as a reader.
-func (e *env) read(l *sqllock.Locker, options ...sqllock.Option) *sqllock.Lock {
+func (e *env) read(l *sqllock.Locker, options ...sqllock.LockOption) *sqllock.Lock {
 	e.Helper()
 
-	return e.acquire(l, append([]sqllock.Option{sqllock.WithShared()}, options...)...)
+	return e.acquire(l, append([]sqllock.LockOption{sqllock.WithShared()}, options...)...)
 }
 
 // notRead fails unless a try to read is refused.
@@ -763,7 +763,7 @@ func sharedListed(e *env) {
 func sharedUpgrade(e *env) {
 	reader := e.read(e.a)
 
-	for _, options := range [][]sqllock.Option{nil, {sqllock.WithReentrant()}} {
+	for _, options := range [][]sqllock.LockOption{nil, {sqllock.WithReentrant()}} {
 		_, err := e.a.TryAcquire(reader.Context(), e.name, options...)
 		if !errors.Is(err, sqllock.ErrUnsupported) || errors.Is(err, sqllock.ErrNotAcquired) {
 			e.Errorf("TryAcquire() under a shared lock = %v, want ErrUnsupported", err)
@@ -839,7 +839,7 @@ func sharedHammer(e *env) {
 	)
 
 	work := func(l *sqllock.Locker, shared bool) {
-		var options []sqllock.Option
+		var options []sqllock.LockOption
 		if shared {
 			options = append(options, sqllock.WithShared())
 		}

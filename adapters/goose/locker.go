@@ -45,7 +45,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/pressly/goose/v3/lock"
 
@@ -57,7 +56,7 @@ import (
 type Locker struct {
 	locker  *sqllock.Locker
 	name    string
-	options []sqllock.Option
+	options []sqllock.LockOption
 	// turn holds the lock that goose has, from Lock until Unlock.
 	turn chan held
 }
@@ -73,12 +72,14 @@ var _ lock.Locker = (*Locker)(nil)
 // New returns a locker for goose.WithLocker. All who migrate a database give
 // the same name. The options are for this lock, beside those of the locker:
 // [sqllock.WithMaxWait] for one, which bounds the wait but not the migrations.
-// One migrates at a time whatever they say: [sqllock.WithPermits] and [sqllock.WithShared] have no
-// effect. New sends nothing to the database.
+// New sends nothing to the database.
 func New(locker *sqllock.Locker, name string, options ...sqllock.Option) *Locker {
-	options = slices.Concat(options, []sqllock.Option{sqllock.WithExclusive()})
+	l := &Locker{locker: locker, name: name, turn: make(chan held, 1)}
+	for _, option := range options {
+		l.options = append(l.options, option)
+	}
 
-	return &Locker{locker: locker, name: name, options: options, turn: make(chan held, 1)}
+	return l
 }
 
 // Lock waits for the lock until ctx ends. goose calls it. Its errors are those

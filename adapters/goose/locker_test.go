@@ -31,7 +31,7 @@ var twoFiles = fstest.MapFS{
 }
 
 // newLocker is a process: a locker with a pool of its own.
-func newLocker(t *testing.T, on target, options ...sqllock.Option) *sqllock.Locker {
+func newLocker(t *testing.T, on target, options ...sqllock.LockerOption) *sqllock.Locker {
 	t.Helper()
 
 	locker, err := sqllock.New(cas.New(on.wrap(on.open(t))), options...)
@@ -373,32 +373,6 @@ func TestNoTables(t *testing.T) {
 	_, err := newProvider(t, on, on.open(t), gooselock.New(newLocker(t, on), name)).Up(t.Context())
 	if !errors.Is(err, sqllock.ErrNoSchema) {
 		t.Errorf("Up() = %v, want ErrNoSchema", err)
-	}
-}
-
-// One migrates at a time, whatever the options say.
-func TestExclusive(t *testing.T) {
-	t.Parallel()
-
-	on := fresh(t, "sqlite")
-
-	for what, option := range map[string]sqllock.Option{
-		"permits": sqllock.WithPermits(3), "shared": sqllock.WithShared(),
-	} {
-		one := gooselock.New(newLocker(t, on), what, option)
-		other := gooselock.New(newLocker(t, on), what, option, sqllock.WithMaxWait(0))
-
-		if err := one.Lock(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
-
-		if err := other.Lock(t.Context(), nil); !errors.Is(err, sqllock.ErrNotAcquired) {
-			t.Errorf("Lock() with %s while another migrates = %v, want %q", what, err, sqllock.ErrNotAcquired)
-		}
-
-		if err := one.Unlock(t.Context(), nil); err != nil {
-			t.Errorf("Unlock() = %v, want nil", err)
-		}
 	}
 }
 

@@ -50,7 +50,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,7 +73,7 @@ type Driver struct {
 
 	locker  *sqllock.Locker
 	name    string
-	options []sqllock.Option
+	options []sqllock.LockOption
 
 	turn sync.Mutex                   // that of a Lock or Unlock
 	lock atomic.Pointer[sqllock.Lock] // nil unless locked
@@ -87,15 +86,16 @@ var _ database.Driver = (*Driver)(nil)
 // New returns the driver with the lock of this name, which all who migrate the
 // database give. The lock of the driver inside is not used any more, but some
 // drivers use it when they are made, so switch it off where that can be done
-// (NoLock of MySQL's), and make them under the lock: see the package comment. The options are for this lock, beside those of the locker. One migrates at a time whatever they
-// say: [sqllock.WithPermits] and [sqllock.WithShared] have no effect.
+// (NoLock of MySQL's), and make them under the lock: see the package comment. The options are for this lock, beside those of the locker.
 // If migrate's LockTimeout is not the default, give [sqllock.WithMaxWait] a bit less
 // than that. New sends nothing to the database.
 func New(driver database.Driver, locker *sqllock.Locker, name string, options ...sqllock.Option) *Driver {
-	options = slices.Concat(
-		[]sqllock.Option{sqllock.WithMaxWait(DefaultMaxWait)}, options, []sqllock.Option{sqllock.WithExclusive()})
+	d := &Driver{Driver: driver, locker: locker, name: name, options: []sqllock.LockOption{sqllock.WithMaxWait(DefaultMaxWait)}}
+	for _, option := range options {
+		d.options = append(d.options, option)
+	}
 
-	return &Driver{Driver: driver, locker: locker, name: name, options: options}
+	return d
 }
 
 // Open opens another database with the driver inside, under the lock because that makes the version table, and returns it

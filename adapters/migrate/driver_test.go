@@ -159,7 +159,7 @@ func (on target) open(t *testing.T) *sql.DB {
 }
 
 // newLocker is a process: a locker with a pool of its own.
-func newLocker(t *testing.T, on target, options ...sqllock.Option) *sqllock.Locker {
+func newLocker(t *testing.T, on target, options ...sqllock.LockerOption) *sqllock.Locker {
 	t.Helper()
 
 	locker, err := sqllock.New(cas.New(on.wrap(on.open(t))), options...)
@@ -515,32 +515,6 @@ func TestLocked(t *testing.T) {
 
 	if err := newMigrate(t, migratelock.New(plain(t, on), newLocker(t, on), name)).Up(); err != nil {
 		t.Errorf("Up() after Close() = %v", err)
-	}
-}
-
-// One migrates at a time, whatever the options say.
-func TestExclusive(t *testing.T) {
-	t.Parallel()
-
-	on := fresh(t, "sqlite")
-
-	for what, option := range map[string]sqllock.Option{
-		"permits": sqllock.WithPermits(3), "shared": sqllock.WithShared(),
-	} {
-		one := migratelock.New(plain(t, on), newLocker(t, on), what, option)
-		other := migratelock.New(plain(t, on), newLocker(t, on), what, option, sqllock.WithMaxWait(0))
-
-		if err := one.Lock(); err != nil {
-			t.Fatal(err)
-		}
-
-		if err := other.Lock(); !errors.Is(err, database.ErrLocked) {
-			t.Errorf("Lock() with %s while another migrates = %v, want %q", what, err, database.ErrLocked)
-		}
-
-		if err := one.Unlock(); err != nil {
-			t.Errorf("Unlock() = %v, want nil", err)
-		}
 	}
 }
 

@@ -35,7 +35,7 @@ func NewTracer(provider trace.TracerProvider) *Tracer {
 
 // do is [sqllock.Locker.Do] or [sqllock.Locker.TryDo], or that of package once.
 type do func(
-	ctx context.Context, name string, f func(ctx context.Context, lock *sqllock.Lock) error, options ...sqllock.Option,
+	ctx context.Context, name string, f func(ctx context.Context, lock *sqllock.Lock) error, options ...sqllock.LockOption,
 ) error
 
 // Do is [sqllock.Locker.Do] of the locker, with a span for the wait and one for the hold. Both have the span of ctx as
@@ -43,7 +43,7 @@ type do func(
 // a loss, or an error of f, is one of the hold.
 func (t *Tracer) Do(
 	ctx context.Context, locker *sqllock.Locker, name string, f func(ctx context.Context, lock *sqllock.Lock) error,
-	options ...sqllock.Option,
+	options ...sqllock.LockOption,
 ) error {
 	return t.do(ctx, locker, locker.Do, name, f, options)
 }
@@ -51,7 +51,7 @@ func (t *Tracer) Do(
 // TryDo is [sqllock.Locker.TryDo] of the locker, with the spans of [Tracer.Do].
 func (t *Tracer) TryDo(
 	ctx context.Context, locker *sqllock.Locker, name string, f func(ctx context.Context, lock *sqllock.Lock) error,
-	options ...sqllock.Option,
+	options ...sqllock.LockOption,
 ) error {
 	return t.do(ctx, locker, locker.TryDo, name, f, options)
 }
@@ -61,7 +61,7 @@ func (t *Tracer) DoOnce(
 	ctx context.Context, locker *sqllock.Locker, name string, tick time.Time, f func(ctx context.Context, lock *sqllock.Lock) error,
 	options ...sqllock.Option,
 ) error {
-	return t.do(ctx, locker, at(locker, tick, once.Do), name, f, options)
+	return t.do(ctx, locker, at(locker, tick, once.Do, options), name, f, nil)
 }
 
 // TryDoOnce is [once.TryDo] with the spans of [Tracer.DoOnce].
@@ -69,7 +69,7 @@ func (t *Tracer) TryDoOnce(
 	ctx context.Context, locker *sqllock.Locker, name string, tick time.Time, f func(ctx context.Context, lock *sqllock.Lock) error,
 	options ...sqllock.Option,
 ) error {
-	return t.do(ctx, locker, at(locker, tick, once.TryDo), name, f, options)
+	return t.do(ctx, locker, at(locker, tick, once.TryDo, options), name, f, nil)
 }
 
 // doOnce is [once.Do] or [once.TryDo].
@@ -78,16 +78,16 @@ type doOnce func(
 	options ...sqllock.Option,
 ) error
 
-// at is such a function for a locker and a tick.
-func at(locker *sqllock.Locker, tick time.Time, call doOnce) do {
-	return func(ctx context.Context, name string, f func(context.Context, *sqllock.Lock) error, options ...sqllock.Option) error {
+// at is such a function for a locker, a tick and some options.
+func at(locker *sqllock.Locker, tick time.Time, call doOnce, options []sqllock.Option) do {
+	return func(ctx context.Context, name string, f func(context.Context, *sqllock.Lock) error, _ ...sqllock.LockOption) error {
 		return call(ctx, locker, name, tick, f, options...)
 	}
 }
 
 func (t *Tracer) do(
 	ctx context.Context, locker *sqllock.Locker, do do, name string, f func(context.Context, *sqllock.Lock) error,
-	options []sqllock.Option,
+	options []sqllock.LockOption,
 ) (err error) {
 	attributes := trace.WithAttributes(LockKey.String(name), StrategyKey.String(locker.Features().Strategy))
 	parent := trace.SpanFromContext(ctx)

@@ -61,7 +61,7 @@ func (f *runFlags) askAll(ctx context.Context, locker *sqllock.Locker, h *held) 
 
 	defer tell(ctx, looker{locker, f.db}, f.names, f.conns.lately)()
 
-	var options []sqllock.Option
+	var options []sqllock.LockOption
 	if f.waits {
 		options = append(options, sqllock.WithMaxWait(time.Duration(f.wait)))
 	}
@@ -103,31 +103,35 @@ const waitStep = 10 * time.Millisecond
 
 // ask waits for one lock, so long at most with --wait.
 func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, name string, wait time.Duration) (*sqllock.Lock, error) {
-	options := f.kind()
-
 	switch {
 	case f.noWait && !f.tick.IsZero():
-		return once.TryAcquire(ctx, locker, name, f.tick.Time, options...)
+		return once.TryAcquire(ctx, locker, name, f.tick.Time)
 	case f.noWait:
-		return locker.TryAcquire(ctx, name, options...)
+		return locker.TryAcquire(ctx, name, f.kind()...)
 	}
 
 	defer tell(ctx, looker{locker, f.db}, []string{name}, f.conns.lately)()
 
+	var limit []sqllock.Option
 	if f.waits {
-		options = append(options, sqllock.WithMaxWait(wait))
+		limit = append(limit, sqllock.WithMaxWait(wait))
 	}
 
 	if !f.tick.IsZero() {
-		return once.Acquire(ctx, locker, name, f.tick.Time, options...)
+		return once.Acquire(ctx, locker, name, f.tick.Time, limit...)
+	}
+
+	options := f.kind()
+	for _, option := range limit {
+		options = append(options, option)
 	}
 
 	return locker.Acquire(ctx, name, options...)
 }
 
 // kind is what each name is acquired with that a locker does not take.
-func (f *runFlags) kind() []sqllock.Option {
-	options := []sqllock.Option{sqllock.WithPermits(f.permits)}
+func (f *runFlags) kind() []sqllock.LockOption {
+	options := []sqllock.LockOption{sqllock.WithPermits(f.permits)}
 	if f.shared {
 		options = append(options, sqllock.WithShared())
 	}

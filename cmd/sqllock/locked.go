@@ -204,7 +204,7 @@ func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
 		}
 	}
 
-	options := []sqllock.Option{
+	options := []sqllock.LockerOption{
 		sqllock.WithLease(time.Duration(f.lease)), sqllock.WithLabel(f.label), sqllock.WithMinHold(time.Duration(f.minHold)),
 		sqllock.WithLogger(logger),
 	}

@@ -133,7 +133,7 @@ const (
 )
 
 // lockerOf makes a locker of a strategy by its name.
-func lockerOf(name string, db *dsn.Database, options ...sqllock.Option) (*sqllock.Locker, error) {
+func lockerOf(name string, db *dsn.Database, options ...sqllock.LockerOption) (*sqllock.Locker, error) {
 	s, err := strategy(name, db.Locks)
 	if err != nil {
 		return nil, err

@@ -75,14 +75,14 @@ func Open(t *testing.T, file string) *sql.DB {
 }
 
 // NewLocker returns a locker on the file that has a pool of its own, as another process has it.
-func NewLocker(t *testing.T, file string, options ...sqllock.Option) *sqllock.Locker {
+func NewLocker(t *testing.T, file string, options ...sqllock.LockerOption) *sqllock.Locker {
 	t.Helper()
 
 	return LockerOn(t, sqlite.New(Open(t, file)), options...)
 }
 
 // NewFaultyLocker also returns what makes the locker's statements fail.
-func NewFaultyLocker(t *testing.T, file string, options ...sqllock.Option) (*sqllock.Locker, *sqllocktest.Faulty) {
+func NewFaultyLocker(t *testing.T, file string, options ...sqllock.LockerOption) (*sqllock.Locker, *sqllocktest.Faulty) {
 	t.Helper()
 
 	faulty := sqllocktest.NewFaulty(sqlite.New(Open(t, file)))
@@ -91,7 +91,7 @@ func NewFaultyLocker(t *testing.T, file string, options ...sqllock.Option) (*sql
 }
 
 // LockerOn returns a locker on a database, and closes it in the end.
-func LockerOn(t *testing.T, db databases.DB, options ...sqllock.Option) *sqllock.Locker {
+func LockerOn(t *testing.T, db databases.DB, options ...sqllock.LockerOption) *sqllock.Locker {
 	t.Helper()
 
 	locker, err := sqllock.New(cas.New(db), options...)
@@ -112,7 +112,7 @@ func LockerOn(t *testing.T, db databases.DB, options ...sqllock.Option) *sqllock
 }
 
 // Acquire acquires a lock.
-func Acquire(t *testing.T, locker *sqllock.Locker, name string, options ...sqllock.Option) *sqllock.Lock {
+func Acquire(t *testing.T, locker *sqllock.Locker, name string, options ...sqllock.LockOption) *sqllock.Lock {
 	t.Helper()
 
 	ctx, cancel := context.WithTimeout(t.Context(), Deadline)

@@ -56,10 +56,10 @@ type process struct {
 	servers []*sqllocktest.Memory
 }
 
-func (c cluster) process(options ...sqllock.Option) process {
+func (c cluster) process(options ...sqllock.LockerOption) process {
 	peers := c.peers()
 
-	l, err := sqllock.New(over(peers), append([]sqllock.Option{sqllock.WithLease(lease)}, options...)...)
+	l, err := sqllock.New(over(peers), append([]sqllock.LockerOption{sqllock.WithLease(lease)}, options...)...)
 	if err != nil {
 		c.Fatal(err)
 	}

@@ -260,12 +260,12 @@ func (c changedSessions) refuse() {
 	c.Helper()
 
 	ctx, name := c.Context(), c.name+"held"
-	tryAll := func(names []string, options ...sqllock.Option) error {
+	tryAll := func(names []string, options ...sqllock.LockOption) error {
 		_, err := c.locker.TryAcquireAll(ctx, names, options...)
 
 		return err
 	}
-	try := func(options ...sqllock.Option) error {
+	try := func(options ...sqllock.LockOption) error {
 		_, err := c.locker.TryAcquire(ctx, name, options...)
 
 		return err
@@ -359,7 +359,7 @@ func (c changedSessions) keep() {
 
 	var locks []*sqllock.Lock
 
-	acquire := func(name string, options ...sqllock.Option) {
+	acquire := func(name string, options ...sqllock.LockOption) {
 		lock, err := c.locker.TryAcquire(c.Context(), c.name+name, append(options, sqllock.WithLease(2*time.Second))...)
 		if err != nil {
 			c.Fatal(err)

@@ -113,7 +113,7 @@ func migrate(t *testing.T, db *sql.DB, dialect databases.Dialect) {
 }
 
 // lockerOn returns a locker, which is closed after the test.
-func lockerOn(t *testing.T, s strategies.Strategy, opts ...sqllock.Option) *sqllock.Locker {
+func lockerOn(t *testing.T, s strategies.Strategy, opts ...sqllock.LockerOption) *sqllock.Locker {
 	t.Helper()
 
 	locker, err := sqllock.New(s, opts...)

@@ -162,7 +162,7 @@ func TestIsolationDefaults(t *testing.T) {
 func extendBesideAWrite(t *testing.T, name string, locker *sqllock.Locker, pool *sql.DB) {
 	t.Helper()
 
-	for _, options := range [][]sqllock.Option{nil, {sqllock.WithShared()}} {
+	for _, options := range [][]sqllock.LockOption{nil, {sqllock.WithShared()}} {
 		if options != nil && !locker.Features().Shared {
 			continue
 		}

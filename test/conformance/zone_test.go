@@ -25,7 +25,7 @@ func TestSummerTime(t *testing.T) {
 			beside := mysqlPool(t, config)
 
 			for _, strategy := range catalog.All() {
-				for kind, options := range map[string][]sqllock.Option{"exclusive": nil, "shared": {sqllock.WithShared()}} {
+				for kind, options := range map[string][]sqllock.LockOption{"exclusive": nil, "shared": {sqllock.WithShared()}} {
 					t.Run(strategy.Name+"/"+kind, func(t *testing.T) {
 						t.Parallel()
 

@@ -258,7 +258,7 @@ func newRival(t *testing.T, s strategy, dsn string) *sqllock.Locker {
 	return newLocker(t, s, postgres.NewStd(open(t, dsn)))
 }
 
-func newLocker(t *testing.T, s strategy, db databases.DB, options ...sqllock.Option) *sqllock.Locker {
+func newLocker(t *testing.T, s strategy, db databases.DB, options ...sqllock.LockerOption) *sqllock.Locker {
 	t.Helper()
 
 	locker, err := sqllock.New(s.Make(db), append(options, sqllock.WithLease(lease))...)
@@ -278,7 +278,7 @@ func newLocker(t *testing.T, s strategy, db databases.DB, options ...sqllock.Opt
 }
 
 // mustAcquire has the lock, or the test ends.
-func mustAcquire(t *testing.T, locker *sqllock.Locker, name string, options ...sqllock.Option) *sqllock.Lock {
+func mustAcquire(t *testing.T, locker *sqllock.Locker, name string, options ...sqllock.LockOption) *sqllock.Lock {
 	t.Helper()
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

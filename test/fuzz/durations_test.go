@@ -54,8 +54,8 @@ type durations struct {
 	renews                                                    bool
 }
 
-func (d durations) options() []sqllock.Option {
-	options := []sqllock.Option{
+func (d durations) options() []sqllock.LockerOption {
+	options := []sqllock.LockerOption{
 		sqllock.WithLease(d.lease), sqllock.WithMaxHold(d.maxHold), sqllock.WithMinHold(d.minHold),
 		sqllock.WithLockDelay(d.delay), sqllock.WithPoll(d.low, d.high), sqllock.WithClockMargin(d.drift, d.margin),
 	}

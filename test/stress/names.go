@@ -23,7 +23,7 @@ const (
 const book = "book"
 
 // askFor returns what is asked for to have one of the names; if that has permits it may be another slot.
-func askFor(name string) (asked string, options []sqllock.Option) {
+func askFor(name string) (asked string, options []sqllock.LockOption) {
 	asked, _ = strategies.SplitSlot(name)
 	if asked == pool {
 		options = append(options, sqllock.WithPermits(permits))

@@ -358,7 +358,7 @@ func (v *Variant) strategy(w *worker, db databases.DB) (strategies.Strategy, err
 }
 
 // options are those of its lockers, beside the usual ones; those of the good lock as planned.
-func (v *Variant) options(plain bool) []sqllock.Option {
+func (v *Variant) options(plain bool) []sqllock.LockerOption {
 	if v != nil {
 		plain = !v.together
 	}
@@ -367,7 +367,7 @@ func (v *Variant) options(plain bool) []sqllock.Option {
 		return nil
 	}
 
-	return []sqllock.Option{sqllock.WithoutBatching(), sqllock.WithoutHandOff(), sqllock.WithoutNotifications()}
+	return []sqllock.LockerOption{sqllock.WithoutBatching(), sqllock.WithoutHandOff(), sqllock.WithoutNotifications()}
 }
 
 // handle is the lock as the worker uses it, broken or not.

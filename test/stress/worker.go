@@ -206,7 +206,7 @@ func (w *worker) open(ctx context.Context) (closePools func(), err error) {
 		return nil, err
 	}
 
-	options := []sqllock.Option{
+	options := []sqllock.LockerOption{
 		sqllock.WithLease(w.Lease), sqllock.WithPoll(5*time.Millisecond, 100*time.Millisecond),
 		sqllock.WithLabel(w.label()),
 	}
@@ -289,7 +289,7 @@ type user struct {
 	random  *rand.Rand
 	outside *registerClient
 	name    string // of the lock's slot, when there is a lock
-	options []sqllock.Option
+	options []sqllock.LockOption
 	lock    handle
 	doubt   bool // a COMMIT had no answer
 	reads   bool // it asks for, or has, the lock of a reader

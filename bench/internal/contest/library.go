@@ -35,7 +35,7 @@ const (
 type variant struct {
 	name     string
 	strategy func(databases.DB) strategies.Strategy
-	options  []sqllock.Option
+	options  []sqllock.LockerOption
 	servers  []string
 }
 
@@ -48,9 +48,9 @@ func variants() []variant {
 
 	return []variant{
 		{CAS, casOn, nil, all},
-		{CASUnbatched, casOn, []sqllock.Option{sqllock.WithoutBatching()}, servers},
-		{CASNoHandOff, casOn, []sqllock.Option{sqllock.WithoutHandOff()}, servers},
-		{"sqllock cas, durable release", casOn, []sqllock.Option{sqllock.WithDurableRelease()}, servers[:1]},
+		{CASUnbatched, casOn, []sqllock.LockerOption{sqllock.WithoutBatching()}, servers},
+		{CASNoHandOff, casOn, []sqllock.LockerOption{sqllock.WithoutHandOff()}, servers},
+		{"sqllock cas, durable release", casOn, []sqllock.LockerOption{sqllock.WithDurableRelease()}, servers[:1]},
 		{Insert, func(db databases.DB) strategies.Strategy { return insert.New(db) }, nil, all},
 		{ForUpdate, func(db databases.DB) strategies.Strategy { return forupdate.New(db) }, nil, servers},
 		{Advisory, func(db databases.DB) strategies.Strategy { return advisory.New(db) }, nil, servers},
@@ -119,7 +119,7 @@ func openLibrary(ctx context.Context, on string, v variant, c Config) (Locker, e
 		return nil, err
 	}
 
-	options := append([]sqllock.Option{sqllock.WithLease(c.Lease)}, v.options...)
+	options := append([]sqllock.LockerOption{sqllock.WithLease(c.Lease)}, v.options...)
 
 	locker, err := sqllock.New(v.strategy(p.db), options...)
 	if err != nil {
