@@ -186,6 +186,10 @@ func (h *hold) expire() {
 // lossIn returns the strategy's report that a grant is gone; nil if err is none.
 // The *LostError of a context that ended with another lock has the name of that.
 func lossIn(err error) *LostError {
+	if err == nil {
+		return nil
+	}
+
 	if loss := new(LostError); errors.As(err, &loss) && loss.Name == "" {
 		return loss
 	}
@@ -197,14 +201,6 @@ func lossIn(err error) *LostError {
 func (h *hold) lossOf(report *LostError) *LostError {
 	loss := *report
 	loss.Name, loss.Token, loss.Unsettled = h.name(), h.grant.Token, false
-
-	switch {
-	case loss.SuccessorToken == 0:
-	case loss.Successor == Holder{}:
-		loss.Detail = fmt.Sprintf("since then granted with token %d", loss.SuccessorToken)
-	default:
-		loss.Detail = fmt.Sprintf("by %s with token %d", loss.Successor, loss.SuccessorToken)
-	}
 
 	return &loss
 }

@@ -217,7 +217,7 @@ type LostError struct {
 	Token int64
 	// Reason is why.
 	Reason Reason
-	// Detail says more: the reason given to ForceRelease, or the successor.
+	// Detail says more, as the reason given to ForceRelease.
 	Detail string
 	// Successor and SuccessorToken are those of the name's latest grant, if the grant was TakenOver. The holder is zero if that has
 	// ended, or is not known.
@@ -242,7 +242,7 @@ func (e *LostError) Error() string {
 func (e *LostError) why() string {
 	var b strings.Builder
 
-	switch detail := plain.Text(e.Detail); {
+	switch detail := plain.Text(e.detail()); {
 	case e.Reason == Forced:
 		fmt.Fprintf(&b, "taken away: %s", detail)
 	case e.Reason == MaxHold:
@@ -260,6 +260,18 @@ func (e *LostError) why() string {
 	}
 
 	return b.String()
+}
+
+// detail is Detail, or who has the name now.
+func (e *LostError) detail() string {
+	switch {
+	case e.Detail != "" || e.SuccessorToken == 0:
+		return e.Detail
+	case e.Successor == Holder{}:
+		return fmt.Sprintf("since then granted with token %d", e.SuccessorToken)
+	default:
+		return fmt.Sprintf("by %s with token %d", e.Successor, e.SuccessorToken)
+	}
 }
 
 // Is reports whether target is ErrLost, or ErrUnsettled if the loss is that.
