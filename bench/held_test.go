@@ -33,9 +33,13 @@ func held(b *testing.B, strategy strategies.Strategy, locks int, lease time.Dura
 
 	for b.Loop() {
 		w := &watch{want: int64(locks), done: make(chan struct{})}
-		locker := newLocker(b, strategy, sqllock.WithLease(lease), sqllock.WithHooks(sqllock.Hooks{
-			Renewed: w.renewed,
-			Lost:    func(e sqllock.Event) { b.Error(e.Err) },
+		locker := newLocker(b, strategy, sqllock.WithLease(lease), sqllock.WithObserver(func(_ context.Context, e sqllock.Event) {
+			switch e.Kind {
+			case sqllock.Renewed:
+				w.renewed(e)
+			case sqllock.Lost:
+				b.Error(e.Err)
+			}
 		}))
 
 		// What the caller has anyway, and what the pool keeps once it has

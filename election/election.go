@@ -78,8 +78,8 @@ func New(locker *sqllock.Locker, name string, options ...sqllock.Option) (*Elect
 // has returned. However lead ends, by a panic too, the process resigns. Then Run campaigns again, behind all others, unless
 // lead had an error of its own: Run returns that. Not of its own is the end of its context, and whatever it returns after a loss.
 //
-// If the database does not answer, takes no writes or no more connections, Run tries again, and the hook NotAcquired of
-// [sqllock.Hooks] tells why. It returns the errors that a further try does not mend: those of [sqllock.Locker.Acquire] that are
+// If the database does not answer, takes no writes or no more connections, Run tries again, and an event of the kind [sqllock.NotAcquired]
+// tells why. It returns the errors that a further try does not mend: those of [sqllock.Locker.Acquire] that are
 // not about reaching the database, [sqllock.ErrClosed] among them. Until this process has led for the first time in this Run, it
 // also returns any other error of the driver, such as that the database or the user does not exist: then it is the set-up that
 // is wrong. Afterwards Run tries again.

@@ -497,10 +497,6 @@ func TestOptionsOfAReentrantCall(t *testing.T) {
 			"a limit of a wait": sqllock.WithMaxWait(time.Hour),
 			"no renewal":        sqllock.WithoutRenewal(),
 			"another label":     sqllock.WithLabel("another"),
-			"hooks": sqllock.WithHooks(sqllock.Hooks{
-				Acquired: func(sqllock.Event) { t.Error("a hook of a reentrant call was called") },
-				Released: func(sqllock.Event) { t.Error("a hook of a reentrant call was called") },
-			}),
 		} {
 			inner, err := locker.Acquire(lock.Context(), name, sqllock.WithReentrant(), option)
 			if err != nil || inner.Token() != lock.Token() || inner.Context() != lock.Context() {

@@ -71,10 +71,10 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 		return nil, err
 	}
 
-	set := &l.defaults
+	set := &l.settings
 
 	if len(options) > 0 {
-		own, err := l.defaults.with(options, l.features)
+		own, err := l.settings.with(options, l.features)
 		if err != nil {
 			return nil, fmt.Errorf("lock %q: %w", name, err)
 		}
@@ -181,13 +181,13 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	h, failed := a.fastPath(ctx, a.began)
 	h, err := a.finish(ctx, h, failed)
 
-	event := Event{Name: name, Attempts: a.attempts, Waited: now().since(a.began), Err: err}
+	event := Event{Kind: NotAcquired, Name: name, Attempts: a.attempts, Waited: now().since(a.began), Err: err}
 
-	// Before the hook and the log, which may block.
+	// Before the observers and the log, which may block.
 	l.background.finish(name)
 
 	if err != nil {
-		l.note(a.set, eventNotAcquired, event)
+		l.tell(ctx, event)
 
 		return nil, err
 	}
@@ -329,7 +329,7 @@ func (a *acquisition) handle(ctx context.Context, h *hold, event Event) *Lock {
 	}()
 
 	h.announce(ctx)
-	a.emit(h, event)
+	a.emit(ctx, h, event)
 
 	told = true
 
@@ -337,9 +337,9 @@ func (a *acquisition) handle(ctx context.Context, h *hold, event Event) *Lock {
 }
 
 // emit tells of a hold.
-func (a *acquisition) emit(h *hold, event Event) {
-	event.Name, event.Slot, event.Token, event.Remaining = h.name(), h.slot(), h.grant.Token, h.left(now())
-	a.locker.note(a.set, eventAcquired, event)
+func (a *acquisition) emit(ctx context.Context, h *hold, event Event) {
+	event.Kind, event.Name, event.Slot, event.Token, event.Remaining = Acquired, h.name(), h.slot(), h.grant.Token, h.left(now())
+	a.locker.tell(ctx, event)
 }
 
 // limit is how long the acquisition may take, and what to say when that is over; nil if

@@ -162,7 +162,7 @@ func (l *Locker) ForceRelease(ctx context.Context, seen Status, reason string) e
 
 	l.listener.call(ctx, name)
 
-	l.defaults.logger.WarnContext(ctx, "lock released by force", "name", name, "slot", slot, "token", seen.Token, "reason", reason)
+	l.logger.WarnContext(ctx, "lock released by force", "name", name, "slot", slot, "token", seen.Token, "reason", reason)
 
 	return nil
 }
@@ -253,9 +253,9 @@ func (l *Locker) RunReaper(ctx context.Context, every, retention time.Duration) 
 		case errors.Is(err, ErrUnsupported), errors.Is(err, ErrNoSchema):
 			return err
 		case err != nil && ctx.Err() == nil:
-			l.defaults.logger.WarnContext(ctx, "reaping failed", "error", err)
+			l.logger.WarnContext(ctx, "reaping failed", "error", err)
 		case reaped != Reaped{}:
-			l.defaults.logger.DebugContext(ctx, "reaped", "expired", reaped.Expired, "removed", reaped.Removed)
+			l.logger.DebugContext(ctx, "reaped", "expired", reaped.Expired, "removed", reaped.Removed)
 		}
 	}
 

@@ -123,7 +123,7 @@ func (l *Locker) releaseAll(ctx context.Context, held []*hold) (losses []error) 
 			err := h.release(ctx)
 
 			if event, untold := h.releaseNews(); untold {
-				l.events.add(h.settings, eventReleased, event)
+				l.events.add(h.ctx, event)
 			}
 
 			if errors.Is(err, ErrLost) {

@@ -371,7 +371,7 @@ func TestCloseBesideAHookThatBlocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		blocked := make(chan struct{})
 		entered := make(chan struct{})
-		memory, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{Acquired: func(sqllock.Event) {
+		memory, locker := setup(t, observed(hooks{Acquired: func(sqllock.Event) {
 			close(entered)
 			<-blocked
 		}}))

@@ -7,66 +7,141 @@ import (
 	"time"
 )
 
-// kind is what an event is about.
-type kind int
+// EventKind is what an [Event] is about.
+type EventKind int
 
+// The kinds.
 const (
-	eventAcquired kind = iota
-	eventNotAcquired
-	eventRenewed
-	eventPartlyRenewed // for the first time, and not everywhere
-	eventRenewalFailed
-	eventLost
-	eventReleased
+	// Acquired: a lock was acquired, after Waited and Attempts.
+	Acquired EventKind = iota
+	// NotAcquired: a call ended without the lock; Err says why.
+	NotAcquired
+	// Renewed: a renewal was confirmed. Remaining is what was left of the
+	// trust window when it was: the closest call is its smallest value. Of a lock on several servers
+	// Err says which of them did not confirm it, each time; the log says it once.
+	Renewed
+	// RenewalFailed: a renewal had an error that leaves the lock in doubt.
+	RenewalFailed
+	// Lost: a lock was lost; Err is a *[LostError].
+	Lost
+	// Released: a lock was released, after HeldFor. Err is nil if all is well. It is a *[LostError] if the lock turned out to
+	// be lost, and otherwise why the release failed, which goes on in the background.
+	Released
 )
 
-// note tells the hooks of an event and logs it. Both may block: where others wait,
-// it is added to the events instead.
-func (l *Locker) note(set *settings, k kind, e Event) {
-	e.Strategy = l.features.Strategy
+// Event says what happened to which lock. Fields that do not apply are zero.
+type Event struct {
+	// Kind is what happened.
+	Kind EventKind
+	// Name of the lock, and Token of its grant. Slot is which of the permits of [WithPermits]
+	// it is.
+	Name  string
+	Slot  int
+	Token int64
+	// Strategy is the name of the locker's strategy.
+	Strategy string
+	// Attempts is how often the acquisition asked the database, and Waited how long it
+	// took.
+	Attempts int
+	Waited   time.Duration
+	// HeldFor is how long the lock was held.
+	HeldFor time.Duration
+	// Remaining is what was left of the trust window.
+	Remaining time.Duration
+	// Err is why it failed, or why the lock was lost; nil if all is well.
+	Err error
 
-	for _, hooks := range *set.hooks {
-		if hook := hooks.of(k); hook != nil {
-			hook(e)
+	repeats bool // the event before told the same, so that the log need not
+}
+
+// Observer is called when something happens to a lock, for metrics. Its context has the values of the context that the lock was
+// asked for with, and not its end. It must be quick and must not call the locker.
+//
+// One that blocks, or a log that does, holds up nobody's lock: no context, no
+// renewal and no turn waits for it. Acquired, NotAcquired and Released come on the
+// goroutine of the call that they tell of, when all else of it is done. Renewed,
+// RenewalFailed and Lost, and Released by Close, come one after the other on a
+// goroutine that the locker has while there is something to tell, so a Released
+// may overtake a Renewed. If the observer does not keep up, the oldest beyond 1024 are
+// dropped, which the log says, but never a loss. Close waits for what is left to
+// tell, a second at most.
+type Observer func(ctx context.Context, e Event)
+
+// WithObserver has an observer called. If it is given several times all are, in the order given.
+func WithObserver(o Observer) LockerOption {
+	return lockerOption(func(c *config) error {
+		if o == nil {
+			return againstRule("WithObserver", "", "the observer is nil")
 		}
+
+		c.observers = append(c.observers, o)
+
+		return nil
+	})
+}
+
+// WithLogger gives the logger: losses, failed renewals and releases at Warn,
+// the rest at Debug. The default logs nothing.
+func WithLogger(logger *slog.Logger) LockerOption {
+	return lockerOption(func(c *config) error {
+		if logger == nil {
+			return againstRule("WithLogger", "", "the logger is nil")
+		}
+
+		c.logger = logger
+
+		return nil
+	})
+}
+
+// tell calls the observers with an event and logs it. Both may block: where others wait,
+// it is added to the events instead.
+func (l *Locker) tell(ctx context.Context, e Event) {
+	level, message := e.said()
+	logs := l.logger.Enabled(ctx, level)
+
+	if !logs && len(l.observers) == 0 {
+		return
 	}
 
-	level, message := k.said(e.Err)
-	log(set.logger, level, message, e)
+	ctx = context.WithoutCancel(ctx)
+	e.Strategy = l.features.Strategy
+
+	for _, observe := range l.observers {
+		observe(ctx, e)
+	}
+
+	if logs {
+		l.logger.LogAttrs(ctx, level, message, e.attrs()...)
+	}
 }
 
 // said is what the log says of an event.
-func (k kind) said(err error) (slog.Level, string) {
+func (e Event) said() (slog.Level, string) {
 	switch {
-	case k == eventAcquired:
+	case e.Kind == Acquired:
 		return slog.LevelDebug, "lock acquired"
-	case k == eventNotAcquired:
+	case e.Kind == NotAcquired:
 		return slog.LevelDebug, "lock not acquired"
-	case k == eventRenewed:
+	case e.Kind == Renewed && (e.Err == nil || e.repeats):
 		return slog.LevelDebug, "lock renewed"
-	case k == eventPartlyRenewed:
+	case e.Kind == Renewed:
 		return slog.LevelWarn, "lock renewed, but not on all servers"
-	case k == eventRenewalFailed:
+	case e.Kind == RenewalFailed:
 		return slog.LevelWarn, "lock not renewed, trying again"
-	case k == eventLost:
+	case e.Kind == Lost:
 		return slog.LevelWarn, "lock lost"
-	case err == nil:
+	case e.Err == nil:
 		return slog.LevelDebug, "lock released"
-	case errors.Is(err, ErrLost):
+	case errors.Is(e.Err, ErrLost):
 		return slog.LevelWarn, "lock was lost before its release"
 	default:
 		return slog.LevelWarn, "lock not released, trying again"
 	}
 }
 
-// log writes what applies of an event. The logger's handler gets no caller's
-// context: many events have none.
-func log(logger *slog.Logger, level slog.Level, message string, e Event) {
-	ctx := context.Background() //nolint:forbidigo // see above
-	if !logger.Enabled(ctx, level) {
-		return
-	}
-
+// attrs are what applies of an event, for the log.
+func (e Event) attrs() []slog.Attr {
 	attrs := []slog.Attr{slog.String("name", e.Name), slog.String("strategy", e.Strategy)}
 
 	if e.Token != 0 {
@@ -93,5 +168,5 @@ func log(logger *slog.Logger, level slog.Level, message string, e Event) {
 		attrs = append(attrs, slog.Any("error", e.Err))
 	}
 
-	logger.LogAttrs(ctx, level, message, attrs...)
+	return attrs
 }

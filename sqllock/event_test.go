@@ -36,7 +36,7 @@ func TestHooks(t *testing.T) {
 			}
 		}
 
-		memory, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{
+		memory, locker := setup(t, observed(hooks{
 			Acquired: hook("acquired"), NotAcquired: hook("not acquired"), Renewed: hook("renewed"),
 			RenewalFailed: hook("renewal failed"), Lost: hook("lost"), Released: hook("released"),
 		}))
@@ -73,23 +73,34 @@ func TestHooks(t *testing.T) {
 	})
 }
 
-// Hooks of the locker and of a call are all called, in the order given.
-func TestHooksGivenSeveralTimes(t *testing.T) {
+// Several observers are all called, in the order given, and see the values of the context that the lock was asked for with.
+func TestSeveralObservers(t *testing.T) {
+	type key struct{}
+
 	bubble(t, func(t *testing.T) {
 		var told []string
 
-		hook := func(who string) sqllock.Option {
-			return sqllock.WithHooks(sqllock.Hooks{Released: func(sqllock.Event) { told = append(told, who) }})
+		observer := func(who string) sqllock.LockerOption {
+			return sqllock.WithObserver(func(ctx context.Context, e sqllock.Event) {
+				told = append(told, fmt.Sprint(who, " ", ctx.Value(key{}), " ", e.Kind == sqllock.Released, " ", ctx.Err()))
+			})
 		}
 
-		_, locker := setup(t, hook("first of New"), hook("second of New"))
+		_, locker := setup(t, observer("first"), observer("second"))
 
-		release(t, acquire(t, locker, hook("first of the call"), hook("second of the call")))
-		release(t, acquire(t, locker))
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 
-		want := []string{"first of New", "second of New", "first of the call", "second of the call", "first of New", "second of New"}
+		lock, err := locker.Acquire(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		cancel()
+		release(t, lock)
+
+		want := []string{"first value false <nil>", "second value false <nil>", "first value true <nil>", "second value true <nil>"}
 		if !slices.Equal(told, want) {
-			t.Errorf("hooks were called as %q, want %q", told, want)
+			t.Errorf("observers were called as %q, want %q", told, want)
 		}
 	})
 }
@@ -222,7 +233,7 @@ func TestBlockedHookKeepsNobodyFromLooking(t *testing.T) {
 		until := make(chan struct{})
 		defer close(until)
 
-		_, locker := setup(t, sqllock.WithoutRenewal(), sqllock.WithHooks(sqllock.Hooks{Lost: func(sqllock.Event) { <-until }}))
+		_, locker := setup(t, sqllock.WithoutRenewal(), observed(hooks{Lost: func(sqllock.Event) { <-until }}))
 		locks := acquireNames(t, locker, 2)
 
 		time.Sleep(window)
@@ -264,8 +275,8 @@ func TestBlockedLogKeepsNobodyWaiting(t *testing.T) {
 		logger, end := blocked("lock released")
 		defer end()
 
-		memory, locker := setup(t, sqllock.WithoutHandOff())
-		lock := acquire(t, locker, sqllock.WithLogger(logger))
+		memory, locker := setup(t, sqllock.WithoutHandOff(), sqllock.WithLogger(logger))
+		lock := acquire(t, locker)
 		next := make(chan *sqllock.Lock, 1)
 
 		go func() { next <- acquire(t, locker) }()
@@ -277,7 +288,11 @@ func TestBlockedLogKeepsNobodyWaiting(t *testing.T) {
 			go func() { released <- lock.Release(t.Context()) }()
 		}
 
-		release(t, <-next)
+		last, gone := <-next, make(chan error)
+
+		go func() { gone <- last.Release(t.Context()) }()
+
+		synctest.Wait()
 		wantFree(t, memory, "after both released")
 
 		// One of the two is told of what the other did, whose log blocks.
@@ -287,6 +302,7 @@ func TestBlockedLogKeepsNobodyWaiting(t *testing.T) {
 
 		end()
 		<-released
+		<-gone
 	})
 }
 
@@ -295,8 +311,8 @@ func TestBlockedLogKeepsNoReleaseFromGoingOn(t *testing.T) {
 		logger, end := blocked("lock released")
 		defer end()
 
-		memory, locker := setup(t)
-		lock := acquire(t, locker, sqllock.WithLogger(logger))
+		memory, locker := setup(t, sqllock.WithLogger(logger))
+		lock := acquire(t, locker)
 		memory.Fail("release", 3, sqllocktest.Before, nil)
 
 		go func() { _ = lock.Release(t.Context()) }()
@@ -341,11 +357,11 @@ func TestCloseTellsWhatIsLeft(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var lost, released int
 
-		hooks := sqllock.Hooks{
+		hooks := hooks{
 			Lost:     func(sqllock.Event) { time.Sleep(100 * time.Millisecond); lost++ },
 			Released: func(sqllock.Event) { released++ },
 		}
-		memory, locker := setup(t, sqllock.WithHooks(hooks))
+		memory, locker := setup(t, observed(hooks))
 		locks := acquireNames(t, locker, 3)
 
 		memory.Lose("1")
@@ -371,11 +387,11 @@ func TestBlockedLogDropsTheOldestButNoLoss(t *testing.T) {
 			renewed, lost int
 		)
 
-		hooks := sqllock.Hooks{
+		hooks := hooks{
 			Renewed: func(sqllock.Event) { <-until; renewed++ },
 			Lost:    func(sqllock.Event) { lost++ },
 		}
-		memory, locker := setup(t, sqllock.WithHooks(hooks), sqllock.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
+		memory, locker := setup(t, observed(hooks), sqllock.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
 		locks := acquireNames(t, locker, 50)
 
 		time.Sleep(100 * lease)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// events tell hooks and the log of what happened where others must not wait for
+// events tell observers and the log of what happened where others must not wait for
 // them: a log that blocks, as a full pipe does, would keep the contexts of other
 // locks alive beyond their trust windows. One goroutine tells it, in order, and
 // there is none while there is nothing to tell.
@@ -24,14 +24,13 @@ type events struct {
 
 // item is an event to be told of.
 type item struct {
-	number   int
-	settings *settings
-	kind     kind
-	event    Event
+	number int
+	ctx    context.Context //nolint:containedctx // its values, for the observers
+	event  Event
 }
 
 const (
-	// maxNews is how many events other than losses are kept for a log or a hook
+	// maxNews is how many events other than losses are kept for a log or an observer
 	// that blocks. Then the oldest go.
 	maxNews = 1024
 	// lastNews is how long Close waits for them.
@@ -39,16 +38,16 @@ const (
 )
 
 // add lets an event be told of soon.
-func (n *events) add(set *settings, k kind, e Event) {
+func (n *events) add(ctx context.Context, e Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
 	n.count++
 
-	i := item{n.count, set, k, e}
+	i := item{n.count, ctx, e}
 
 	switch {
-	case k == eventLost:
+	case e.Kind == Lost:
 		n.losses = append(n.losses, i)
 	case len(n.others) == maxNews:
 		n.others = append(n.others[1:], i)
@@ -73,12 +72,11 @@ func (n *events) tell() {
 		}
 
 		if dropped > 0 {
-			ctx := context.Background() //nolint:forbidigo // as for every event
-			n.locker.defaults.logger.LogAttrs(ctx, slog.LevelWarn,
-				"events of locks dropped, because the log or a hook took too long", slog.Int("events", dropped))
+			n.locker.logger.LogAttrs(context.WithoutCancel(i.ctx), slog.LevelWarn,
+				"events of locks dropped, because the log or an observer took too long", slog.Int("events", dropped))
 		}
 
-		n.locker.note(i.settings, i.kind, i.event)
+		n.locker.tell(i.ctx, i.event)
 	}
 }
 

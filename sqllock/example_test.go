@@ -463,11 +463,15 @@ func ExampleWithReentrant() {
 	// <nil>
 }
 
-func ExampleWithHooks() {
+func ExampleWithObserver() {
 	ctx := context.Background()
-	_, locker := exampleLocker(sqllock.WithHooks(sqllock.Hooks{
-		Acquired: func(e sqllock.Event) { fmt.Println("acquired", e.Name, "at attempt", e.Attempts) },
-		Released: func(e sqllock.Event) { fmt.Println("released", e.Name, e.Err) },
+	_, locker := exampleLocker(sqllock.WithObserver(func(_ context.Context, e sqllock.Event) {
+		switch e.Kind {
+		case sqllock.Acquired:
+			fmt.Println("acquired", e.Name, "at attempt", e.Attempts)
+		case sqllock.Released:
+			fmt.Println("released", e.Name, e.Err)
+		}
 	}))
 
 	lock, _ := locker.Acquire(ctx, "nightly")

@@ -293,8 +293,8 @@ func (h *hold) lost(state error) {
 	}
 
 	// Never here: whoever finds the loss may have others' to find.
-	h.locker.events.add(h.settings, eventLost, Event{
-		Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: now().since(h.acquired), Err: state,
+	h.locker.events.add(h.ctx, Event{
+		Kind: Lost, Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: now().since(h.acquired), Err: state,
 	})
 }
 
@@ -422,7 +422,7 @@ func (h *hold) releaseNews() (event Event, untold bool) {
 		}
 	}
 
-	return Event{Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: h.lasted, Err: err}, true
+	return Event{Kind: Released, Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: h.lasted, Err: err}, true
 }
 
 // noteRelease has the release told of.

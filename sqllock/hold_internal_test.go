@@ -41,7 +41,7 @@ func TestCloseAfterALoss(t *testing.T) {
 	}
 
 	h := &hold{
-		locker: locker, settings: &locker.defaults, lease: DefaultLease, extended: DefaultLease, acquired: now(), confirmed: now(),
+		locker: locker, settings: &locker.settings, lease: DefaultLease, extended: DefaultLease, acquired: now(), confirmed: now(),
 		schedule: schedule{index: -1},
 	}
 	h.open(t.Context(), reentry{locker, "lost"})

@@ -462,7 +462,7 @@ func (h *hold) renewed(start instant, lease time.Duration, missing, err error) t
 	err = outOfTime(err)
 
 	event := Event{
-		Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: err,
+		Kind: RenewalFailed, Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: err,
 	}
 
 	switch {
@@ -473,8 +473,8 @@ func (h *hold) renewed(start instant, lease time.Duration, missing, err error) t
 			return 0
 		}
 
-		event.Err = missing
-		h.locker.events.add(h.settings, h.renewedKind(missing), event)
+		event.Kind, event.Err, event.repeats = Renewed, missing, h.repeats(missing)
+		h.locker.events.add(h.ctx, event)
 
 		return start.mono + h.renewAfter()
 	case lossIn(err) != nil:
@@ -484,26 +484,21 @@ func (h *hold) renewed(start instant, lease time.Duration, missing, err error) t
 	default:
 		h.failed(err)
 
-		h.locker.events.add(h.settings, eventRenewalFailed, event)
+		h.locker.events.add(h.ctx, event)
 
 		return now().mono + jitter(max(lease/20, time.Millisecond))
 	}
 }
 
-// renewedKind is the kind of the event of a renewal that counts: the log says once where one was not confirmed all the same, until
-// one is confirmed everywhere.
-func (h *hold) renewedKind(missing error) kind {
+// repeats notes where a renewal that counts was not confirmed all the same, and says whether that was so of the one before, too.
+func (h *hold) repeats(missing error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	before := h.partial
 	h.partial = missing != nil
 
-	if h.partial && !before {
-		return eventPartlyRenewed
-	}
-
-	return eventRenewed
+	return before && h.partial
 }
 
 // failed notes why a renewal failed.

@@ -21,7 +21,7 @@ func TestRenewalAtAThirdOfTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var renewed []time.Time
 
-		memory, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{
+		memory, locker := setup(t, observed(hooks{
 			Renewed: func(sqllock.Event) { renewed = append(renewed, time.Now()) },
 		}))
 
@@ -248,7 +248,7 @@ func TestHungRenewalsDelayNobodysEnd(t *testing.T) {
 func TestFailedRenewalsAreTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		failed := 0
-		memory, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{RenewalFailed: func(e sqllock.Event) {
+		memory, locker := setup(t, observed(hooks{RenewalFailed: func(e sqllock.Event) {
 			failed++
 
 			if e.Err == nil || e.Name != name || e.Remaining <= 0 {
@@ -362,7 +362,17 @@ func TestRemaining(t *testing.T) {
 // at once when that failed, not at the end of the lease.
 func TestRenewalAfterAFailedReleaseTx(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		memory, locker := setup(t, sqllock.WithoutBatching())
+		renewed := make(chan struct{}, 1)
+		memory, locker := setup(t, sqllock.WithoutBatching(), observed(hooks{Renewed: func(e sqllock.Event) {
+			if e.Name != name {
+				return
+			}
+
+			select {
+			case renewed <- struct{}{}:
+			default:
+			}
+		}}))
 
 		for i := range 100 {
 			if _, err := locker.Acquire(t.Context(), fmt.Sprint(i)); err != nil {
@@ -372,15 +382,7 @@ func TestRenewalAfterAFailedReleaseTx(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 
-		renewed := make(chan struct{}, 1)
-		hooks := sqllock.Hooks{Renewed: func(sqllock.Event) {
-			select {
-			case renewed <- struct{}{}:
-			default:
-			}
-		}}
-
-		lock := acquire(t, locker, sqllock.WithHooks(hooks))
+		lock := acquire(t, locker)
 
 		time.Sleep(lease/3 - 2*time.Second)
 

@@ -473,7 +473,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		}
 
 		if l.end != nil && !l.again {
-			event, news = Event{Name: l.Name(), Token: l.hold.grant.Token, HeldFor: now().since(l.since)}, true
+			event, news = Event{Kind: Released, Name: l.Name(), Token: l.hold.grant.Token, HeldFor: now().since(l.since)}, true
 		}
 
 		if err := l.hold.err(); errors.Is(err, ErrLost) {
@@ -483,7 +483,7 @@ func (l *Lock) Release(ctx context.Context) error {
 
 	// Others may wait for the call above, and not for a log.
 	if news {
-		l.hold.locker.note(l.hold.settings, eventReleased, event)
+		l.hold.locker.tell(l.ctx, event)
 	}
 
 	return l.result

@@ -17,7 +17,7 @@ import (
 //	waiters.mu → listener.mu → background.mu → keeper.mu → hold.mu
 //	background.mu → queue.mu, slots.mu, shares.mu
 //
-// All others are locked with no other one inside. No code of a strategy, of a hook or of a log runs under any of them, but under
+// All others are locked with no other one inside. No code of a strategy, of an observer or of a log runs under any of them, but under
 // that of an ending, which is outside of all these, and for which nobody waits. TestMutexes reads the package for both.
 
 // Locker acquires locks with one strategy in one database. A process needs one
@@ -25,7 +25,7 @@ import (
 type Locker struct {
 	strategy strategies.Strategy
 	features strategies.Features
-	defaults settings
+	config   // of all locks, if their options do not say otherwise
 	queue    queue
 	slots    slots
 	shares   shares
@@ -69,7 +69,7 @@ func New(strategy strategies.Strategy, options ...LockerOption) (*Locker, error)
 	features := strategy.Features()
 	_, features.Marks = strategy.(strategies.Noter)
 
-	set, err := defaultsWith(options, features)
+	configured, err := configure(options, features)
 	if err != nil {
 		return nil, fmt.Errorf("sqllock: %w", err)
 	}
@@ -77,7 +77,7 @@ func New(strategy strategies.Strategy, options ...LockerOption) (*Locker, error)
 	l := &Locker{
 		strategy: strategy,
 		features: features,
-		defaults: set,
+		config:   configured,
 		queue:    queue{lines: make(map[string]*line)},
 		slots:    slots{used: make(map[string]map[int]struct{})},
 		shares:   shares{open: make(map[string][]*hold)},

@@ -228,7 +228,7 @@ func TestWaitWithinTheProcessTellsTheHolder(t *testing.T) {
 // A server goes on after the panic of a request. Nobody has the handle of its lock.
 func TestLockIsReleasedWhenAHookPanics(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		memory, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{Acquired: func(sqllock.Event) { panic("of a hook") }}))
+		memory, locker := setup(t, observed(hooks{Acquired: func(sqllock.Event) { panic("of a hook") }}))
 
 		func() {
 			defer func() {

@@ -190,7 +190,7 @@ func TestAcquireAllTells(t *testing.T) {
 
 			told = append(told, e.Name)
 		}
-		memory, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{Acquired: tell, Released: tell}))
+		memory, locker := setup(t, observed(hooks{Acquired: tell, Released: tell}))
 		one := acquireNames(t, newLocker(t, memory.Peer()), 2)[1]
 
 		_, err := locker.TryAcquireAll(t.Context(), []string{"0a", "1", "2"})

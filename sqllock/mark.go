@@ -74,7 +74,7 @@ func (l *Lock) mark(ctx context.Context, mark int64) error {
 	}
 
 	// A scheduler may drop the error.
-	l.hold.settings.logger.WarnContext(ctx, message, "name", l.Name(), "token", l.Token(), "mark", mark, "error", err)
+	l.hold.locker.logger.WarnContext(ctx, message, "name", l.Name(), "token", l.Token(), "mark", mark, "error", err)
 
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -38,7 +37,7 @@ const (
 
 // LockerOption sets something for all locks of a locker: see [New].
 type LockerOption interface {
-	forLocker(s *settings) error
+	forLocker(c *config) error
 }
 
 // LockOption sets something for one lock: see [Locker.Acquire].
@@ -55,15 +54,28 @@ type Option interface {
 // option is an Option.
 type option func(*settings) error
 
-func (o option) forLocker(s *settings) error { return o(s) }
-func (o option) forLock(s *settings) error   { return o(s) }
+func (o option) forLocker(c *config) error { return o(&c.settings) }
+func (o option) forLock(s *settings) error { return o(s) }
 
 // lockOption is a LockOption: with it a lock does not have its name alone, which nobody would see in the calls of a locker.
 type lockOption func(*settings) error
 
 func (o lockOption) forLock(s *settings) error { return o(s) }
 
-// settings is what options build.
+// lockerOption is a LockerOption.
+type lockerOption func(*config) error
+
+func (o lockerOption) forLocker(c *config) error { return o(c) }
+
+// config is what the options of a locker build.
+type config struct {
+	settings
+
+	logger    *slog.Logger
+	observers []Observer
+}
+
+// settings is what the options of a lock build.
 type settings struct {
 	lease     time.Duration
 	maxWait   time.Duration
@@ -86,8 +98,6 @@ type settings struct {
 	pollMax   time.Duration
 	drift     float64
 	margin    time.Duration
-	logger    *slog.Logger
-	hooks     *[]*Hooks // all that were given; a pointer, so that settings can be compared
 }
 
 func defaults() settings {
@@ -107,8 +117,6 @@ func defaults() settings {
 		pollMax:  defaultPollMax,
 		drift:    defaultDrift,
 		margin:   defaultMargin,
-		logger:   slog.New(slog.DiscardHandler),
-		hooks:    &[]*Hooks{},
 	}
 }
 
@@ -129,21 +137,21 @@ func (s settings) with(options []LockOption, features strategies.Features) (sett
 
 var errNilOption = fmt.Errorf("%w: a nil option", ErrInvalidOption)
 
-// defaultsWith returns the settings of all locks of a locker.
-func defaultsWith(options []LockerOption, features strategies.Features) (settings, error) {
-	s := defaults()
+// configure returns what the options of a locker say.
+func configure(options []LockerOption, features strategies.Features) (config, error) {
+	c := config{settings: defaults(), logger: slog.New(slog.DiscardHandler)}
 
 	for _, option := range options {
 		if option == nil {
-			return s, errNilOption
+			return c, errNilOption
 		}
 
-		if err := option.forLocker(&s); err != nil {
-			return s, err
+		if err := option.forLocker(&c); err != nil {
+			return c, err
 		}
 	}
 
-	return s, s.check(features)
+	return c, c.check(features)
 }
 
 func (s settings) check(features strategies.Features) error {
@@ -347,31 +355,6 @@ func WithMetadata(metadata map[string]string) Option {
 		}
 
 		s.holder.Metadata = string(text)
-
-		return nil
-	})
-}
-
-// WithLogger gives the logger: losses, failed renewals and releases at Warn,
-// the rest at Debug. The default logs nothing.
-func WithLogger(logger *slog.Logger) Option {
-	return option(func(s *settings) error {
-		if logger == nil {
-			return fmt.Errorf("%w: WithLogger(nil)", ErrInvalidOption)
-		}
-
-		s.logger = logger
-
-		return nil
-	})
-}
-
-// WithHooks calls functions when something happens to a lock, for metrics. It may be given several times: those of [New]
-// are called first, then those of the call, each in the order given.
-func WithHooks(hooks Hooks) Option {
-	return option(func(s *settings) error {
-		all := append(slices.Clone(*s.hooks), &hooks)
-		s.hooks = &all
 
 		return nil
 	})

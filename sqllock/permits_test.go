@@ -232,7 +232,7 @@ func TestEventsOfPermits(t *testing.T) {
 		var slots []int
 
 		note := func(e sqllock.Event) { slots = append(slots, e.Slot) }
-		_, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{Acquired: note, Released: note}))
+		_, locker := setup(t, observed(hooks{Acquired: note, Released: note}))
 
 		for range 2 {
 			defer release(t, acquire(t, locker, sqllock.WithPermits(2)))

@@ -106,7 +106,7 @@ func (r *reaper) page() time.Duration {
 		return page{removed, more}, err
 	})
 
-	logger, ctx := r.locker.defaults.logger, context.Background() //nolint:forbidigo // as for every event
+	logger, ctx := r.locker.logger, context.Background() //nolint:forbidigo // as for every event
 
 	switch {
 	case r.locker.life.Err() != nil:

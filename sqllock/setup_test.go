@@ -126,3 +126,22 @@ func held(t *testing.T, m *sqllocktest.Memory) int {
 
 	return len(locks)
 }
+
+// hooks are functions for kinds of events; nil for those that do not matter.
+type hooks struct {
+	Acquired, NotAcquired, Renewed, RenewalFailed, Lost, Released func(sqllock.Event)
+}
+
+// observed has them called.
+func observed(h hooks) sqllock.LockerOption {
+	of := map[sqllock.EventKind]func(sqllock.Event){
+		sqllock.Acquired: h.Acquired, sqllock.NotAcquired: h.NotAcquired, sqllock.Renewed: h.Renewed,
+		sqllock.RenewalFailed: h.RenewalFailed, sqllock.Lost: h.Lost, sqllock.Released: h.Released,
+	}
+
+	return sqllock.WithObserver(func(_ context.Context, e sqllock.Event) {
+		if hook := of[e.Kind]; hook != nil {
+			hook(e)
+		}
+	})
+}

@@ -35,13 +35,13 @@ func (s *several) run(ctx context.Context) ([]*Lock, error) {
 	}
 
 	holds, err := s.take(ctx)
-	event := Event{Name: first.request.Name, Attempts: s.attempts, Waited: now().since(began), Err: err}
+	event := Event{Kind: NotAcquired, Name: first.request.Name, Attempts: s.attempts, Waited: now().since(began), Err: err}
 
-	// Before the hook and the log, which may block.
+	// Before the observers and the log, which may block.
 	l.background.finish(first.request.Name)
 
 	if err != nil {
-		l.note(first.set, eventNotAcquired, event)
+		l.tell(ctx, event)
 
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (s *several) handles(ctx context.Context, holds []*hold, event Event) []*Lo
 
 	for i, h := range holds {
 		h.announce(ctx)
-		s.all[i].emit(h, event)
+		s.all[i].emit(ctx, h, event)
 	}
 
 	told = true

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -102,8 +101,7 @@ func (s *settings) mode() strategies.Mode {
 // sharesWith says whether a reader with these settings can use the grant of one with the others.
 func (s *settings) sharesWith(other *settings) bool {
 	return s.renew && other.renew && s.maxHold == 0 && other.maxHold == 0 && s.lease == other.lease && s.drift == other.drift &&
-		s.margin == other.margin && s.durable == other.durable && s.holder == other.holder && s.logger == other.logger &&
-		slices.Equal(*s.hooks, *other.hooks)
+		s.margin == other.margin && s.durable == other.durable && s.holder == other.holder
 }
 
 // shares are the holds of readers, by name.

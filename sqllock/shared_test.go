@@ -84,7 +84,7 @@ func TestReadersLose(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var lost atomic.Int64
 
-		memory, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{Lost: func(sqllock.Event) { lost.Add(1) }}))
+		memory, locker := setup(t, observed(hooks{Lost: func(sqllock.Event) { lost.Add(1) }}))
 		one, other := acquire(t, locker, sqllock.WithShared()), acquire(t, locker, sqllock.WithShared())
 
 		memory.Lose(name)
@@ -130,7 +130,7 @@ func TestReadersEvents(t *testing.T) {
 				}
 			}
 		}
-		_, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{Acquired: note("acquired"), Released: note("released")}))
+		_, locker := setup(t, observed(hooks{Acquired: note("acquired"), Released: note("released")}))
 
 		one, other := acquire(t, locker, sqllock.WithShared()), acquire(t, locker, sqllock.WithShared())
 		release(t, other)
@@ -215,27 +215,11 @@ func TestReadersOfDifferentOptions(t *testing.T) {
 	})
 }
 
-// The same hooks are the same options.
-func TestReadersWithHooks(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		memory, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{}))
-		hooks, others := sqllock.WithHooks(sqllock.Hooks{}), sqllock.WithHooks(sqllock.Hooks{})
-
-		for _, option := range []sqllock.LockOption{hooks, others, hooks} {
-			defer release(t, acquire(t, locker, sqllock.WithShared(), option))
-		}
-
-		if n := held(t, memory); n != 2 {
-			t.Errorf("%d readers are in the database, want two: two have the same options", n)
-		}
-	})
-}
-
-// Hooks are told of a reader once, as of a writer, though it reads again under its own context.
-func TestReadersAgainWithHooks(t *testing.T) {
+// Observers are told of a reader once, as of a writer, though it reads again under its own context.
+func TestReadersAgainObserved(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		acquired, released := 0, 0
-		_, locker := setup(t, sqllock.WithHooks(sqllock.Hooks{
+		_, locker := setup(t, observed(hooks{
 			Acquired: func(sqllock.Event) { acquired++ }, Released: func(sqllock.Event) { released++ },
 		}))
 

@@ -155,7 +155,7 @@ type watch struct {
 
 // run looks until ctx ends or yield wants no more.
 func (w *watch) run(ctx context.Context, yield func(Status, error) bool) {
-	if l := w.locker; l.defaults.listens {
+	if l := w.locker; l.listens {
 		l.listener.use()
 		defer l.listener.unuse()
 	}

@@ -109,7 +109,6 @@ func badInput(e *env) {
 		"WithClockMargin(1, 0)":     sqllock.WithClockMargin(1, 0),
 		"WithClockMargin(0, -1s)":   sqllock.WithClockMargin(0, -time.Second),
 		"WithClockMargin(0, lease)": sqllock.WithClockMargin(0, lease),
-		"WithLogger(nil)":           sqllock.WithLogger(nil),
 	} {
 		if _, err := e.a.Acquire(e.ctx(), e.name, option); !errors.Is(err, sqllock.ErrInvalidOption) {
 			e.Errorf("Acquire(%s) = %v, want ErrInvalidOption", what, err)
@@ -117,6 +116,12 @@ func badInput(e *env) {
 
 		if _, err := sqllock.New(e.Strategy, option); !errors.Is(err, sqllock.ErrInvalidOption) {
 			e.Errorf("New(%s) = %v, want ErrInvalidOption", what, err)
+		}
+	}
+
+	for what, option := range map[string]sqllock.LockerOption{"WithLogger": sqllock.WithLogger(nil), "WithObserver": sqllock.WithObserver(nil)} {
+		if _, err := sqllock.New(e.Strategy, option); !errors.Is(err, sqllock.ErrInvalidOption) {
+			e.Errorf("New(%s(nil)) = %v, want ErrInvalidOption", what, err)
 		}
 	}
 

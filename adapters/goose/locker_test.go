@@ -232,7 +232,11 @@ func TestLostLockIsToldAtTheEnd(t *testing.T) {
 	other := newLocker(t, on)
 	ended := make(chan struct{})
 	locker := newLocker(t, on, sqllock.WithLease(2*time.Second),
-		sqllock.WithHooks(sqllock.Hooks{Lost: func(sqllock.Event) { close(ended) }}))
+		sqllock.WithObserver(func(_ context.Context, e sqllock.Event) {
+			if e.Kind == sqllock.Lost {
+				close(ended)
+			}
+		}))
 
 	robbed := third(func(ctx context.Context) error {
 		if err := sqllocktest.ForceRelease(ctx, other, name, "taken away by the test"); err != nil {

@@ -1,7 +1,7 @@
 // Package opentelemetry tells OpenTelemetry what the locks of a process do. [Metrics] are fed by the hooks of a locker:
 //
 //	metrics, err := locks.NewMetrics(otel.GetMeterProvider())
-//	locker, err := sqllock.New(cas.New(postgres.New(pool)), sqllock.WithHooks(metrics.Hooks()))
+//	locker, err := sqllock.New(cas.New(postgres.New(pool)), sqllock.WithObserver(metrics.Observe))
 //
 // A [Tracer] makes a span for the wait and one for the hold of each lock that is acquired through it, because
 // hooks have no context that a span could belong to:
@@ -61,7 +61,7 @@ type Metrics struct {
 	wait, hold, remaining metric.Float64Histogram
 }
 
-// NewMetrics makes the instruments. Give the [Metrics.Hooks] to the locker. Errors are those of the meter.
+// NewMetrics makes the instruments. Give [Metrics.Observe] to the locker. Errors are those of the meter.
 func NewMetrics(provider metric.MeterProvider, options ...Option) (*Metrics, error) {
 	m := new(Metrics)
 
@@ -111,17 +111,19 @@ func NewMetrics(provider metric.MeterProvider, options ...Option) (*Metrics, err
 	return m, nil
 }
 
-// Hooks returns what to give to [sqllock.WithHooks].
-func (m *Metrics) Hooks() sqllock.Hooks {
-	ctx := context.Background() //nolint:forbidigo // hooks have none
-
-	return sqllock.Hooks{
-		Acquired:      func(e sqllock.Event) { m.acquired(ctx, e) },
-		NotAcquired:   func(e sqllock.Event) { m.notAcquired(ctx, e) },
-		Renewed:       func(e sqllock.Event) { m.renewed(ctx, e, m.renewals) },
-		RenewalFailed: func(e sqllock.Event) { m.renewed(ctx, e, m.renewalFailures) },
-		Lost:          func(e sqllock.Event) { m.released(ctx, e) },
-		Released:      func(e sqllock.Event) { m.released(ctx, e) },
+// Observe is what to give to [sqllock.WithObserver].
+func (m *Metrics) Observe(ctx context.Context, e sqllock.Event) {
+	switch e.Kind {
+	case sqllock.Acquired:
+		m.acquired(ctx, e)
+	case sqllock.NotAcquired:
+		m.notAcquired(ctx, e)
+	case sqllock.Renewed:
+		m.renewed(ctx, e, m.renewals)
+	case sqllock.RenewalFailed:
+		m.renewed(ctx, e, m.renewalFailures)
+	case sqllock.Lost, sqllock.Released:
+		m.released(ctx, e)
 	}
 }
 

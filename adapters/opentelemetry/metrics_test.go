@@ -1,6 +1,7 @@
 package opentelemetry_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -99,7 +100,7 @@ func TestAcquireWaitRelease(t *testing.T) {
 
 	file := filelock.NewFile(t)
 	metrics, reader := newMetrics(t)
-	locker, other := filelock.NewLocker(t, file, sqllock.WithHooks(metrics.Hooks())), filelock.NewLocker(t, file)
+	locker, other := filelock.NewLocker(t, file, sqllock.WithObserver(metrics.Observe)), filelock.NewLocker(t, file)
 	theirs := filelock.Acquire(t, other, "name")
 
 	if _, err := locker.TryAcquire(t.Context(), "name"); !errors.Is(err, sqllock.ErrNotAcquired) {
@@ -144,24 +145,24 @@ func TestForced(t *testing.T) {
 
 		return kind
 	}))
-	hooks := metrics.Hooks()
 
 	var renewals int64 // of the goroutine that tells of renewals and losses
 
 	renewed, lost := make(chan struct{}), make(chan struct{})
-	hooks.Renewed = func(e sqllock.Event) {
-		metrics.Hooks().Renewed(e)
+	observe := func(ctx context.Context, e sqllock.Event) {
+		metrics.Observe(ctx, e)
 
-		if renewals++; renewals == 1 {
-			close(renewed)
+		switch e.Kind {
+		case sqllock.Renewed:
+			if renewals++; renewals == 1 {
+				close(renewed)
+			}
+		case sqllock.Lost:
+			close(lost)
 		}
 	}
-	hooks.Lost = func(e sqllock.Event) {
-		metrics.Hooks().Lost(e)
-		close(lost)
-	}
 
-	locker, other := filelock.NewLocker(t, file, sqllock.WithHooks(hooks), sqllock.WithLease(2*time.Second)), filelock.NewLocker(t, file)
+	locker, other := filelock.NewLocker(t, file, sqllock.WithObserver(observe), sqllock.WithLease(2*time.Second)), filelock.NewLocker(t, file)
 	lock := filelock.Acquire(t, locker, "customer/4711")
 
 	<-renewed
@@ -195,7 +196,7 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 
 	metrics, reader := newMetrics(t)
-	locker, faulty := filelock.NewFaultyLocker(t, filelock.NewFile(t), sqllock.WithHooks(metrics.Hooks()), sqllock.WithoutHandOff())
+	locker, faulty := filelock.NewFaultyLocker(t, filelock.NewFile(t), sqllock.WithObserver(metrics.Observe), sqllock.WithoutHandOff())
 	lock := filelock.Acquire(t, locker, "name")
 
 	faulty.Fail("release", 10, sqllocktest.Before, nil)
@@ -205,10 +206,10 @@ func TestFailures(t *testing.T) {
 		t.Fatalf("Release = %v, want a *ReleaseError", err)
 	}
 
-	metrics.Hooks().RenewalFailed(sqllock.Event{Strategy: "cas", Remaining: time.Second})
+	metrics.Observe(t.Context(), sqllock.Event{Kind: sqllock.RenewalFailed, Strategy: "cas", Remaining: time.Second})
 
 	for _, err := range []error{sqllock.ErrUnreachable, &sqllock.DeadlockError{}, sqllocktest.ErrBroken} {
-		metrics.Hooks().NotAcquired(sqllock.Event{Strategy: "cas", Err: err})
+		metrics.Observe(t.Context(), sqllock.Event{Kind: sqllock.NotAcquired, Strategy: "cas", Err: err})
 	}
 
 	want := map[string]int64{

@@ -25,7 +25,7 @@ func Example() {
 	registry.MustRegister(metrics)
 
 	// In a program: cas.New(postgres.New(pool)).
-	locker, err := sqllock.New(sqllocktest.NewMemory(), sqllock.WithHooks(metrics.Hooks()))
+	locker, err := sqllock.New(sqllocktest.NewMemory(), sqllock.WithObserver(metrics.Observe))
 	if err != nil {
 		log.Fatal(err)
 	}

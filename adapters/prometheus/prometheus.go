@@ -3,7 +3,7 @@
 //
 //	metrics := locks.New()
 //	registry.MustRegister(metrics)
-//	locker, err := sqllock.New(cas.New(postgres.New(pool)), sqllock.WithHooks(metrics.Hooks()))
+//	locker, err := sqllock.New(cas.New(postgres.New(pool)), sqllock.WithObserver(metrics.Observe))
 //
 // [Database] is a second collector for those who want it: it asks the database at each scrape who holds and who waits.
 //
@@ -94,7 +94,7 @@ type Metrics struct {
 	calls map[string]*closest // for each label
 }
 
-// New returns metrics. Register them, and give their [Metrics.Hooks] to the locker. For labels that are the same for all
+// New returns metrics. Register them, and give their [Metrics.Observe] to the locker. For labels that are the same for all
 // locks of a locker, register them with [prometheus.WrapRegistererWith].
 func New(options ...Option) *Metrics {
 	s := newSettings(options)
@@ -134,18 +134,20 @@ func New(options ...Option) *Metrics {
 	return m
 }
 
-// Hooks returns what to give to [sqllock.WithHooks].
-func (m *Metrics) Hooks() sqllock.Hooks {
-	return sqllock.Hooks{
-		Acquired: func(e sqllock.Event) {
-			m.ended(e, "acquired", "acquired")
-			m.held.WithLabelValues(m.settings.values(m.settings.lock(e.Name))...).Inc()
-		},
-		NotAcquired:   func(e sqllock.Event) { m.ended(e, result(e.Err), "not_acquired") },
-		Renewed:       func(e sqllock.Event) { m.renewed(e, m.renewals) },
-		RenewalFailed: func(e sqllock.Event) { m.renewed(e, m.renewalFailures) },
-		Lost:          m.released,
-		Released:      m.released,
+// Observe is what to give to [sqllock.WithObserver].
+func (m *Metrics) Observe(_ context.Context, e sqllock.Event) {
+	switch e.Kind {
+	case sqllock.Acquired:
+		m.ended(e, "acquired", "acquired")
+		m.held.WithLabelValues(m.settings.values(m.settings.lock(e.Name))...).Inc()
+	case sqllock.NotAcquired:
+		m.ended(e, result(e.Err), "not_acquired")
+	case sqllock.Renewed:
+		m.renewed(e, m.renewals)
+	case sqllock.RenewalFailed:
+		m.renewed(e, m.renewalFailures)
+	case sqllock.Lost, sqllock.Released:
+		m.released(e)
 	}
 }
 

@@ -101,7 +101,7 @@ func TestAcquireWaitRelease(t *testing.T) {
 	t.Parallel()
 
 	file, metrics := filelock.NewFile(t), locks.New()
-	locker, other := filelock.NewLocker(t, file, sqllock.WithHooks(metrics.Hooks())), filelock.NewLocker(t, file)
+	locker, other := filelock.NewLocker(t, file, sqllock.WithObserver(metrics.Observe)), filelock.NewLocker(t, file)
 
 	expect(t, metrics)
 
@@ -156,21 +156,19 @@ func TestForced(t *testing.T) {
 	t.Parallel()
 
 	file, metrics := filelock.NewFile(t), locks.New()
-	hooks := metrics.Hooks()
 
 	var renewals atomic.Int64
 
 	renewed := make(chan struct{})
-	counted := hooks.Renewed
-	hooks.Renewed = func(e sqllock.Event) {
-		counted(e)
+	observe := func(ctx context.Context, e sqllock.Event) {
+		metrics.Observe(ctx, e)
 
-		if renewals.Add(1) == 1 {
+		if e.Kind == sqllock.Renewed && renewals.Add(1) == 1 {
 			close(renewed)
 		}
 	}
 
-	locker, other := filelock.NewLocker(t, file, sqllock.WithHooks(hooks), sqllock.WithLease(2*time.Second)), filelock.NewLocker(t, file)
+	locker, other := filelock.NewLocker(t, file, sqllock.WithObserver(observe), sqllock.WithLease(2*time.Second)), filelock.NewLocker(t, file)
 	lock := filelock.Acquire(t, locker, "name")
 
 	<-renewed
@@ -216,7 +214,7 @@ func TestLossFoundByRelease(t *testing.T) {
 	t.Parallel()
 
 	file, metrics := filelock.NewFile(t), locks.New()
-	locker, other := filelock.NewLocker(t, file, sqllock.WithHooks(metrics.Hooks()), sqllock.WithoutHandOff()), filelock.NewLocker(t, file)
+	locker, other := filelock.NewLocker(t, file, sqllock.WithObserver(metrics.Observe), sqllock.WithoutHandOff()), filelock.NewLocker(t, file)
 	lock := filelock.Acquire(t, locker, "name")
 
 	if err := sqllocktest.ForceRelease(t.Context(), other, "name", "for a test"); err != nil {
@@ -239,7 +237,7 @@ func TestRenewalsFail(t *testing.T) {
 	t.Parallel()
 
 	metrics := locks.New()
-	locker, faulty := filelock.NewFaultyLocker(t, filelock.NewFile(t), sqllock.WithHooks(metrics.Hooks()), sqllock.WithLease(time.Second))
+	locker, faulty := filelock.NewFaultyLocker(t, filelock.NewFile(t), sqllock.WithObserver(metrics.Observe), sqllock.WithLease(time.Second))
 
 	faulty.Fail("renew", 1, sqllocktest.Before, nil)
 
@@ -285,7 +283,7 @@ func TestReleaseFails(t *testing.T) {
 	t.Parallel()
 
 	metrics := locks.New()
-	locker, faulty := filelock.NewFaultyLocker(t, filelock.NewFile(t), sqllock.WithHooks(metrics.Hooks()), sqllock.WithoutHandOff())
+	locker, faulty := filelock.NewFaultyLocker(t, filelock.NewFile(t), sqllock.WithObserver(metrics.Observe), sqllock.WithoutHandOff())
 	lock := filelock.Acquire(t, locker, "name")
 
 	faulty.Fail("release", 10, sqllocktest.Before, nil)
@@ -308,7 +306,7 @@ func TestReaders(t *testing.T) {
 	t.Parallel()
 
 	file, metrics := filelock.NewFile(t), locks.New()
-	locker := filelock.NewLocker(t, file, sqllock.WithHooks(metrics.Hooks()), sqllock.WithLease(time.Second))
+	locker := filelock.NewLocker(t, file, sqllock.WithObserver(metrics.Observe), sqllock.WithLease(time.Second))
 	other := filelock.NewLocker(t, file)
 
 	first := filelock.Acquire(t, locker, "name", sqllock.WithShared())
@@ -345,7 +343,7 @@ func TestReentrant(t *testing.T) {
 	t.Parallel()
 
 	metrics := locks.New()
-	locker := filelock.NewLocker(t, filelock.NewFile(t), sqllock.WithHooks(metrics.Hooks()), sqllock.WithReentrant())
+	locker := filelock.NewLocker(t, filelock.NewFile(t), sqllock.WithObserver(metrics.Observe), sqllock.WithReentrant())
 	outer := filelock.Acquire(t, locker, "name")
 
 	inner, err := locker.Acquire(outer.Context(), "name")
@@ -375,7 +373,7 @@ func TestNames(t *testing.T) {
 
 		return kind
 	}))
-	locker := filelock.NewLocker(t, filelock.NewFile(t), sqllock.WithHooks(metrics.Hooks()))
+	locker := filelock.NewLocker(t, filelock.NewFile(t), sqllock.WithObserver(metrics.Observe))
 
 	expect(t, metrics)
 
@@ -403,7 +401,7 @@ func TestLabelOfBytes(t *testing.T) {
 	t.Parallel()
 
 	metrics := locks.New(locks.WithNames(func(name string) string { return name[:1] }))
-	metrics.Hooks().Acquired(sqllock.Event{Name: "über"})
+	metrics.Observe(t.Context(), sqllock.Event{Kind: sqllock.Acquired, Name: "über"})
 
 	if v, _ := sample(t, metrics, "sqllock_held{lock=\"\uFFFD\"}"); v != 1 {
 		t.Errorf("samples = %q, want one with a replacement character", samples(t, metrics))
@@ -430,7 +428,7 @@ func TestResults(t *testing.T) {
 		metrics := locks.New()
 
 		for _, err := range errs {
-			metrics.Hooks().NotAcquired(sqllock.Event{Name: "name", Err: fmt.Errorf("wrapped: %w", err)})
+			metrics.Observe(t.Context(), sqllock.Event{Kind: sqllock.NotAcquired, Name: "name", Err: fmt.Errorf("wrapped: %w", err)})
 		}
 
 		expect(t, metrics,
@@ -445,7 +443,6 @@ func TestClosestCall(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		metrics := locks.New()
-		hooks := metrics.Hooks()
 
 		at := func(want float64) {
 			t.Helper()
@@ -456,13 +453,13 @@ func TestClosestCall(t *testing.T) {
 		}
 
 		at(0)
-		hooks.Renewed(sqllock.Event{Remaining: 20 * time.Second})
+		metrics.Observe(t.Context(), sqllock.Event{Kind: sqllock.Renewed, Remaining: 20 * time.Second})
 		at(20)
-		hooks.RenewalFailed(sqllock.Event{Remaining: 3 * time.Second})
-		hooks.Renewed(sqllock.Event{Remaining: 19 * time.Second})
+		metrics.Observe(t.Context(), sqllock.Event{Kind: sqllock.RenewalFailed, Remaining: 3 * time.Second})
+		metrics.Observe(t.Context(), sqllock.Event{Kind: sqllock.Renewed, Remaining: 19 * time.Second})
 		at(3)
 		<-time.After(6 * time.Minute)
-		hooks.Renewed(sqllock.Event{Remaining: 18 * time.Second})
+		metrics.Observe(t.Context(), sqllock.Event{Kind: sqllock.Renewed, Remaining: 18 * time.Second})
 		at(3)
 		<-time.After(5 * time.Minute)
 		at(18)
@@ -470,7 +467,7 @@ func TestClosestCall(t *testing.T) {
 		at(18)
 		<-time.After(time.Minute)
 		at(0)
-		hooks.Renewed(sqllock.Event{Remaining: 17 * time.Second})
+		metrics.Observe(t.Context(), sqllock.Event{Kind: sqllock.Renewed, Remaining: 17 * time.Second})
 		<-time.After(time.Hour)
 		at(0)
 	})

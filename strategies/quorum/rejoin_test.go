@@ -208,7 +208,11 @@ func TestWiped(t *testing.T) {
 		)
 
 		p := c.process(
-			sqllock.WithHooks(sqllock.Hooks{Renewed: func(e sqllock.Event) { renewed.Store(e) }}),
+			sqllock.WithObserver(func(_ context.Context, e sqllock.Event) {
+				if e.Kind == sqllock.Renewed {
+					renewed.Store(e)
+				}
+			}),
 			sqllock.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))),
 		)
 		lock := p.acquire("a")

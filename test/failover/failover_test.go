@@ -243,12 +243,16 @@ func newHolder(t *testing.T, s strategy, dsn string, configure ...func(*pgxpool.
 
 	renewed := make(chan string, 64)
 
-	return holder{newLocker(t, s, postgres.New(pool), sqllock.WithHooks(sqllock.Hooks{Renewed: func(e sqllock.Event) {
+	return holder{newLocker(t, s, postgres.New(pool), sqllock.WithObserver(func(_ context.Context, e sqllock.Event) {
+		if e.Kind != sqllock.Renewed {
+			return
+		}
+
 		select {
 		case renewed <- e.Name:
 		default:
 		}
-	}})), pool, renewed}
+	})), pool, renewed}
 }
 
 // newRival is a process that wants the locks of others.
