@@ -20,17 +20,21 @@ const (
 	reapLimit = time.Minute
 )
 
-// answeredBy says whether so many have answered.
-func answeredBy[T any](majority int) func([]answer[T]) bool {
-	return func(answers []answer[T]) bool {
-		return count(answers, func(a answer[T]) bool { return a.came && a.err == nil }) >= majority
+// askAll asks all servers.
+func askAll[T any](ctx context.Context, s *Strategy, r round[T], call func(context.Context, strategies.Strategy) (T, error)) answers[T] {
+	all := make([]int, len(s.members))
+	for i := range all {
+		all[i] = i
 	}
+
+	return r.ask(ctx, len(all), all, func(ctx context.Context, i int) (T, error) { return call(ctx, s.members[i]) })
 }
 
-// listed is what a server says of a name.
-type listed struct {
-	status strategies.Status
-	found  bool
+// look asks all servers what they know. It is an error if no majority answers.
+func look[T any](ctx context.Context, s *Strategy, call func(context.Context, strategies.Strategy) (T, error)) (answers[T], error) {
+	said := askAll(ctx, s, round[T]{limit: lookLimit, slack: lookSlack, decided: s.byMajority}, call)
+
+	return said, s.enough(said.errs())
 }
 
 // List returns the names that one owner has on a majority, as far as the servers that answer say: a majority has to. What
@@ -39,41 +43,32 @@ func (s *Strategy) List(ctx context.Context, f strategies.Filter) ([]strategies.
 	most := f.Limit
 	f.Limit = 0
 
-	q := round[[]strategies.Status]{limit: lookLimit, slack: lookSlack, decided: answeredBy[[]strategies.Status](s.majority())}
-
-	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) ([]strategies.Status, error) {
+	answers, err := look(ctx, s, func(ctx context.Context, member strategies.Strategy) ([]strategies.Status, error) {
 		return member.List(ctx, f)
-	}))
-	if err := s.enough(errorsOf(answers)); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
 
-	type key struct{ name, owner string }
-
-	groups := make(map[key][]strategies.Status)
+	groups := make(map[string][]strategies.Status) // by owner, who has one name
 
 	for _, a := range answers {
 		for _, status := range a.value {
 			if status.Owner != "" && status.Remaining > 0 {
-				k := key{status.Name, status.Owner}
-				groups[k] = append(groups[k], status)
+				groups[status.Owner] = append(groups[status.Owner], status)
 			}
 		}
 	}
-
-	silent := count(answers, func(a answer[[]strategies.Status]) bool { return a.err != nil })
 
 	var held []strategies.Status
 
 	for _, group := range groups {
 		if len(group) >= s.majority() {
-			held = append(held, s.whole(group, silent))
+			held = append(held, s.whole(group, len(answers)-answers.count()))
 		}
 	}
 
-	slices.SortFunc(held, func(a, b strategies.Status) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner, b.Owner))
-	})
+	slices.SortFunc(held, func(a, b strategies.Status) int { return cmp.Compare(a.Name, b.Name) })
 
 	if most > 0 && len(held) > most {
 		held = held[:most]
@@ -85,82 +80,52 @@ func (s *Strategy) List(ctx context.Context, f strategies.Filter) ([]strategies.
 // Status returns what a majority knows of a name's latest grant: an owner that a majority has, or else that nobody holds the
 // name. It is an error if servers that do not answer could say otherwise.
 func (s *Strategy) Status(ctx context.Context, lock string) (strategies.Status, bool, error) {
-	q := round[listed]{limit: lookLimit, slack: lookSlack, decided: answeredBy[listed](s.majority())}
+	// A name that a server does not know has no token there.
+	answers, err := look(ctx, s, func(ctx context.Context, member strategies.Strategy) (strategies.Status, error) {
+		status, _, err := member.Status(ctx, lock)
 
-	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (l listed, err error) {
-		l.status, l.found, err = member.Status(ctx, lock)
-
-		return l, err
-	}))
-
-	errs := errorsOf(answers)
-	if err := s.enough(errs); err != nil {
+		return status, err
+	})
+	if err != nil {
 		return strategies.Status{}, false, err
 	}
 
-	groups, silent := make(map[string][]strategies.Status), 0
-
-	var latest strategies.Status
+	var found, free []strategies.Status
 
 	for _, a := range answers {
-		switch {
-		case a.err != nil:
-			silent++
-		case a.value.found:
-			status := a.value.status
-			groups[status.Owner] = append(groups[status.Owner], status)
+		if status := a.value; a.did() && status.Token > 0 {
+			found = append(found, status)
 
-			if status.Token > latest.Token {
-				latest = status
+			if status.Owner == "" {
+				free = append(free, status)
 			}
 		}
 	}
 
-	for owner, group := range groups {
-		switch {
-		case owner == "":
-		case len(group) >= s.majority():
-			return s.whole(group, silent), true, nil
-		case len(group)+silent >= s.majority():
-			return strategies.Status{}, false, s.failed(fmt.Sprintf("say that it is held by %s", group[0].Holder.Host), len(group), errs, false)
-		}
-	}
+	silent, held := len(answers)-answers.count(), largest(found, func(st strategies.Status) string { return st.Owner })
 
-	switch nobody := groups[""]; {
-	case latest.Token == 0:
+	switch majority := s.majority(); {
+	case len(found) == 0:
 		return strategies.Status{}, false, nil
-	case len(nobody) >= s.majority():
-		return s.whole(nobody, silent), true, nil
-	}
+	case len(held) >= majority:
+		return s.whole(held, silent), true, nil
+	case len(held) > 0 && len(held)+silent >= majority:
+		verb := fmt.Sprintf("say that it is held by %s", held[0].Holder.Host)
 
-	// What is left of somebody is no holder.
-	return strategies.Status{Name: lock, Strategy: name, Token: latest.Token}, true, nil
-}
-
-// detail says on how many servers a lock is held, if not on all.
-func (s *Strategy) detail(group []strategies.Status, silent int) string {
-	on := 0
-
-	for _, status := range group {
-		if status.Remaining > 0 {
-			on++
-		}
-	}
-
-	switch {
-	case on == len(s.members):
-		return ""
-	case silent > 0:
-		return fmt.Sprintf("held on %d of %d servers, and %d did not answer", on, len(s.members), silent)
-	default:
-		return fmt.Sprintf("held on %d of %d servers", on, len(s.members))
+		return strategies.Status{}, false, s.failed(verb, len(held), answers.errs(), false)
+	case len(free) >= majority:
+		return s.whole(free, silent), true, nil
+	default: // what is left of somebody is no holder
+		return strategies.Status{Name: lock, Strategy: name, Token: nth(1, found, tokenOf)}, true, nil
 	}
 }
+
+func tokenOf(st strategies.Status) int64 { return st.Token }
 
 // whole is the status of a grant that a majority tells of, while others are silent.
 func (s *Strategy) whole(group []strategies.Status, silent int) strategies.Status {
 	// One server may have drawn a larger token since, for an attempt that no majority granted.
-	token := nth(s.majority(), group, func(st strategies.Status) int64 { return st.Token })
+	token := nth(s.majority(), group, tokenOf)
 	whole := group[slices.IndexFunc(group, func(st strategies.Status) bool { return st.Token == token })]
 
 	whole.Strategy = name
@@ -168,12 +133,20 @@ func (s *Strategy) whole(group []strategies.Status, silent int) strategies.Statu
 	whole.HeldFor = nth(1, group, func(st strategies.Status) time.Duration { return st.HeldFor })
 	whole.Taken, whole.Guarded = 0, false
 
-	if whole.Remaining > 0 {
-		whole.Detail = s.detail(group, silent)
-	}
-
 	if whole.Remaining == 0 {
 		whole.HeldFor = 0
+
+		return whole
+	}
+
+	on := len(slices.DeleteFunc(slices.Clone(group), func(st strategies.Status) bool { return st.Remaining == 0 }))
+	whole.Detail = fmt.Sprintf("held on %d of %d servers", on, len(s.members))
+
+	switch {
+	case on == len(s.members):
+		whole.Detail = ""
+	case silent > 0:
+		whole.Detail += fmt.Sprintf(", and %d did not answer", silent)
 	}
 
 	return whole
@@ -181,29 +154,26 @@ func (s *Strategy) whole(group []strategies.Status, silent int) strategies.Statu
 
 // enough is nil if a majority answered.
 func (s *Strategy) enough(errs []error) error {
-	answered := len(errs) - len(matching(errs, func(error) bool { return true }))
-	if answered >= s.majority() {
-		return nil
+	if answered := len(errs) - len(matching(errs, anything)); answered < s.majority() {
+		return s.failed("answered", answered, errs, false)
 	}
 
-	return s.failed("answered", answered, errs, false)
+	return nil
 }
 
 // ForceRelease ends the grant that was seen, on all servers. nil: a majority is free of it, so that its holder
 // has lost it, and others can have it. With an error some may be free of it, too, and the holder keeps it only if a majority of
 // all has it still.
 func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, reason string) (bool, error) {
-	q := round[bool]{limit: lookLimit}
-
 	if seen.Owner != "" {
 		seen.Token = 0 // servers draw them by their own clocks
 	}
 
-	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (bool, error) {
+	answers := askAll(ctx, s, round[bool]{limit: lookLimit}, func(ctx context.Context, member strategies.Strategy) (bool, error) {
 		return member.ForceRelease(ctx, seen, reason)
-	}))
+	})
 
-	errs := errorsOf(answers)
+	errs := answers.errs()
 
 	// Where another owner has the name, the grant that was seen is gone.
 	var others []*strategies.HeldError
@@ -214,12 +184,12 @@ func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, rea
 		}
 	}
 
-	if successor := s.sameOwner(others); len(successor) >= s.majority() {
+	if successor := largest(others, ownerOf); len(successor) >= s.majority() {
 		return false, s.heldBy(seen.Name, successor)
 	}
 
-	forced := count(answers, func(a answer[bool]) bool { return a.value }) > 0
-	free := count(answers, func(a answer[bool]) bool { return a.came && a.err == nil }) + len(others)
+	forced := slices.ContainsFunc(answers, func(a answer[bool]) bool { return a.value })
+	free := answers.count() + len(others)
 
 	if free >= s.majority() {
 		return forced, nil
@@ -240,25 +210,20 @@ func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, rea
 
 // Reap reaps all servers, and returns the sum of what they did.
 func (s *Strategy) Reap(ctx context.Context, retention time.Duration) (sum strategies.Reaped, err error) {
-	q := round[strategies.Reaped]{limit: reapLimit}
-
-	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (strategies.Reaped, error) {
+	reap := func(ctx context.Context, member strategies.Strategy) (strategies.Reaped, error) {
 		return member.Reap(ctx, retention)
-	}))
+	}
 
-	did := 0
-
+	answers := askAll(ctx, s, round[strategies.Reaped]{limit: reapLimit}, reap)
 	for _, a := range answers {
 		sum.Expired += a.value.Expired
 		sum.Removed += a.value.Removed
-
-		if a.err == nil {
-			did++
-		}
 	}
 
-	if errs := errorsOf(answers); did < len(answers) {
-		return sum, &failure{text: s.describe("were reaped", did, errs), errs: matching(errs, func(error) bool { return true })}
+	if did := answers.count(); did < len(answers) {
+		errs := answers.errs()
+
+		return sum, &failure{text: s.describe("were reaped", did, errs), errs: matching(errs, anything)}
 	}
 
 	return sum, nil
@@ -272,28 +237,25 @@ func (s *Strategy) ReapIdle(ctx context.Context, idle time.Duration, limit int) 
 		more    bool
 	}
 
-	q := round[page]{limit: lookLimit}
-
-	answers := q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (p page, err error) {
+	answers := askAll(ctx, s, round[page]{limit: lookLimit}, func(ctx context.Context, member strategies.Strategy) (p page, err error) {
 		p.removed, p.more, err = member.ReapIdle(ctx, idle, limit)
 
 		return p, err
-	}))
+	})
 
 	for _, a := range answers {
 		removed = max(removed, a.value.removed)
 		more = more || a.err == nil && a.value.more
 	}
 
-	return removed, more, s.enough(errorsOf(answers))
+	return removed, more, s.enough(answers.errs())
 }
 
 // Close gives back what the members keep.
 func (s *Strategy) Close(ctx context.Context) {
-	q := round[none]{limit: endLimit}
-	q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (none, error) {
+	askAll(ctx, s, round[bool]{limit: endLimit}, func(ctx context.Context, member strategies.Strategy) (bool, error) {
 		member.Close(ctx)
 
-		return none{}, nil
-	}))
+		return true, nil
+	})
 }

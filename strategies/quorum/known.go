@@ -1,57 +1,52 @@
 package quorum
 
-import "sync"
-
-// known remembers of which owners something may be where, so that a server which cannot have anything need not be reached to
-// settle what another may have. It is no more than that: of an owner that it does not know all servers are asked.
-type known struct {
-	mu     sync.Mutex
-	grants map[string]*grant // by owner; nil: there were several attempts
-}
+// A strategy remembers of which owners something may be where, so that a server which cannot have anything need not be reached
+// to settle what another may have. It is no more than that: of an owner that it does not know all servers are asked.
 
 // mostKnown bounds it. Holders that were killed by a panic of theirs, for example, never end their grants.
 const mostKnown = 4096
 
-// add notes an attempt that begins.
-func (k *known) add(g *grant) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+// remember notes an attempt that begins.
+func (s *Strategy) remember(g *grant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-	if k.grants == nil {
-		k.grants = make(map[string]*grant)
+	owner := g.request.Owner
+	if _, again := s.known[owner]; again {
+		g = nil
 	}
 
-	if _, again := k.grants[g.request.Owner]; again {
-		k.grants[g.request.Owner] = nil
-
-		return
-	}
-
-	for owner := range k.grants {
-		if len(k.grants) < mostKnown {
+	for other := range s.known {
+		if len(s.known) < mostKnown {
 			break
 		}
 
-		delete(k.grants, owner)
+		delete(s.known, other)
 	}
 
-	k.grants[g.request.Owner] = g
+	s.known[owner] = g
 }
 
-// grant is the only attempt of an owner; nil if it is not known, or there were several.
-func (k *known) grant(owner string) *grant {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+// attempt is the only attempt of an owner; nil if it is not known, or there were several.
+func (s *Strategy) attempt(owner string) *grant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-	return k.grants[owner]
+	return s.known[owner]
 }
 
-// forget notes that nothing is left of an attempt.
-func (k *known) forget(g *grant) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-
-	if k.grants[g.request.Owner] == g {
-		delete(k.grants, g.request.Owner)
+// forget notes that an attempt has ended, unless something may be left of it.
+func (s *Strategy) forget(g *grant) (left bool) {
+	if g.count((*seat).suspect) > 0 {
+		return true
 	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.known[g.request.Owner] == g {
+		delete(s.known, g.request.Owner)
+	}
+
+	return false
 }

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sqllock/sqllock/internal/calls"
@@ -17,12 +18,16 @@ const name = "quorum"
 // Strategy keeps locks on a majority of several servers. It is safe for concurrent use.
 type Strategy struct {
 	members []strategies.Strategy
-	known   known
+
+	mu    sync.Mutex
+	known map[string]*grant // by owner; nil: there were several attempts
 }
 
 // New returns the strategy over others, each on a database server of its own: three or more of them, and an odd number
 // (the package comment says why), with strategies cas or insert. sqllock.New reports what is wrong with them.
-func New(members ...strategies.Strategy) *Strategy { return &Strategy{members: slices.Clone(members)} }
+func New(members ...strategies.Strategy) *Strategy {
+	return &Strategy{members: slices.Clone(members), known: make(map[string]*grant)}
+}
 
 // Validate reports members that cannot carry a quorum, or were built wrong themselves.
 func (s *Strategy) Validate() error {
@@ -46,28 +51,22 @@ func (s *Strategy) Validate() error {
 			return fmt.Errorf("%s: strategy %d: %w", op, i+1, err)
 		}
 
-		switch f := member.Features(); {
-		case f.ConnectionHeld:
+		f, why := member.Features(), ""
+
+		if _, raises := member.(strategies.Raiser); f.ConnectionHeld {
+			why = "its locks end with a connection, without notice"
+		} else if !raises {
+			why = "its tokens cannot be raised"
+		}
+
+		if why != "" {
 			return &strategies.UnsupportedError{
-				Op: op, Strategy: name, Instead: "cas",
-				Where: fmt.Sprintf("over strategy %s, which is given as %d: its locks end with a connection, without notice", f.Strategy, i+1),
-			}
-		case !raises(member):
-			return &strategies.UnsupportedError{
-				Op: op, Strategy: name, Instead: "cas",
-				Where: fmt.Sprintf("over strategy %s, which is given as %d: its tokens cannot be raised", f.Strategy, i+1),
+				Op: op, Strategy: name, Where: fmt.Sprintf("over strategy %s, which is given as %d: %s", f.Strategy, i+1, why), Instead: "cas",
 			}
 		}
 	}
 
 	return nil
-}
-
-// raises says whether the tokens of a strategy can be raised.
-func raises(s strategies.Strategy) bool {
-	_, raises := s.(strategies.Raiser)
-
-	return raises
 }
 
 // isNil says whether there is no strategy: nil, or a nil pointer.
@@ -114,6 +113,9 @@ func (s *Strategy) Features() strategies.Features {
 // majority is how many servers are more than half of all.
 func (s *Strategy) majority() int { return len(s.members)/2 + 1 }
 
+// byMajority says whether a majority did what it was asked for.
+func (s *Strategy) byMajority(did, _ int) bool { return did >= s.majority() }
+
 // server names one in messages.
 func (s *Strategy) server(i int) string {
 	return fmt.Sprintf("server %d (%s)", i+1, s.members[i].Features().Database)
@@ -138,11 +140,9 @@ func limit(lease time.Duration) time.Duration { return min(lease/limits, longest
 
 // own is a request as a member has it. It has one token, and stands in no line.
 func own(r strategies.Request) strategies.Request {
-	r.Tokens, r.First = 1, true
-	r.Line, r.Process, r.Wait, r.Place = 0, "", "", nil
-	r.MinHold, r.LockDelay = 0, 0
-
-	return r
+	return strategies.Request{
+		Name: r.Name, Owner: r.Owner, Lease: r.Lease, Tokens: 1, First: true, DurableRelease: r.DurableRelease, Holder: r.Holder,
+	}
 }
 
 // Acquire asks all servers at once, and has the name if a majority grants it.
@@ -166,54 +166,36 @@ func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (none stra
 	}
 
 	g, began, whole := newGrant(s, r), time.Now(), limit(r.Lease)
-	s.known.add(g)
+	s.remember(g)
 
-	answers := g.enter(ctx, g.vacant(), whole, true)
+	first := s.asking(whole)
+	first.patient, first.decided = true, func(did, open int) bool { return did >= s.majority() || did+open < s.majority() }
 
-	if g.held() < s.majority() {
-		left := g.giveBack(ctx)
+	answers := g.enter(ctx, first)
 
-		return none, s.refused(r.Name, answers, left)
+	if g.count((*seat).holds) < s.majority() {
+		return none, s.refused(r.Name, answers, g.giveBack(ctx))
 	}
 
-	if failed := g.level(ctx, whole+whole/3-time.Since(began)); g.leveled() < s.majority() {
-		left := g.giveBack(ctx)
-
-		return none, s.unleveled(failed, left)
+	// Whoever asked may have given up meanwhile, and settled what there was.
+	if raised := g.level(ctx, whole+whole/3-time.Since(began)); g.leveled() < s.majority() {
+		return none, s.failed("took its token", raised.count(), raised.errs(), g.giveBack(ctx))
 	}
 
-	// Whoever asked has given up meanwhile, and settled what there was.
-	if g.over() {
-		return none, s.failed("have it still", 0, nil, g.giveBack(ctx))
+	// Until a server that met another, or whose answer was not waited for, has granted the name, the failure of one server more
+	// is enough for the lock to be lost, and one that loses its data for somebody else to be granted it.
+	if g.count(func(s *seat) bool { return s.vacant() && (inUse(s.why) || !s.doubt.IsZero()) }) > 0 {
+		g.join(ctx, whole/pauses)
 	}
 
-	g.begin(ctx, began)
-
-	token := g.drawn()
-
-	return strategies.Grant{Token: token, Last: token, Unsettled: g.unsettled(), State: g}, nil
+	return strategies.Grant{Token: g.token, Last: g.token, Unsettled: g.unsettled(), State: g}, nil
 }
 
 // Settle ends what attempts of the owner left: on the servers that may have something, or on all if it is not known which.
 func (s *Strategy) Settle(ctx context.Context, r strategies.Request) error {
-	if g := s.known.grant(r.Owner); g != nil {
-		return g.settle(ctx, g.suspects())
+	if g := s.attempt(r.Owner); g != nil {
+		return g.settle(ctx, (*seat).suspect)
 	}
 
-	q := round[none]{limit: endLimit}
-
-	return s.all("settled", q.ask(ctx, each(s, func(ctx context.Context, member strategies.Strategy) (none, error) {
-		return none{}, member.Settle(ctx, own(r))
-	})))
-}
-
-// each is a call of every member.
-func each[T any](s *Strategy, call func(context.Context, strategies.Strategy) (T, error)) []func(context.Context) (T, error) {
-	calls := make([]func(context.Context) (T, error), len(s.members))
-
-	for i, member := range s.members {
-		calls[i] = func(ctx context.Context) (T, error) { return call(ctx, member) }
-	}
-
-	return calls
+	return newGrant(s, r).settle(ctx, func(*seat) bool { return true })
 }

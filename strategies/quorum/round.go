@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/sqllock/sqllock/strategies"
@@ -14,7 +13,34 @@ import (
 type answer[T any] struct {
 	value T
 	err   error
-	came  bool // false: the call was given up, and err says so
+	came  bool // false: it was not asked, or the call was given up, and err says so
+}
+
+// did says whether the server did what it was asked for.
+func (a answer[T]) did() bool { return a.came && a.err == nil }
+
+// answers are those of all servers, in their order.
+type answers[T any] []answer[T]
+
+// count is how many did what they were asked for.
+func (all answers[T]) count() (did int) {
+	for _, a := range all {
+		if a.did() {
+			did++
+		}
+	}
+
+	return did
+}
+
+// errs are their errors, nil where there is none.
+func (all answers[T]) errs() []error {
+	errs := make([]error, len(all))
+	for i, a := range all {
+		errs[i] = a.err
+	}
+
+	return errs
 }
 
 var errSilent = errors.New("no answer in the time that each server has")
@@ -24,105 +50,47 @@ type round[T any] struct {
 	// limit is how long each has to answer. slack is how much longer the others have when what some said decides; it is
 	// at least as long as those took.
 	limit, slack time.Duration
-	// decided says whether what they said decides; nil: they are all waited for.
-	decided func(answers []answer[T]) bool
+	// decided says whether it decides that so many did what they were asked for, while others have not answered; nil: they are
+	// all waited for.
+	decided func(did, open int) bool
 	// patient: the end of the caller's context ends nothing but waits for connections, as strategies.TryAcquire has it.
 	// What was sent is answered soon, and then there is nothing in doubt.
 	patient bool
-	// late takes an answer that comes when the call was given up.
-	late func(i int, value T, err error)
-
-	mu      sync.Mutex
-	over    bool
-	answers []answer[T]
-	left    int
-	news    chan struct{}
+	// take takes the answers of those that were asked, and again one that comes when the call was given up; nil if nobody does.
+	take func(i int, a answer[T])
 }
 
 // moment is what a call gets to return after its context ended.
 const moment = 25 * time.Millisecond
 
-// ask makes the calls for which there is a function, and returns when all have returned, or were given up: a driver may not
-// return from a connection that was cut off.
-func (r *round[T]) ask(ctx context.Context, calls []func(context.Context) (T, error)) []answer[T] {
+// ask calls some of so many servers, and returns when all calls have returned, or were given up: a driver may not return
+// from a connection that was cut off.
+func (r round[T]) ask(ctx context.Context, servers int, some []int, call func(ctx context.Context, i int) (T, error)) answers[T] {
 	sent, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
 
-	r.answers, r.news = make([]answer[T], len(calls)), make(chan struct{}, 1)
+	answered, replies := make(answers[T], servers), make(chan int, len(some))
 
-	for _, call := range calls {
-		if call != nil {
-			r.left++ // all of them before the first can answer
-		}
+	for _, i := range some {
+		go func() {
+			value, err := call(sent, i)
+			answered[i] = answer[T]{value: value, err: err, came: true}
+			replies <- i
+		}()
 	}
 
-	for i, call := range calls {
-		if call != nil {
-			go func() {
-				value, err := call(sent)
-				r.answered(i, value, err)
-			}()
-		}
-	}
-
-	r.wait(ctx)
-	cancel()
-	r.waitFor(moment)
-
-	return r.end(calls)
-}
-
-// answered takes an answer.
-func (r *round[T]) answered(i int, value T, err error) {
-	r.mu.Lock()
-
-	if r.over {
-		r.mu.Unlock()
-
-		if r.late != nil {
-			r.late(i, value, err)
-		}
-
-		return
-	}
-
-	r.answers[i] = answer[T]{value: value, err: err, came: true}
-	r.left--
-	r.mu.Unlock()
-
-	select {
-	case r.news <- struct{}{}:
-	default:
-	}
-}
-
-// state says whether all have answered, and whether that decides which came.
-func (r *round[T]) state() (all, decided bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	return r.left == 0, r.decided != nil && r.decided(r.answers)
-}
-
-// wait waits until all have answered, or the time is over.
-func (r *round[T]) wait(ctx context.Context) {
-	began := time.Now()
-
-	timer := time.NewTimer(r.limit)
-	defer timer.Stop()
-
-	ended := ctx.Done()
+	began, ended := time.Now(), ctx.Done()
 	if r.patient {
 		ended = nil
 	}
 
-	for settled := false; ; {
-		all, decided := r.state()
-		if all {
-			return
-		}
+	timer := time.NewTimer(r.limit)
+	defer timer.Stop()
 
-		if decided && !settled {
+	said, open, settled, over := make(answers[T], servers), len(some), r.decided == nil, false
+
+	for open > 0 {
+		if !settled && r.decided(said.count(), open) {
 			settled = true
 
 			took := time.Since(began)
@@ -130,53 +98,41 @@ func (r *round[T]) wait(ctx context.Context) {
 		}
 
 		select {
-		case <-r.news:
+		case i := <-replies:
+			said[i] = answered[i]
+			open--
+
+			continue
 		case <-timer.C:
-			return
 		case <-ended:
-			return
 		}
+
+		if over {
+			break
+		}
+
+		settled, over, ended = true, true, nil
+
+		cancel()
+		timer.Reset(moment)
 	}
-}
 
-// waitFor waits a little longer.
-func (r *round[T]) waitFor(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-
-	for {
-		if all, _ := r.state(); all {
-			return
+	for _, i := range some {
+		if !said[i].came {
+			said[i].err = fmt.Errorf("%w: %w (%s)", strategies.ErrUnreachable, errSilent, r.limit)
 		}
 
-		select {
-		case <-r.news:
-		case <-timer.C:
-			return
-		}
-	}
-}
-
-// end gives up the calls that have not returned.
-func (r *round[T]) end(calls []func(context.Context) (T, error)) []answer[T] {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	r.over = true
-
-	for i, call := range calls {
-		if call != nil && !r.answers[i].came {
-			r.answers[i].err = fmt.Errorf("%w: %w (%s)", strategies.ErrUnreachable, errSilent, r.limit)
+		if r.take != nil {
+			r.take(i, said[i])
 		}
 	}
 
-	return r.answers
-}
+	for ; open > 0 && r.take != nil; open-- {
+		go func() {
+			late := <-replies
+			r.take(late, answered[late])
+		}()
+	}
 
-// none is the value of a call that only has an error.
-type none struct{}
-
-// only makes a call of a function that only has an error.
-func only(f func(context.Context) error) func(context.Context) (none, error) {
-	return func(ctx context.Context) (none, error) { return none{}, f(ctx) }
+	return said
 }

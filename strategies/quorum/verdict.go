@@ -11,33 +11,27 @@ import (
 )
 
 // refused is the error of an attempt that no majority granted. left: something may be left of it.
-func (s *Strategy) refused(lock string, answers []answer[strategies.Grant], left bool) error {
-	var (
-		granted int
-		held    []*strategies.HeldError
-	)
+func (s *Strategy) refused(lock string, answers answers[strategies.Grant], left bool) error {
+	granted, errs := answers.count(), answers.errs()
 
-	for _, a := range answers {
-		known := new(strategies.HeldError)
+	var held []*strategies.HeldError
 
-		switch {
-		case a.came && a.err == nil:
-			granted++
-		case errors.As(a.err, &known):
+	for _, err := range errs {
+		if known := new(strategies.HeldError); errors.As(err, &known) {
 			held = append(held, known)
 		}
 	}
 
 	var refusal *strategies.HeldError
 
-	switch holders := s.sameOwner(held); {
+	switch holders := largest(held, ownerOf); {
 	case len(holders) >= s.majority():
 		refusal = s.heldBy(lock, holders)
 	case granted+len(held) >= s.majority():
 		// Several asked at the same time, and none has a majority; or it is not known who has, because a server does not answer.
-		refusal = &strategies.HeldError{Name: lock, Detail: s.split(granted, len(held), answers)}
+		refusal = &strategies.HeldError{Name: lock, Detail: "no majority is one holder's: " + s.describe("granted it", granted, errs)}
 	default:
-		return s.failed("granted it", granted, errorsOf(answers), left)
+		return s.failed("granted it", granted, errs, left)
 	}
 
 	if left {
@@ -47,29 +41,25 @@ func (s *Strategy) refused(lock string, answers []answer[strategies.Grant], left
 	return refusal
 }
 
-// unleveled is the error of an attempt whose token a majority did not take.
-func (s *Strategy) unleveled(answers []answer[strategies.Grant], left bool) error {
-	taken := count(answers, func(a answer[strategies.Grant]) bool { return a.came && a.err == nil })
+// largest returns the most that one owner has, whom of tells; whoever it does not know is nobody.
+func largest[T any](all []T, of func(T) string) (most []T) {
+	groups := make(map[string][]T)
 
-	return s.failed("took its token", taken, errorsOf(answers), left)
-}
-
-// sameOwner returns those answers that tell of one grant: the largest such group.
-func (s *Strategy) sameOwner(held []*strategies.HeldError) (largest []*strategies.HeldError) {
-	groups := make(map[string][]*strategies.HeldError)
-
-	for _, h := range held {
-		if h.Owner != "" {
-			groups[h.Owner] = append(groups[h.Owner], h)
+	for _, one := range all {
+		owner := of(one)
+		if owner == "" {
+			continue
 		}
 
-		if group := groups[h.Owner]; len(group) > len(largest) {
-			largest = group
+		if groups[owner] = append(groups[owner], one); len(groups[owner]) > len(most) {
+			most = groups[owner]
 		}
 	}
 
-	return largest
+	return most
 }
+
+func ownerOf(h *strategies.HeldError) string { return h.Owner }
 
 // heldBy tells of a holder that a majority knows.
 func (s *Strategy) heldBy(lock string, by []*strategies.HeldError) *strategies.HeldError {
@@ -93,27 +83,6 @@ func nth[T any, V int64 | time.Duration](n int, all []T, value func(T) V) V {
 	slices.Sort(values)
 
 	return values[len(values)-n]
-}
-
-// split says why nobody is known to have a name.
-func (s *Strategy) split(granted, held int, answers []answer[strategies.Grant]) string {
-	detail := fmt.Sprintf("no majority of %d servers is one holder's: %d of them granted it, %d did not", len(s.members), granted, held)
-
-	if silent := len(answers) - granted - held; silent > 0 {
-		detail += fmt.Sprintf(", and %d did not answer", silent)
-	}
-
-	return detail
-}
-
-// errorsOf are the errors of answers, nil where there is none.
-func errorsOf[T any](answers []answer[T]) []error {
-	errs := make([]error, len(answers))
-	for i, a := range answers {
-		errs[i] = a.err
-	}
-
-	return errs
 }
 
 // failed is the error of an attempt that too few servers answered. It matches what keeps a majority from being had: what a
@@ -152,20 +121,15 @@ func readOnly(err error) bool { return errors.Is(err, strategies.ErrReadOnly) }
 
 func held(err error) bool { return errors.Is(err, strategies.ErrNotAcquired) }
 
-// matching are the errors of which something is so.
-func matching(errs []error, is func(error) bool) (some []error) {
-	for _, err := range errs {
-		if err != nil && is(err) {
-			some = append(some, err)
-		}
-	}
+func anything(error) bool { return true }
 
-	return some
+// matching are the errors of which something is so.
+func matching(errs []error, is func(error) bool) []error {
+	return slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil || !is(err) })
 }
 
 // some is the error of a call about a grant that too few servers confirmed. It is no loss, though some may have lost it.
-func (s *Strategy) some(verb string, did int, answers []answer[none]) error {
-	errs := errorsOf(answers)
+func (s *Strategy) some(verb string, did int, errs []error) *failure {
 	told := matching(errs, func(err error) bool { return lossIn(err) == nil })
 
 	if unknown := matching(told, strategies.Uncertain); len(unknown) > 0 {
@@ -173,16 +137,6 @@ func (s *Strategy) some(verb string, did int, answers []answer[none]) error {
 	}
 
 	return &failure{text: s.describe(verb, did, errs), errs: told}
-}
-
-// all is nil if all servers did it.
-func (s *Strategy) all(verb string, answers []answer[none]) error {
-	did := count(answers, func(a answer[none]) bool { return a.came && a.err == nil })
-	if did == len(answers) {
-		return nil
-	}
-
-	return s.some(verb, did, answers)
 }
 
 // describe says on how many servers it was done, and what the others said.
@@ -205,14 +159,7 @@ func (s *Strategy) describe(verb string, did int, errs []error) string {
 }
 
 // oneLine joins the lines of an error: of a driver that tells what each address of a server answered.
-func oneLine(err error) string {
-	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' })
-	for i, line := range lines {
-		lines[i] = strings.TrimRight(strings.TrimSpace(line), ":")
-	}
-
-	return strings.Join(lines, ": ")
-}
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // failure is an error of several servers.
 type failure struct {
