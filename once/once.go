@@ -182,9 +182,12 @@ func markOf(name string, tick time.Time) (int64, error) {
 		return tick.UnixMicro(), nil
 	}
 
-	return 0, fmt.Errorf("lock %q: %w", name, &sqllock.OptionError{
-		Option: "tick", Value: tick.String(), Reason: reason, Err: sqllock.ErrInvalidOption,
-	})
+	return 0, refused(name, sqllock.ErrInvalidOption, tick.String(), reason)
+}
+
+// refused is the error about a tick that a call cannot have.
+func refused(name string, err error, tick, reason string) error {
+	return fmt.Errorf("lock %q: %w", name, &sqllock.OptionError{Option: "tick", Value: tick, Reason: reason, Err: err})
 }
 
 // timeOf is in UTC, where a day's tick has the date that it is the name of.
@@ -288,9 +291,7 @@ func (j job) inside(ctx context.Context, lock *sqllock.Lock) (bool, error) {
 	case !ok || around.token != lock.Token():
 		return false, nil
 	case around.mark != j.mark:
-		return true, fmt.Errorf("lock %q: %w", j.name, &sqllock.OptionError{
-			Option: "tick", Value: timeOf(j.mark).String(), Reason: "differs from that of the job around it", Err: sqllock.ErrInvalidOption,
-		})
+		return true, refused(j.name, sqllock.ErrInvalidOption, timeOf(j.mark).String(), "differs from that of the job around it")
 	default:
 		return true, nil
 	}
@@ -312,19 +313,18 @@ var errNoAnswer = fmt.Errorf("%w: no answer within %s", sqllock.ErrUnreachable, 
 // at is the job of a tick. It looks whether that was done, so that nobody waits for its lock then. What cannot be told at once is
 // told under the lock, unless the database is silent and this is a try, which has no more time.
 func (j job) at(ctx context.Context, tick time.Time) (job, error) {
-	var err error
-	if j.mark, err = markOf(j.name, tick); err != nil {
+	mark, err := markOf(j.name, tick)
+	features := j.locker.Features()
+	j.mark = mark
+
+	switch {
+	case err != nil:
 		return j, err
-	}
+	case j.locker != nil && !features.Marks:
+		reason := fmt.Sprintf("by strategy %s on %s; use strategy cas", features.Strategy, features.Database)
 
-	if features := j.locker.Features(); j.locker != nil && !features.Marks {
-		return j, fmt.Errorf("lock %q: %w", j.name, &sqllock.OptionError{
-			Option: "tick", Err: sqllock.ErrUnsupported,
-			Reason: fmt.Sprintf("by strategy %s on %s; use strategy cas", features.Strategy, features.Database),
-		})
-	}
-
-	if ctx == nil { // which the locker refuses
+		return j, refused(j.name, sqllock.ErrUnsupported, "", reason)
+	case ctx == nil: // which the locker refuses
 		return j, nil
 	}
 
@@ -333,7 +333,7 @@ func (j job) at(ctx context.Context, tick time.Time) (job, error) {
 		limit = attemptTime
 	}
 
-	if err = j.ask(ctx, limit); errors.Is(err, ErrDone) || j.try && errors.Is(err, errNoAnswer) {
+	if err := j.ask(ctx, limit); errors.Is(err, ErrDone) || j.try && errors.Is(err, errNoAnswer) {
 		return j, err
 	}
 
@@ -375,42 +375,32 @@ func (j job) check(ctx context.Context, lock *sqllock.Lock) error {
 	}
 }
 
-// ask asks once which tick is recorded.
+// ask asks once whether the job of the tick was done.
 func (j job) ask(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)
 	defer cancel()
 
-	type answer struct {
-		status sqllock.Status
-		err    error
-	}
-
-	answers := make(chan answer, 1)
+	answer := make(chan error, 1)
 
 	// Some drivers do not return from a connection that was cut off.
 	go func() {
 		status, err := j.locker.Inspect(ctx, j.name)
-		answers <- answer{status, err}
+		if err == nil && status.Mark >= j.mark {
+			err = &DoneError{Name: j.name, Tick: timeOf(j.mark), Done: timeOf(status.Mark)}
+		}
+
+		answer <- err
 	}()
 
-	var a answer
-
 	select {
-	case a = <-answers:
+	case err := <-answer:
+		if err == nil || errors.Is(err, ErrDone) || ctx.Err() == nil {
+			return err
+		}
 	case <-ctx.Done():
-		a.err = ctx.Err()
 	}
 
-	switch {
-	case a.err != nil && ctx.Err() != nil:
-		return fmt.Errorf("lock %q: %w", j.name, ended(ctx))
-	case a.err != nil:
-		return a.err
-	case a.status.Mark < j.mark:
-		return nil
-	default:
-		return &DoneError{Name: j.name, Tick: timeOf(j.mark), Done: timeOf(a.status.Mark)}
-	}
+	return fmt.Errorf("lock %q: %w", j.name, ended(ctx))
 }
 
 // ended is why a context has ended. The time that this package gives a database is no deadline of the caller's.
@@ -431,12 +421,9 @@ func passes(err error) bool {
 // pause waits before the next question, longer after failures, and at random, so that processes do not ask together.
 func pause(ctx context.Context, failures int) {
 	most := min(firstPause<<min(failures, 10), lastPause)
-	timer := time.NewTimer(most/2 + rand.N(most/2))
-
-	defer timer.Stop()
 
 	select {
-	case <-timer.C:
+	case <-time.After(most/2 + rand.N(most/2)):
 	case <-ctx.Done():
 	}
 }
