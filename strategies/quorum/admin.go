@@ -90,18 +90,15 @@ func (s *Strategy) Status(ctx context.Context, lock string) (strategies.Status, 
 		return strategies.Status{}, false, err
 	}
 
-	var found, free []strategies.Status
+	var found []strategies.Status
 
 	for _, a := range answers {
 		if status := a.value; a.did() && status.Token > 0 {
 			found = append(found, status)
-
-			if status.Owner == "" {
-				free = append(free, status)
-			}
 		}
 	}
 
+	free := slices.DeleteFunc(slices.Clone(found), func(st strategies.Status) bool { return st.Owner != "" })
 	silent, held := len(answers)-answers.count(), largest(found, func(st strategies.Status) string { return st.Owner })
 
 	switch majority := s.majority(); {

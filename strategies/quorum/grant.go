@@ -69,18 +69,25 @@ func newGrant(s *Strategy, r strategies.Request) *grant {
 	return g
 }
 
-// count is how many servers there are of which something is so.
-func (g *grant) count(is func(*seat) bool) (n int) {
+// where are the numbers of the servers of which something is so, and what is known of all.
+func (g *grant) where(is func(*seat) bool) (some []int, seats []seat) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
 	for i := range g.seats {
 		if is(&g.seats[i]) {
-			n++
+			some = append(some, i)
 		}
 	}
 
-	return n
+	return some, slices.Clone(g.seats)
+}
+
+// count is how many servers there are of which something is so.
+func (g *grant) count(is func(*seat) bool) int {
+	some, _ := g.where(is)
+
+	return len(some)
 }
 
 // leveled is how many hold the name and have the token of the whole; none if nobody has the grant any more.
@@ -92,18 +99,7 @@ func (g *grant) leveled() int {
 func (g *grant) ask(
 	ctx context.Context, r round[strategies.Grant], is func(*seat) bool, call func(context.Context, seat) (strategies.Grant, error),
 ) answers[strategies.Grant] {
-	var some []int
-
-	g.mu.Lock()
-
-	for i := range g.seats {
-		if is(&g.seats[i]) {
-			some = append(some, i)
-		}
-	}
-
-	seats := slices.Clone(g.seats)
-	g.mu.Unlock()
+	some, seats := g.where(is)
 
 	return r.ask(ctx, len(seats), some, func(ctx context.Context, i int) (strategies.Grant, error) { return call(ctx, seats[i]) })
 }
