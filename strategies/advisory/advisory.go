@@ -36,12 +36,11 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
+	"github.com/sqllock/sqllock/strategies/internal/sessions"
 )
 
 const name = "advisory"
@@ -53,7 +52,6 @@ type Strategy struct {
 	store   *grants.Store
 	sql     grants.Advisory
 	checked atomic.Bool
-	keeps   atomic.Bool
 
 	mu      sync.Mutex
 	current *session
@@ -81,22 +79,7 @@ var refused = map[databases.Dialect]string{
 
 // Validate reports a database that cannot carry the strategy.
 func (s *Strategy) Validate() error {
-	if err := s.store.Validate(); err != nil {
-		return err
-	}
-
-	where := refused[s.store.Dialect().Name]
-
-	switch {
-	case where != "":
-		return &strategies.UnsupportedError{Op: name + ".New", Strategy: name, Where: where, Instead: "cas"}
-	case s.store.MaxConns() == 1:
-		return &strategies.UnsupportedError{
-			Op: name + ".New", Strategy: name, Where: "with a pool of one connection, which the locks would hold", Fix: "allow two or more",
-		}
-	default:
-		return nil
-	}
+	return sessions.Validate(s.store, name, refused, ", which the locks would hold")
 }
 
 // Features says what the strategy can do.
@@ -113,61 +96,18 @@ func (s *Strategy) Features() strategies.Features {
 // the connection under the other locks; an acquisition that nobody waits for
 // any more is given back by the core.
 func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.acquire, s.acquireAll)
-}
-
-// Renew renews the leases of grants on the session, or checks them.
-func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, held, lease, s.renewAll)
-}
-
-// Release ends the leases first, while the keys still keep others out, and then frees those.
-func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
-	return calls.Release(ctx, held, s.releaseAll)
-}
-
-func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	if r.Mode == strategies.Shared && s.sql.TryShared.SQL == "" {
-		return strategies.Grant{}, &strategies.UnsupportedError{
-			Strategy: name, Where: "for readers on MySQL and MariaDB, whose GET_LOCK knows none", Instead: "cas",
-		}
-	}
-
-	r.Tokens = 1
-
-	made, errs := s.attempt(ctx, []strategies.Request{r}, func(ctx context.Context, c *session) ([]strategies.Grant, []error) {
-		g, err := c.acquire(ctx, r)
-
-		return []strategies.Grant{g}, []error{err}
-	})
-
-	return made[0], errs[0]
-}
-
-// acquireAll takes those that no session has, all in one statement.
-func (s *Strategy) acquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	requests = slices.Clone(requests)
 	for i := range requests {
 		requests[i].Tokens = 1
 	}
 
-	return s.attempt(ctx, requests, func(ctx context.Context, c *session) ([]strategies.Grant, []error) {
-		return c.acquireAll(ctx, requests)
-	})
-}
-
-// attempt makes attempts on the session. One that was kept without locks may have been ended by the server meanwhile: then it
-// makes them again on another, unless they have brought something.
-func (s *Strategy) attempt(
-	ctx context.Context, requests []strategies.Request, try func(context.Context, *session) ([]strategies.Grant, []error),
-) ([]strategies.Grant, []error) {
-	made, errs, again := s.attemptOnce(ctx, requests, try)
+	made, errs, again := s.attempt(ctx, requests)
 	if !again {
 		return made, errs
 	}
 
 	broke := errs
-	made, errs, _ = s.attemptOnce(ctx, requests, try)
+	made, errs, _ = s.attempt(ctx, requests)
 
 	// The answer was lost, and the session that has the lock has not ended yet; or there is no other, and the first
 	// attempt, unlike the second, was sent.
@@ -181,42 +121,58 @@ func (s *Strategy) attempt(
 	return made, errs
 }
 
-// attemptOnce says whether the session turned out to be broken, and had been kept without locks.
-func (s *Strategy) attemptOnce(
-	ctx context.Context, requests []strategies.Request, try func(context.Context, *session) ([]strategies.Grant, []error),
-) (made []strategies.Grant, errs []error, again bool) {
-	none := func(err error) ([]strategies.Grant, []error, bool) {
-		return make([]strategies.Grant, len(requests)), slices.Repeat([]error{grants.NotSent(err)}, len(requests)), false
+// attempt makes attempts on the session, all in one statement. again: it had been kept without locks, and the server may have
+// ended it meanwhile. Then they are made again on another, unless they have brought something.
+func (s *Strategy) attempt(ctx context.Context, requests []strategies.Request) (made []strategies.Grant, errs []error, again bool) {
+	made = make([]strategies.Grant, len(requests))
+	answer := func(err error) []error { return slices.Repeat([]error{err}, len(requests)) }
+	lease, shared := requests[0].Lease, requests[0].Mode == strategies.Shared
+
+	for _, r := range requests {
+		lease = max(lease, r.Lease)
 	}
 
-	lease := longestLease(requests)
+	if shared && s.sql.TryShared.SQL == "" {
+		return made, answer(&strategies.UnsupportedError{
+			Strategy: name, Where: "for readers on MySQL and MariaDB, whose GET_LOCK knows none", Instead: "cas",
+		}), false
+	}
 
 	c, err := s.enter(ctx)
 	if err != nil {
-		return none(err)
+		return made, answer(grants.NotSent(err)), false
 	}
 
-	defer c.leave()
+	defer c.Leave()
 
 	kept := c.conn != nil && len(c.grants) == 0
 
 	if err := c.open(ctx, lease); err != nil {
-		return none(err)
+		return made, answer(grants.NotSent(err)), false
 	}
 
-	ctx, cancel := c.detach(ctx, lease, nil)
+	ctx, cancel := c.detach(ctx, lease)
 	defer cancel()
 
-	made, errs = try(ctx, c)
+	switch err := c.ready(ctx, lease); {
+	case err != nil:
+		errs = answer(c.explain(err))
+	case shared:
+		made[0], err = c.acquireShared(ctx, requests[0])
+		errs = answer(err)
+	default:
+		made, errs = c.acquireAll(ctx, requests)
+	}
+
 	c.closeIfIdle(ctx)
 
-	return made, errs, kept && c.gone != nil && s.store.Unreachable(c.gone)
+	return made, errs, kept && s.store.Unreachable(c.gone)
 }
 
 // ForceRelease also ends the session that holds the lock, and with it the
 // other locks of the same locker.
 func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, reason string) (bool, error) {
-	values, before, err := s.sessions(ctx, seen.Name)
+	values, before, err := s.lockedBy(ctx, seen.Name)
 	if err != nil {
 		return false, err
 	}
@@ -226,12 +182,15 @@ func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, rea
 		return found, err
 	}
 
-	return true, s.kill(ctx, values, before)
+	// And not that of a successor, who may have the name by now.
+	same := func(id int64) bool { return slices.Contains(before, id) }
+
+	return true, sessions.End(ctx, s.store, s.sql.Session, values, same, s.sql.Kill)
 }
 
-// sessions returns those that have the name locked, one at most, and the key that
+// lockedBy returns the sessions that have the name locked, one at most, and the key that
 // it is told by.
-func (s *Strategy) sessions(ctx context.Context, name string) (values databases.Values, ids []int64, err error) {
+func (s *Strategy) lockedBy(ctx context.Context, name string) (values databases.Values, ids []int64, err error) {
 	conn, err := s.store.Conn(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -255,34 +214,6 @@ func (s *Strategy) sessions(ctx context.Context, name string) (values databases.
 	return values, ids, err
 }
 
-// kill ends the session that has a key locked, if it is one of those from before, and
-// not that of a successor, who may have it by now.
-func (s *Strategy) kill(ctx context.Context, values databases.Values, before []int64) (err error) {
-	conn, err := s.store.Conn(ctx)
-	if err != nil {
-		return err
-	}
-
-	defer s.store.Return(conn, &err)
-
-	after, err := grants.Sessions(ctx, conn, s.sql.Session, values)
-	if err != nil {
-		return err
-	}
-
-	after = slices.DeleteFunc(after, func(id int64) bool { return !slices.Contains(before, id) })
-
-	return s.store.Kill(ctx, conn, after, s.sql.Kill)
-}
-
-// endSession makes sure that a session of ours that broke down does not have the key
-// any more. It ends that session and no other.
-func (s *Strategy) endSession(ctx context.Context, id int64, key any) error {
-	ours := func(other int64) bool { return other == id }
-
-	return s.store.EndSessions(ctx, s.sql.Session, databases.Values{"key": key}, ours, s.sql.Kill)
-}
-
 // enter returns the session of all locks, for this caller alone until it
 // leaves.
 func (s *Strategy) enter(ctx context.Context) (*session, error) {
@@ -290,13 +221,13 @@ func (s *Strategy) enter(ctx context.Context) (*session, error) {
 		s.mu.Lock()
 
 		if s.current == nil {
-			s.current = &session{strategy: s, gate: make(chan struct{}, 1), grants: make(map[place]*grant), readers: make(map[any]int)}
+			s.current = &session{Gate: sessions.NewGate(), strategy: s, grants: make(map[place]*grant), readers: make(map[any]int)}
 		}
 
 		cur := s.current
 		s.mu.Unlock()
 
-		if err := cur.enter(ctx); err != nil {
+		if err := cur.Enter(ctx); err != nil {
 			return nil, err
 		}
 
@@ -304,7 +235,7 @@ func (s *Strategy) enter(ctx context.Context) (*session, error) {
 			return cur, nil
 		}
 
-		cur.leave()
+		cur.Leave()
 	}
 }
 
@@ -318,6 +249,17 @@ func (s *Strategy) forget(ended *session) {
 	}
 }
 
+// Close gives the session's connection back, unless a lock is on it.
+func (s *Strategy) Close(ctx context.Context) {
+	s.mu.Lock()
+	c := s.current
+	s.mu.Unlock()
+
+	if c != nil {
+		c.close(ctx)
+	}
+}
+
 // check makes sure, once, that the session is one, and that its locks hold for
 // all.
 func (s *Strategy) check(ctx context.Context, conn databases.Conn) error {
@@ -325,65 +267,43 @@ func (s *Strategy) check(ctx context.Context, conn databases.Conn) error {
 		return nil
 	}
 
-	if err := s.store.RefuseManyPrimaries(ctx, conn); err != nil {
-		return err
+	err := s.store.RefuseManyPrimaries(ctx, conn)
+	if err == nil {
+		err = s.checkPooler(ctx, conn)
 	}
 
-	if err := s.checkPooler(ctx, conn); err != nil {
-		return err
-	}
+	s.checked.Store(err == nil)
 
-	s.checked.Store(true)
-
-	return nil
+	return err
 }
 
 // checkPooler looks for a proxy that pools transactions. Two connections of
 // ours have two sessions, and keep them; behind such a proxy, with nothing
 // going on, they have one. That finds most, not all: docs/strategies.md.
-func (s *Strategy) checkPooler(ctx context.Context, conn databases.Conn) error {
-	first, err := s.identify(ctx, conn)
+func (s *Strategy) checkPooler(ctx context.Context, conn databases.Conn) (err error) {
+	other, err := s.store.Conn(ctx)
 	if err != nil {
 		return err
 	}
 
-	second, err := s.identifyOther(ctx)
-	if err != nil {
-		return err
-	}
+	defer s.store.Return(other, &err)
 
-	again, err := s.identify(ctx, conn)
-	if err != nil {
-		return err
-	}
+	var ids [3]string
 
-	if first == second || first != again {
-		return &strategies.UnsupportedError{
-			Strategy: name, Where: "behind a proxy that pools transactions, where two clients share a session",
-			Fix: "connect to the server itself", Instead: "cas",
+	for i, on := range []databases.Session{conn, other, conn} {
+		if err := on.Query(ctx, s.sql.Identity, nil, func(row databases.Row) error { return row(&ids[i]) }); err != nil {
+			return err
 		}
 	}
 
-	return nil
-}
-
-// identify tells the server's session.
-func (s *Strategy) identify(ctx context.Context, on databases.Session) (id string, err error) {
-	err = on.Query(ctx, s.sql.Identity, nil, func(row databases.Row) error { return row(&id) })
-
-	return id, err
-}
-
-// identifyOther tells that of another connection.
-func (s *Strategy) identifyOther(ctx context.Context) (id string, err error) {
-	conn, err := s.store.Conn(ctx)
-	if err != nil {
-		return "", err
+	if ids[0] != ids[1] && ids[0] == ids[2] {
+		return nil
 	}
 
-	defer s.store.Return(conn, &err)
-
-	return s.identify(ctx, conn)
+	return &strategies.UnsupportedError{
+		Strategy: name, Where: "behind a proxy that pools transactions, where two clients share a session",
+		Fix: "connect to the server itself", Instead: "cas",
+	}
 }
 
 // key is what the name is called in the server's lock table.

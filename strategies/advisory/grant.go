@@ -1,8 +1,11 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -27,29 +30,6 @@ type grant struct {
 	released  bool // nothing is left
 }
 
-// Renew extends the lease on the session, so that the server hears of that, too.
-func (g *grant) Renew(ctx context.Context, lease time.Duration) error {
-	started := time.Now()
-
-	return g.use(ctx, lease, func(ctx context.Context) error {
-		c := g.session
-
-		if lease > c.limit {
-			if err := c.setIdleLimit(ctx, lease); err != nil {
-				return err
-			}
-		}
-
-		if err := g.record.RenewOn(ctx, c.conn, lease); err != nil {
-			return err
-		}
-
-		g.until = later(g.until, started.Add(lease))
-
-		return c.sweep(ctx)
-	})
-}
-
 // Record is what the database knows of the grant.
 func (g *grant) Record() grants.Record { return g.record }
 
@@ -61,102 +41,191 @@ func (g *grant) granted() strategies.Grant {
 	return granted
 }
 
-// Check asks the session and the lease.
-func (g *grant) Check(ctx context.Context) error {
-	return g.use(ctx, g.record.Request().Lease, func(ctx context.Context) error {
-		none := func(databases.Row) error { return nil }
+// together calls do with those grants of a call that are of one session, which is the caller's until do returns. Those that do
+// does not answer, and those of other sessions, have to go alone.
+func together(ctx context.Context, held []strategies.Grant, do func(c *session, all []*grant, answer func(*grant, error))) []error {
+	errs := slices.Repeat([]error{strategies.ErrNotBatched}, len(held))
+	all, at := make([]*grant, 0, len(held)), make(map[*grant]int, len(held))
+	answer := func(g *grant, err error) { errs[at[g]] = err }
 
-		if err := g.session.conn.Query(ctx, g.session.strategy.sql.Ping, nil, none); err != nil {
-			return err
+	for i, h := range held {
+		if g, ok := h.State.(*grant); !ok {
+			errs[i] = fmt.Errorf("%T is no grant of this strategy", h.State)
+		} else if len(all) == 0 || g.session == all[0].session {
+			all, at[g] = append(all, g), i
+		}
+	}
+
+	if len(all) == 0 {
+		return errs
+	}
+
+	c := all[0].session
+	if err := c.Enter(ctx); err != nil {
+		for _, g := range all {
+			answer(g, err)
 		}
 
-		return g.record.CheckOn(ctx, g.session.conn)
+		return errs
+	}
+
+	defer c.Leave()
+
+	do(c, all, answer)
+
+	return errs
+}
+
+// Renew renews the leases of grants on the session, so that the server hears of that, too. With a lease of zero it asks the
+// session, and for the lease.
+func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
+	return together(ctx, held, func(c *session, all []*grant, answer func(*grant, error)) {
+		on := there(all)
+
+		switch alone := len(held) == 1; {
+		case alone && len(on) == 0:
+			answer(all[0], all[0].gone(ctx))
+		case len(on) > 0 && (alone || lease != 0):
+			c.renew(ctx, on, lease, answer)
+		}
 	})
 }
 
-// use runs f on the session, if the lock is still there.
-func (g *grant) use(ctx context.Context, bound time.Duration, f func(context.Context) error) error {
-	c := g.session
+// renew renews the leases of grants, or checks one that is alone.
+func (c *session) renew(ctx context.Context, on []*grant, lease time.Duration, answer func(*grant, error)) {
+	started := time.Now()
 
-	if err := c.enter(ctx); err != nil {
-		return err
-	}
-
-	defer c.leave()
-
-	if err := g.gone(ctx); err != nil {
-		return err
-	}
-
-	ctx, cancel := c.detach(ctx, bound, g)
+	ctx, cancel := c.detach(ctx, cmp.Or(lease, on[0].record.Request().Lease), on...)
 	defer cancel()
 
-	err := f(ctx)
+	errs, err := c.renewOn(ctx, on, lease)
+	explained := c.explain(err)
 
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, strategies.ErrLost):
-		// Forced, or taken over by another strategy: the lock goes too.
-		c.note(err)
-		g.unlock(ctx)
+	for n, g := range on {
+		switch {
+		case c.ended && len(on) == 1:
+			answer(g, g.record.SessionGone(ctx, err))
+		case err != nil:
+			answer(g, explained)
+		case errors.Is(errs[n], strategies.ErrLost):
+			// Forced, or taken over by another strategy: the lock goes too.
+			c.note(errs[n])
+			g.unlock(ctx)
+			answer(g, errs[n])
+		case errs[n] == nil:
+			g.until = later(g.until, started.Add(lease))
+			answer(g, nil)
+		}
+	}
 
-		c.closeIfIdle(ctx)
+	c.closeIfIdle(ctx)
+}
 
-		return err
+// renewOn sends what renews leases, or checks one. An error came for all.
+func (c *session) renewOn(ctx context.Context, on []*grant, lease time.Duration) (errs []error, err error) {
+	err = c.ready(ctx, lease, on...)
+	if err == nil && lease == 0 {
+		err = c.conn.Query(ctx, c.strategy.sql.Ping, nil, func(databases.Row) error { return nil })
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	switch record := on[0].record; {
+	case lease == 0:
+		err = record.CheckOn(ctx, c.conn)
+	case len(on) == 1:
+		err = record.RenewOn(ctx, c.conn, lease)
 	default:
-		explained := c.explain(err)
-		if c.ended {
-			return g.record.SessionGone(ctx, err)
+		held := make([]strategies.Grant, len(on))
+		for n, g := range on {
+			held[n] = g.record.Granted()
 		}
 
-		return explained
+		return c.strategy.store.RenewAllOn(ctx, c.conn, held, lease)
 	}
+
+	if errors.Is(err, strategies.ErrLost) {
+		return []error{err}, nil
+	}
+
+	return []error{nil}, err
 }
 
 var errExpired = &strategies.LostError{Reason: strategies.Expired, Detail: "not renewed for longer than its lease"}
 
-// gone is why the lock is not on the session any more; nil if it is.
+// gone is why the lock is not on the session any more.
 func (g *grant) gone(ctx context.Context) error {
-	switch {
-	case g.expired:
+	if g.expired {
 		return errExpired
-	case g.session.conn == nil || g.unlocked:
-		return g.record.SessionGone(ctx, g.session.gone)
-	default:
-		return nil
 	}
+
+	return g.record.SessionGone(ctx, g.session.gone)
+}
+
+// there says whether the lock is on the session still.
+func (g *grant) there() bool { return g.session.conn != nil && !g.expired && !g.unlocked }
+
+// there are those grants that are on their session still.
+func there(all []*grant) []*grant {
+	return slices.DeleteFunc(slices.Clone(all), func(g *grant) bool { return !g.there() })
 }
 
 // releaseTimeout bounds what a release sends on the session.
 const releaseTimeout = 5 * time.Second
 
-// Release ends the lease first, while the advisory lock still keeps others
-// out, and then frees that.
-func (g *grant) Release(ctx context.Context) (contended bool, err error) {
-	c := g.session
+// Release ends the leases first, while the keys still keep others out, and then frees those.
+func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
+	contended = make([]bool, len(held))
+	errs = together(ctx, held, func(c *session, all []*grant, answer func(*grant, error)) {
+		c.release(ctx, all, len(held) == 1, answer)
+	})
 
-	if err := c.enter(ctx); err != nil {
-		return false, err
-	}
-
-	defer c.leave()
-
-	if !g.releasing {
-		g.releasing, g.outcome.Err = true, g.lostBefore()
-	}
-
-	if c.conn != nil && !g.expired && !g.unlocked {
-		g.releaseOn(ctx)
-	}
-
-	if !g.released {
-		if err := g.releaseElsewhere(ctx); err != nil {
-			return false, err
+	for i, h := range held {
+		if g, ok := h.State.(*grant); ok && (errs[i] == nil || errors.Is(errs[i], strategies.ErrLost)) {
+			contended[i] = g.record.Contended()
 		}
 	}
 
-	return g.record.Contended(), g.outcome.Err
+	return contended, errs
+}
+
+// release releases grants in one statement, and in others one that is alone and was not released by that.
+func (c *session) release(ctx context.Context, all []*grant, alone bool, answer func(*grant, error)) {
+	for _, g := range all {
+		if !g.releasing {
+			g.releasing, g.outcome.Err = true, g.lostBefore()
+		}
+	}
+
+	on := there(all)
+
+	var failed error
+
+	if len(on) > 0 {
+		ctx, cancel := c.detach(ctx, releaseTimeout, on...)
+		defer cancel()
+
+		failed = c.releaseOn(ctx, on)
+
+		if alone && on[0].there() {
+			on[0].releaseApart(ctx)
+		}
+
+		c.closeIfIdle(ctx)
+	}
+
+	for _, g := range all {
+		switch {
+		case alone && !g.released:
+			answer(g, g.releaseElsewhere(ctx))
+		case g.released:
+			answer(g, g.outcome.Err)
+		case c.ended && failed != nil:
+			answer(g, c.strategy.store.Explain(failed))
+		}
+	}
 }
 
 // lostBefore is the loss that was known before the release; nil if there was none.
@@ -171,74 +240,70 @@ func (g *grant) lostBefore() error {
 	}
 }
 
-// releaseOn releases on the session.
-func (g *grant) releaseOn(ctx context.Context) {
-	c := g.session
+// releaseOn ends leases and frees their keys in one statement, as far as there is one. An error does not say whether the keys
+// are free.
+func (c *session) releaseOn(ctx context.Context, on []*grant) error {
+	s := c.strategy
+	call := grants.KeyedCall{On: c.conn, Statement: s.sql.ReleaseAll, Look: s.sql.Look}
+	owners := make(map[string]*grant, len(on))
 
-	ctx, cancel := c.detach(ctx, releaseTimeout, g)
-	defer cancel()
+	var records []*grants.Grant
 
-	if !g.releaseInOne(ctx) && !c.ended {
-		g.releaseApart(ctx)
-	}
-}
-
-// releaseInOne ends the lease and frees the key in one statement, where there is one, and says whether it did. An error does
-// not say whether the key is free.
-func (g *grant) releaseInOne(ctx context.Context) bool {
-	c, s := g.session, g.session.strategy
-
-	record, ok := g.record.(*grants.Grant)
-	if !ok || g.unsure {
-		return false
+	for _, g := range on {
+		if record, ok := g.record.(*grants.Grant); ok && !g.unsure {
+			records, call.Keys = append(records, record), append(call.Keys, g.place.key)
+			owners[record.Request().Owner] = g
+		}
 	}
 
-	call := grants.KeyedCall{On: c.conn, Statement: s.sql.Release, Keys: []any{g.place.key}}
+	switch len(records) {
+	case 0:
+		return nil
+	case 1:
+		call.Statement = s.sql.Release
+	}
 
-	answers, err := s.store.ReleaseKeyed(ctx, call, []*grants.Grant{record})
+	answers, err := s.store.ReleaseKeyed(ctx, call, records)
 	if err != nil {
-		g.refused(err)
+		for _, g := range owners {
+			g.unsure = true
+		}
 
-		return false
+		if !s.store.Clean(err) {
+			c.breakDown(err)
+		}
+
+		return err
 	}
 
-	answer, ended := answers[record.Request().Owner]
-	if ended {
-		g.freed(answer.Unlocked)
+	var waited []string
+
+	for owner, g := range owners {
+		answer, ended := answers[owner]
+		if ended {
+			g.outcome.Note(nil)
+		}
+
+		switch {
+		case ended && answer.Unlocked:
+			c.drop(g.place)
+			g.unlocked, g.released, g.outcome.Freed = true, true, true
+
+			if g.record.Contended() {
+				waited = append(waited, g.record.Request().Name)
+			}
+		case ended:
+			g.notLocked(errNotLocked)
+		}
 	}
 
-	if g.released {
-		c.hinted(record.TellOn(ctx, c.conn))
+	if !c.ended {
+		if err := s.store.TellOn(ctx, c.conn, waited); err != nil {
+			c.breakDown(err)
+		}
 	}
 
-	c.closeIfIdle(ctx)
-
-	return ended
-}
-
-// refused is for an error of a release in one: the key may be free already.
-func (g *grant) refused(err error) {
-	c := g.session
-
-	if c.strategy.store.Clean(err) {
-		g.unsure = true
-	} else if !c.ended {
-		c.breakDown(err)
-	}
-}
-
-// freed takes in that the lease was ended, and whether the key was unlocked with it.
-func (g *grant) freed(unlocked bool) {
-	g.outcome.Note(nil)
-
-	if !unlocked {
-		g.notLocked(errNotLocked)
-
-		return
-	}
-
-	g.session.drop(g.place)
-	g.unlocked, g.released, g.outcome.Freed = true, true, true
+	return nil
 }
 
 // releaseApart ends the lease, and then frees the key.
@@ -257,7 +322,6 @@ func (g *grant) releaseApart(ctx context.Context) {
 
 	if g.unlock(ctx) {
 		g.outcome.Freed, g.released = true, g.outcome.Recorded
-		c.closeIfIdle(ctx)
 	}
 }
 
@@ -309,12 +373,15 @@ func (g *grant) releaseElsewhere(ctx context.Context) error {
 	}
 
 	if c.gone != nil && !g.unlocked {
-		if err := c.strategy.endSession(ctx, c.id, g.place.key); err != nil {
+		s, values := c.strategy, databases.Values{"key": g.place.key}
+		same := func(id int64) bool { return id == c.id }
+
+		if err := s.store.EndSessions(ctx, s.sql.Session, values, same, s.sql.Kill); err != nil {
 			return err
 		}
 	}
 
 	g.released = true
 
-	return nil
+	return g.outcome.Err
 }

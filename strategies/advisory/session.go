@@ -3,25 +3,25 @@ package advisory
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
+	"github.com/sqllock/sqllock/strategies/internal/sessions"
 )
 
 // session is the database session that holds the locks of a strategy.
 type session struct {
-	strategy *Strategy
+	sessions.Gate // the right to use what follows
 
-	// gate is the right to use what follows; a channel, so that waiting for it
-	// can end with a context.
-	gate      chan struct{}
+	strategy  *Strategy
 	conn      databases.Conn // nil before open and after the end
 	namespace string
 	id        int64         // the server's, to end it by
 	limit     time.Duration // after which the server ends the session
-	idle      time.Time     // since when no lock is on it
+	idle      *time.Timer   // gives the connection back when no lock has been on it for a while; nil before the first time
 	grants    map[place]*grant
 	readers   map[any]int // by key, how many of those are
 	killed    bool        // a release was forced: who did that ends the session, too
@@ -36,29 +36,13 @@ type place struct {
 	reader string // its owner; empty if it is none
 }
 
-func (c *session) enter(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-
-	select {
-	case c.gate <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		// Not its cause, which may be another lock's loss.
-		return ctx.Err()
-	}
-}
-
-func (c *session) leave() { <-c.gate }
-
 // detach returns a context for what is sent on the session. It does not end with
-// ctx but after d, and not before the leases of other locks than own have ended,
+// ctx but after d, and not before the leases of others than own have ended,
 // because its end breaks the connection under them.
-func (c *session) detach(ctx context.Context, d time.Duration, own *grant) (context.Context, context.CancelFunc) {
+func (c *session) detach(ctx context.Context, d time.Duration, own ...*grant) (context.Context, context.CancelFunc) {
 	for _, g := range c.grants {
-		if g != own {
-			d = max(d, time.Until(g.until))
+		if rest := time.Until(g.until); rest > d && !slices.Contains(own, g) {
+			d = rest
 		}
 	}
 
@@ -118,26 +102,10 @@ func (c *session) setIdleLimit(ctx context.Context, lease time.Duration) error {
 	return err
 }
 
-// acquire takes a lock on the open session.
-func (c *session) acquire(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	if r.Mode == strategies.Shared {
-		return c.acquireShared(ctx, r)
-	}
-
-	made, errs := c.acquireAll(ctx, []strategies.Request{r})
-
-	return made[0], errs[0]
-}
-
-// acquireShared takes a reader's lock.
+// acquireShared takes a reader's lock on the open session.
 func (c *session) acquireShared(ctx context.Context, r strategies.Request) (granted strategies.Grant, err error) {
 	s := c.strategy
 	started := time.Now()
-
-	if err := c.ready(ctx, r.Lease); err != nil {
-		return granted, err
-	}
-
 	at := place{key: s.key(c.namespace, r.Name), reader: r.Owner}
 
 	if granted, err = c.here(ctx, at, r); !granted.None() || err != nil {
@@ -164,23 +132,28 @@ func (c *session) acquireShared(ctx context.Context, r strategies.Request) (gran
 	record, err := s.store.Grants(ctx, c.conn, r, true, func(ctx context.Context, r strategies.Request, seen grants.State) (int64, error) {
 		return s.store.Acquire(ctx, c.conn, r, grants.Replaces{Strategy: name, Token: seen.Token})
 	})
-	if err != nil {
-		return granted, c.giveUp(ctx, at, err)
+	if err == nil {
+		c.readers[at.key]++
+
+		return c.made(record, at, started.Add(r.Lease)), nil
 	}
 
-	c.readers[at.key]++
+	if s.store.Clean(err) {
+		if failed := c.unlock(ctx, at); failed != nil {
+			c.breakDown(failed)
+		}
+	}
 
-	return c.made(record, at, started.Add(r.Lease)), nil
+	return granted, c.explain(err)
 }
 
-// ready makes the open session ready for a lock with a lease.
-func (c *session) ready(ctx context.Context, lease time.Duration) error {
-	err := c.sweep(ctx)
-	if err == nil {
-		err = c.setIdleLimit(ctx, lease)
+// ready makes the open session ready for a lease, of the grants that it is for if there are any.
+func (c *session) ready(ctx context.Context, lease time.Duration, on ...*grant) error {
+	if err := c.sweep(ctx, on); err != nil {
+		return err
 	}
 
-	return c.explain(err)
+	return c.setIdleLimit(ctx, lease)
 }
 
 // made is the grant of a record whose key the session has.
@@ -192,47 +165,40 @@ func (c *session) made(record grants.Record, at place, until time.Time) strategi
 }
 
 // here is the answer to a request whose key the session has: the same grant to the same owner, who asks again because the
-// answer was lost, and to others that it is held. The key itself would not say so. Otherwise there is none.
+// answer was lost, with a lease from now on, and to others that it is held. The key itself would not say so. Otherwise there is none.
 func (c *session) here(ctx context.Context, at place, r strategies.Request) (none strategies.Grant, err error) {
 	other := c.inTheWay(at)
-
-	switch {
-	case other == nil:
+	if other == nil {
 		return none, nil
-	case other.record.Request().Owner == r.Owner && !other.releasing:
-		return c.again(ctx, other, r.Lease)
 	}
 
 	request := other.record.Request()
-
-	return none, &strategies.HeldError{
-		Name: r.Name, Holder: request.Holder, Token: other.granted().Token, Shared: other.place.reader != "", Remaining: time.Until(other.until),
-		Detail: "in this process",
+	if request.Owner != r.Owner || other.releasing {
+		return none, &strategies.HeldError{
+			Name: r.Name, Holder: request.Holder, Token: other.granted().Token, Shared: other.place.reader != "", Remaining: time.Until(other.until),
+			Detail: "in this process",
+		}
 	}
-}
 
-// again is the grant to an owner who has it, with a lease from now on. If it was taken away meanwhile there is none.
-func (c *session) again(ctx context.Context, g *grant, lease time.Duration) (none strategies.Grant, err error) {
 	started := time.Now()
-
-	err = g.record.RenewOn(ctx, c.conn, lease)
+	err = other.record.RenewOn(ctx, c.conn, r.Lease)
 
 	switch {
-	case errors.Is(err, strategies.ErrLost):
-		c.note(err)
+	case err == nil:
+		other.until = later(other.until, started.Add(r.Lease))
 
-		if !g.unlock(ctx) {
-			return none, c.strategy.store.Explain(c.gone)
-		}
-
-		return none, nil // nobody is in the way any more
-	case err != nil:
+		return other.granted(), nil
+	case !errors.Is(err, strategies.ErrLost):
 		return none, c.explain(err)
-	default:
-		g.until = later(g.until, started.Add(lease))
-
-		return g.granted(), nil
 	}
+
+	c.note(err)
+
+	if !other.unlock(ctx) {
+		return none, c.strategy.store.Explain(c.gone)
+	}
+
+	return none, nil // it was taken away, and nobody is in the way any more
 }
 
 // inTheWay returns the lock of this session that excludes another one; nil if there is none.
@@ -292,17 +258,6 @@ func (c *session) held(ctx context.Context, name string) error {
 	return held
 }
 
-// giveUp unlocks what was locked, after an error that came later.
-func (c *session) giveUp(ctx context.Context, at place, cause error) error {
-	if c.strategy.store.Clean(cause) {
-		if err := c.unlock(ctx, at); err != nil {
-			c.breakDown(err)
-		}
-	}
-
-	return c.explain(cause)
-}
-
 var errNotLocked = errors.New("the server says that the session did not have the lock")
 
 // unlock frees a key. That it was not locked puts the whole session in doubt.
@@ -339,9 +294,9 @@ func (c *session) drop(at place) {
 
 // sweep frees locks whose lease expired with nobody to renew or release them,
 // while other locks keep the session alive.
-func (c *session) sweep(ctx context.Context) error {
+func (c *session) sweep(ctx context.Context, except []*grant) error {
 	for at, g := range c.grants {
-		if time.Until(g.until) > 0 {
+		if time.Until(g.until) > 0 || slices.Contains(except, g) {
 			continue
 		}
 
@@ -383,4 +338,65 @@ func (c *session) breakDown(cause error) {
 func (c *session) note(err error) {
 	lost := new(strategies.LostError)
 	c.killed = c.killed || errors.As(err, &lost) && lost.Reason == strategies.Forced
+}
+
+const (
+	// keepTime is how long the session is kept when the last lock on it has ended, and closeTime bounds what gives it back.
+	keepTime  = 2 * time.Second
+	closeTime = 5 * time.Second
+	// leastLimit is the least limit on idle sessions with which one is kept: the server would end it meanwhile.
+	leastLimit = 5 * time.Second
+	// leastPool are the least connections of a pool with which one is kept: of fewer the program would miss it.
+	leastPool = 4
+)
+
+// close gives the connection back, unless a lock is on it.
+func (c *session) close(ctx context.Context) {
+	if c.Enter(ctx) != nil {
+		return
+	}
+
+	defer c.Leave()
+
+	ctx, cancel := context.WithTimeout(ctx, closeTime)
+	defer cancel()
+
+	if c.conn != nil && len(c.grants) == 0 {
+		c.giveBack(ctx)
+	}
+}
+
+// closeIfIdle gives the connection back when there are no locks on it, or keeps it for a while, for the next one.
+func (c *session) closeIfIdle(ctx context.Context) {
+	most := c.strategy.store.MaxConns()
+	spare := most == 0 || most >= leastPool
+
+	switch {
+	case c.conn == nil || len(c.grants) > 0:
+	case !spare || c.killed || c.limit < leastLimit:
+		c.giveBack(ctx)
+	case c.idle != nil:
+		c.idle.Reset(keepTime)
+	default:
+		c.idle = time.AfterFunc(keepTime, func() { c.close(context.Background()) }) //nolint:contextcheck,forbidigo // no call's: they have ended
+	}
+}
+
+// giveBack gives the connection back.
+func (c *session) giveBack(ctx context.Context) {
+	if c.killed {
+		// Not into the pool: it would end under whatever it is used for next.
+		c.conn.Discard()
+	} else {
+		if err := c.conn.Query(ctx, c.strategy.sql.Reset, nil, func(databases.Row) error { return nil }); err != nil {
+			c.breakDown(err)
+
+			return
+		}
+
+		c.conn.Release()
+	}
+
+	c.conn, c.ended = nil, true
+	c.strategy.forget(c)
 }

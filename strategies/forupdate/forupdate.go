@@ -32,6 +32,7 @@ import (
 	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
+	"github.com/sqllock/sqllock/strategies/internal/sessions"
 )
 
 const name = "forupdate"
@@ -68,23 +69,7 @@ var refused = map[databases.Dialect]string{
 
 // Validate reports a database that cannot carry the strategy.
 func (s *Strategy) Validate() error {
-	if err := s.store.Validate(); err != nil {
-		return err
-	}
-
-	where := refused[s.store.Dialect().Name]
-
-	switch {
-	case where != "":
-		return &strategies.UnsupportedError{Op: name + ".New", Strategy: name, Where: where, Instead: "cas"}
-	case s.store.MaxConns() == 1:
-		return &strategies.UnsupportedError{
-			Op: name + ".New", Strategy: name, Fix: "allow two or more",
-			Where: "with a pool of one connection: a lock holds one and needs another for its lease",
-		}
-	default:
-		return nil
-	}
+	return sessions.Validate(s.store, name, refused, ": a lock holds one and needs another for its lease")
 }
 
 // Features says what the strategy can do.
@@ -128,11 +113,11 @@ func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (made stra
 		}
 	}
 
+	s.places.keep(r.Owner)
+
 	defer func() {
 		if err != nil {
 			s.places.leave(r.Owner)
-		} else {
-			s.places.keep(r.Owner)
 		}
 	}()
 
@@ -163,76 +148,46 @@ func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (made stra
 func (s *Strategy) lock(
 	ctx context.Context, r strategies.Request,
 ) (conn databases.Conn, held string, seen grants.State, err error) {
-	conn, err = s.store.Conn(ctx)
+	conn, ctx, cancel, err := s.store.Attempt(ctx)
 	if err != nil {
-		return nil, "", seen, err
-	}
-
-	ctx, cancel, err := grants.Send(ctx)
-	if err != nil {
-		conn.Release()
-
 		return nil, "", seen, err
 	}
 
 	defer cancel()
 
 	started := time.Now()
+	held, seen, err = s.lockOn(ctx, conn, r)
 
-	if err := s.store.RefuseManyPrimaries(ctx, conn); err != nil {
+	switch {
+	case err != nil:
+		err = s.refused(r, s.store.Recheck(conn, err))
 		conn.Discard()
+	case seen.Waits(r):
+		err = seen.Refused(r) // nobody has it, and the first in line is to find its row free
+		conn.Release()
+	case held != "":
+		return conn, held, seen, nil
+	default:
+		_ = s.end(ctx, r, conn, started.Add(r.Lease), nil)
+	}
 
-		return nil, "", seen, s.store.Explain(err)
+	return nil, "", seen, err
+}
+
+// lockOn opens the transaction and locks the row, if no session has it and it is the request's turn.
+func (s *Strategy) lockOn(ctx context.Context, conn databases.Conn, r strategies.Request) (held string, seen grants.State, err error) {
+	if err := s.store.RefuseManyPrimaries(ctx, conn); err != nil {
+		return "", seen, err
 	}
 
 	// Before the transaction: one that has read the table keeps the lock of the
 	// table until it ends. Whoever would change the table then waits for that, and in
 	// line behind them the renewals of all other locks.
 	seen, _, err = s.store.State(ctx, conn, r.Name)
-	if err != nil {
-		err = s.store.Recheck(conn, err)
-		conn.Discard()
-
-		return nil, "", seen, s.store.Explain(err)
+	if err != nil || seen.Waits(r) {
+		return "", seen, err
 	}
 
-	if seen.Waits(r) {
-		conn.Release()
-
-		return nil, "", seen, seen.Refused(r) // nobody has it, and the first in line is to find its row free
-	}
-
-	held, err = s.begin(ctx, conn, r)
-
-	switch {
-	case err != nil:
-		err = s.store.Recheck(conn, err)
-		conn.Discard()
-
-		// PgBouncer's words (seen with 1.18 and 1.24).
-		if strings.Contains(err.Error(), "statement pooling mode") {
-			return nil, "", seen, &strategies.UnsupportedError{
-				Strategy: "forupdate", Where: "through PgBouncer in statement mode, which allows no transactions",
-				Fix: "let it pool sessions or transactions", Instead: "cas",
-			}
-		}
-
-		if s.store.Busy(err) {
-			return nil, "", seen, &strategies.HeldError{Name: r.Name, Detail: err.Error()}
-		}
-
-		return nil, "", seen, s.store.Explain(err)
-	case held != "":
-		return conn, held, seen, nil
-	default:
-		_ = s.end(ctx, r, conn, started.Add(r.Lease), nil)
-
-		return nil, "", seen, nil
-	}
-}
-
-// begin opens the transaction and locks the row, if no session has it. It returns what the server knows the lock by.
-func (s *Strategy) begin(ctx context.Context, conn databases.Conn, r strategies.Request) (held string, err error) {
 	lock := s.sql.Lock
 	if r.Mode == strategies.Shared {
 		lock = s.sql.LockShared
@@ -252,7 +207,22 @@ func (s *Strategy) begin(ctx context.Context, conn databases.Conn, r strategies.
 
 	err = databases.Pipeline(ctx, conn, steps...)
 
-	return held, err
+	return held, seen, err
+}
+
+// refused is what an error of a session means that was to lock the row.
+func (s *Strategy) refused(r strategies.Request, err error) error {
+	switch {
+	case strings.Contains(err.Error(), "statement pooling mode"): // PgBouncer's words (seen with 1.18 and 1.24)
+		return &strategies.UnsupportedError{
+			Strategy: name, Where: "through PgBouncer in statement mode, which allows no transactions",
+			Fix: "let it pool sessions or transactions", Instead: "cas",
+		}
+	case s.store.Busy(err):
+		return &strategies.HeldError{Name: r.Name, Detail: err.Error()}
+	default:
+		return s.store.Explain(err)
+	}
 }
 
 // record makes the grant, whose token and lease are written down on another connection.
@@ -291,11 +261,8 @@ func (s *Strategy) record(
 		}
 	}
 
-	g := &grant{record: record, strategy: s, gate: make(chan struct{}, 1), conn: conn, limit: r.Lease}
-	g.until.Store(&until)
-
 	made = record.Granted()
-	made.State = g
+	made.State = &grant{Gate: sessions.NewGate(), record: record, strategy: s, conn: conn, limit: r.Lease, until: until}
 
 	return made, nil
 }
@@ -323,7 +290,9 @@ func (s *Strategy) write(ctx context.Context, r strategies.Request, instead gran
 
 // beat tells the server that the holder lives.
 func (s *Strategy) beat(ctx context.Context, conn databases.Conn, r strategies.Request, limit time.Duration) error {
-	return s.exec(ctx, conn, grants.Written(s.sql.Limit, s.store.Dialect().IdleLimit(limit)), r, limit)
+	_, err := conn.Exec(ctx, grants.Written(s.sql.Limit, s.store.Dialect().IdleLimit(limit)), s.values(r, limit))
+
+	return err
 }
 
 // missing makes the row if there is none; otherwise another session has it.
@@ -382,7 +351,7 @@ func (s *Strategy) end(
 	defer cancel()
 
 	for _, statement := range s.sql.End {
-		if err := s.exec(ctx, conn, statement, r, 0); err != nil {
+		if _, err := conn.Exec(ctx, statement, s.values(r, 0)); err != nil {
 			conn.Discard()
 
 			return err
@@ -403,14 +372,6 @@ func (s *Strategy) end(
 }
 
 const endTimeout = 2 * time.Second
-
-func (s *Strategy) exec(
-	ctx context.Context, conn databases.Conn, statement databases.Statement, r strategies.Request, limit time.Duration,
-) error {
-	_, err := conn.Exec(ctx, statement, s.values(r, limit))
-
-	return err
-}
 
 func (s *Strategy) values(r strategies.Request, limit time.Duration) databases.Values {
 	return databases.Values{

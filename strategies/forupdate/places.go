@@ -1,9 +1,9 @@
 package forupdate
 
 import (
-	"container/list"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/sqllock/sqllock/strategies"
@@ -18,7 +18,7 @@ type places struct {
 	mu      sync.Mutex
 	taken   int
 	holders map[string]struct{} // owners of locks that have a place
-	line    list.List           // of *waiter
+	line    []*waiter
 }
 
 // waiter waits for a place while it holds what these owners have.
@@ -36,32 +36,38 @@ func (p *places) take() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	if p.line.Len() > 0 || !p.freeLocked() {
+	if !p.takeLocked() {
 		return p.none()
 	}
 
-	p.taken++
-
 	return nil
+}
+
+func (p *places) takeLocked() (taken bool) {
+	if taken = len(p.line) == 0 && p.freeLocked(); taken {
+		p.taken++
+	}
+
+	return taken
 }
 
 // wait waits for a place until ctx ends, and calls waits if it has to. It does not wait if nobody could give one up: all
 // places have locks under which one is waited for.
 func (p *places) wait(ctx context.Context, holding []string, waits func(error)) error {
+	w := &waiter{holding, make(chan struct{})}
+
 	p.mu.Lock()
 
-	if p.line.Len() == 0 && p.freeLocked() {
-		p.taken++
+	if p.takeLocked() {
 		p.mu.Unlock()
 
 		return nil
 	}
 
-	w := &waiter{holding, make(chan struct{})}
-	mine := p.line.PushBack(w)
+	p.line = append(p.line, w)
 
 	if len(holding) > 0 && p.stuckLocked() {
-		p.line.Remove(mine)
+		p.line = p.line[:len(p.line)-1]
 		p.mu.Unlock()
 
 		return p.stuck()
@@ -80,11 +86,10 @@ func (p *places) wait(ctx context.Context, holding []string, waits func(error)) 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	select {
-	case <-w.turn: // at the same moment
-		p.leaveLocked()
-	default:
-		p.line.Remove(mine)
+	if i := slices.Index(p.line, w); i >= 0 {
+		p.line = slices.Delete(p.line, i, i+1)
+	} else {
+		p.leaveLocked() // it came at the same moment
 	}
 
 	return p.none()
@@ -110,29 +115,24 @@ func (p *places) leave(owner string) {
 func (p *places) leaveLocked() {
 	p.taken--
 
-	for first := p.line.Front(); first != nil && p.freeLocked(); first = p.line.Front() {
+	for len(p.line) > 0 && p.freeLocked() {
 		p.taken++
-
-		if w, ok := p.line.Remove(first).(*waiter); ok {
-			close(w.turn)
-		}
+		close(p.line[0].turn)
+		p.line = slices.Delete(p.line, 0, 1)
 	}
 }
 
 // stuckLocked says whether each place has a lock under which somebody waits for one.
 func (p *places) stuckLocked() bool {
-	kept := map[string]struct{}{}
+	kept := 0
 
-	for at := p.line.Front(); at != nil; at = at.Next() {
-		w, _ := at.Value.(*waiter)
-		for _, owner := range w.holding {
-			if _, ok := p.holders[owner]; ok {
-				kept[owner] = struct{}{}
-			}
+	for owner := range p.holders {
+		if slices.ContainsFunc(p.line, func(w *waiter) bool { return slices.Contains(w.holding, owner) }) {
+			kept++
 		}
 	}
 
-	return len(kept) >= p.taken
+	return kept >= p.taken
 }
 
 func (p *places) freeLocked() bool {

@@ -48,7 +48,7 @@ func TestPlacesInOrderOfArrival(t *testing.T) {
 		cancel()
 		synctest.Wait()
 
-		if n := p.line.Len(); n != len(want) {
+		if n := len(p.line); n != len(want) {
 			t.Errorf("%d wait in line after the contexts of others ended, want %d", n, len(want))
 		}
 

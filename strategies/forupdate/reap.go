@@ -6,7 +6,7 @@ import (
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
-	"github.com/sqllock/sqllock/strategies/internal/grants"
+	"github.com/sqllock/sqllock/strategies/internal/sessions"
 )
 
 // Reap also ends the sessions of holders whose lease expired. The server does
@@ -43,24 +43,10 @@ func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, rea
 // endSession makes sure that a session of ours that broke down is gone. It has the
 // owner's mark, which no other has.
 func (s *Strategy) endSession(ctx context.Context, r strategies.Request) error {
-	ours := func(int64) bool { return true }
-
-	return s.store.EndSessions(ctx, s.sql.Session, s.values(r, 0), ours, s.sql.Kill)
+	return s.store.EndSessions(ctx, s.sql.Session, s.values(r, 0), sessions.Any, s.sql.Kill)
 }
 
 // kill ends the sessions that a statement lists.
-func (s *Strategy) kill(ctx context.Context, list databases.Statement, values databases.Values) (err error) {
-	conn, err := s.store.Conn(ctx)
-	if err != nil {
-		return err
-	}
-
-	defer s.store.Return(conn, &err)
-
-	ids, err := grants.Sessions(ctx, conn, list, values)
-	if err != nil {
-		return err
-	}
-
-	return s.store.Kill(ctx, conn, ids, s.sql.Kill)
+func (s *Strategy) kill(ctx context.Context, list databases.Statement, values databases.Values) error {
+	return sessions.End(ctx, s.store, list, values, sessions.Any, s.sql.Kill)
 }

@@ -1,10 +1,8 @@
 package advisory
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -30,41 +28,24 @@ func (c *session) acquireAll(ctx context.Context, requests []strategies.Request)
 		grants: make([]strategies.Grant, len(requests)), errs: make([]error, len(requests)),
 	}
 
-	if err := c.ready(ctx, longestLease(requests)); err != nil {
-		return a.failed(err)
-	}
-
 	open, err := a.plan(ctx)
-	if err != nil {
-		return a.failed(err)
-	}
 
 	// The second round follows the making of rows, once in a name's life.
-	for round := 0; round < 2 && len(open) > 0; round++ {
-		if err = a.draw(ctx, open); err != nil {
-			return a.failed(err)
-		}
-
-		if open, err = a.look(ctx, open); err != nil {
-			return a.failed(err)
+	for round := 0; round < 2 && err == nil && len(open) > 0; round++ {
+		if err = a.draw(ctx, open); err == nil {
+			open, err = a.look(ctx, open)
 		}
 	}
 
-	for _, i := range open {
-		a.errs[i] = &strategies.HeldError{Name: requests[i].Name, Detail: "its row comes and goes"}
-	}
-
-	return a.grants, a.errs
-}
-
-// failed is the answer after an error: those that have none yet get that.
-func (a *attempts) failed(err error) ([]strategies.Grant, []error) {
-	for i := range a.requests {
+	for i, r := range requests {
 		switch {
 		case a.ended:
 			a.grants[i], a.errs[i] = strategies.Grant{}, err // and what was granted has ended
-		case a.grants[i].None() && a.errs[i] == nil:
+		case !a.grants[i].None() || a.errs[i] != nil:
+		case err != nil:
 			a.errs[i] = err
+		default:
+			a.errs[i] = &strategies.HeldError{Name: r.Name, Detail: "its row comes and goes"}
 		}
 	}
 
@@ -202,7 +183,7 @@ func (a *attempts) look(ctx context.Context, open []int) (missing []int, err err
 		}
 
 		if found && !s.store.Unready(st) {
-			a.errs[i] = a.refused(ctx, st, r)
+			a.errs[i] = a.explain(s.store.Refused(ctx, a.conn, st, r))
 			a.tryAlone(ctx, i, len(open) == 1, locked)
 		} else if err := s.store.Create(ctx, a.conn, r); err != nil {
 			a.errs[i] = a.explain(s.store.AsHeld(ctx, a.conn, r.Name, err))
@@ -238,200 +219,10 @@ func (a *attempts) tryAlone(ctx context.Context, i int, alone, locked bool) {
 	}
 }
 
-// refused is the answer to a request whose row says that the name is not free, or whose key another session has.
-func (c *session) refused(ctx context.Context, st grants.State, r strategies.Request) error {
-	err := c.strategy.store.Refused(ctx, c.conn, st, r)
-
-	return c.explain(err)
-}
-
-// releaseAll is Release in one statement.
-func (s *Strategy) releaseAll(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
-	contended, errs = make([]bool, len(held)), slices.Repeat([]error{strategies.ErrNotBatched}, len(held))
-
-	c := sessionOf(held)
-	if c == nil {
-		return contended, errs
-	}
-
-	if err := c.enter(ctx); err != nil {
-		return contended, slices.Repeat([]error{err}, len(held))
-	}
-
-	defer c.leave()
-
-	releasing := c.there(held)
-	if len(releasing) == 0 {
-		return contended, errs
-	}
-
-	ctx, cancel := c.detach(ctx, releaseTimeout, nil)
-	defer cancel()
-
-	c.releaseAll(ctx, releasing, contended, errs)
-	c.closeIfIdle(ctx)
-
-	return contended, errs
-}
-
-// releaseAll releases grants on the session, and puts the answers where the numbers of the grants say. What it does not
-// answer has to go alone.
-func (c *session) releaseAll(ctx context.Context, releasing map[*grant]int, contended []bool, errs []error) {
-	var (
-		s       = c.strategy
-		records = make([]*grants.Grant, 0, len(releasing))
-		keys    = make([]any, 0, len(releasing))
-	)
-
-	for g := range releasing {
-		record, ok := g.record.(*grants.Grant)
-		if !ok {
-			delete(releasing, g)
-
-			continue
-		}
-
-		g.releasing = true
-		records, keys = append(records, record), append(keys, g.place.key)
-	}
-
-	var waited []string
-
-	answers, err := s.store.ReleaseKeyed(ctx, grants.KeyedCall{On: c.conn, Statement: s.sql.ReleaseAll, Look: s.sql.Look, Keys: keys}, records)
-
-	for g, i := range releasing {
-		answer, ended := answers[g.record.Request().Owner]
-
-		switch {
-		case err != nil:
-			if g.refused(err); c.ended {
-				errs[i] = s.store.Explain(err)
-			}
-		case ended:
-			if g.freed(answer.Unlocked); g.released {
-				contended[i], errs[i] = g.record.Contended(), nil
-
-				if contended[i] {
-					waited = append(waited, g.record.Request().Name)
-				}
-			}
-		}
-	}
-
-	if !c.ended {
-		c.hinted(s.store.TellOn(ctx, c.conn, waited))
-	}
-}
-
-// hinted takes in whether telling others has left the session in doubt.
-func (c *session) hinted(err error) {
-	if err != nil {
-		c.breakDown(err)
-	}
-}
-
-// renewAll is Renew in one statement.
-func (s *Strategy) renewAll(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
-	errs := slices.Repeat([]error{strategies.ErrNotBatched}, len(held))
-
-	c := sessionOf(held)
-	if c == nil {
-		return errs
-	}
-
-	if err := c.enter(ctx); err != nil {
-		return slices.Repeat([]error{err}, len(held))
-	}
-
-	defer c.leave()
-
-	there := c.there(held)
-	if len(there) == 0 {
-		return errs
-	}
-
-	ctx, cancel := c.detach(ctx, lease, nil)
-	defer cancel()
-
-	if err := c.renewAll(ctx, there, errs, lease); err != nil {
-		err = c.explain(err)
-
-		for _, i := range there {
-			errs[i] = err // and who asks again hears that the session is gone
-		}
-	}
-
-	c.closeIfIdle(ctx)
-
-	return errs
-}
-
-// renewAll renews the leases of grants, and answers those that it has renewed.
-func (c *session) renewAll(ctx context.Context, there map[*grant]int, errs []error, lease time.Duration) error {
-	started := time.Now()
-
-	if lease > c.limit {
-		if err := c.setIdleLimit(ctx, lease); err != nil {
-			return err
-		}
-	}
-
-	records := make([]strategies.Grant, 0, len(there))
-	order := make([]*grant, 0, len(there))
-
-	for g := range there {
-		records, order = append(records, g.record.Granted()), append(order, g)
-	}
-
-	answers, err := c.strategy.store.RenewAllOn(ctx, c.conn, records, lease)
-	if err != nil {
-		return err
-	}
-
-	for n, g := range order {
-		if errs[there[g]] = answers[n]; answers[n] == nil {
-			g.until = later(g.until, started.Add(lease))
-		}
-	}
-
-	return c.sweep(ctx)
-}
-
-// longestLease is the longest of the requests', of which there is one at least.
-func longestLease(requests []strategies.Request) time.Duration {
-	byLease := func(a, b strategies.Request) int { return cmp.Compare(a.Lease, b.Lease) }
-
-	return slices.MaxFunc(requests, byLease).Lease
-}
-
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 
 	return b
-}
-
-// sessionOf is the session of grants; nil if they have none. They may be readers'.
-func sessionOf(held []strategies.Grant) *session {
-	for _, h := range held {
-		if g, ok := h.State.(*grant); ok {
-			return g.session
-		}
-	}
-
-	return nil
-}
-
-// there are those grants that are still on the session, and their numbers.
-func (c *session) there(held []strategies.Grant) map[*grant]int {
-	there := make(map[*grant]int, len(held))
-
-	for i, h := range held {
-		if g, ok := h.State.(*grant); ok && g.session == c && c.conn != nil && !g.expired && !g.unlocked {
-			there[g] = i
-		}
-	}
-
-	return there
 }
