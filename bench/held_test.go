@@ -34,10 +34,11 @@ func held(b *testing.B, strategy strategies.Strategy, locks int, lease time.Dura
 	for b.Loop() {
 		w := &watch{want: int64(locks), done: make(chan struct{})}
 		locker := newLocker(b, strategy, sqllock.WithLease(lease), sqllock.WithObserver(func(_ context.Context, e sqllock.Event) {
-			switch e.Kind {
-			case sqllock.Renewed:
+			if e.Kind == sqllock.Renewed {
 				w.renewed(e)
-			case sqllock.Lost:
+			}
+
+			if e.Kind == sqllock.Lost {
 				b.Error(e.Err)
 			}
 		}))

@@ -74,7 +74,7 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 	set := &l.settings
 
 	if len(options) > 0 {
-		own, err := l.settings.with(options, l.features)
+		own, err := l.with(options, l.features)
 		if err != nil {
 			return nil, fmt.Errorf("lock %q: %w", name, err)
 		}

@@ -466,10 +466,11 @@ func ExampleWithReentrant() {
 func ExampleWithObserver() {
 	ctx := context.Background()
 	_, locker := exampleLocker(sqllock.WithObserver(func(_ context.Context, e sqllock.Event) {
-		switch e.Kind {
-		case sqllock.Acquired:
+		if e.Kind == sqllock.Acquired {
 			fmt.Println("acquired", e.Name, "at attempt", e.Attempts)
-		case sqllock.Released:
+		}
+
+		if e.Kind == sqllock.Released {
 			fmt.Println("released", e.Name, e.Err)
 		}
 	}))

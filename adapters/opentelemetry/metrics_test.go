@@ -152,13 +152,16 @@ func TestForced(t *testing.T) {
 	observe := func(ctx context.Context, e sqllock.Event) {
 		metrics.Observe(ctx, e)
 
-		switch e.Kind {
-		case sqllock.Renewed:
-			if renewals++; renewals == 1 {
-				close(renewed)
-			}
-		case sqllock.Lost:
+		if e.Kind == sqllock.Lost {
 			close(lost)
+		}
+
+		if e.Kind != sqllock.Renewed {
+			return
+		}
+
+		if renewals++; renewals == 1 {
+			close(renewed)
 		}
 	}
 
