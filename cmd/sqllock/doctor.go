@@ -30,10 +30,6 @@ type doctorFlags struct {
 	json     bool
 	// tries: a lock is tried.
 	tries bool
-
-	prove bool
-	here  bool
-	only  string
 }
 
 // defaultHolders is how many processes are taken to hold locks at a time.
@@ -57,30 +53,16 @@ Exits with 1 if there is an error, or what --fail-on says, with 69 if the
 database cannot be reached, and with 75 if what others have locked kept it from
 looking.
 
-With --prove it tries instead whether locks keep their promises on this server:
-it runs the cases of the conformance suite and a short history under faults with
-each strategy, or that of --strategy, in a few minutes. They work in a schema of
-their own (MySQL: a database, SQLite: a folder beside the file) that is removed
-afterwards; tables of yours are not touched, and only sessions of its own are
-ended. A server that sqllock refuses by its name is admitted for that. Exits
-with 1 if a promise is broken, and with 75 if some cases could not be tried.`,
+Whether locks keep their promises on a server the conformance suite tries, in
+some minutes, in a schema or database of its own: the program sqllock-prove of
+each release, with -dsn-file FILE.`,
 		Example: `  sqllock doctor
   sqllock doctor --strategy advisory --holders 200
-  sqllock doctor --fail-on warning --json
-  sqllock doctor --prove
-  sqllock doctor --prove --strategy cas --case guard/`,
+  sqllock doctor --fail-on warning --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := fromVariables(cmd, &f.strategy, &f.lease); err != nil {
 				return usage(cmd, err)
-			}
-
-			if err := f.together(cmd); err != nil {
-				return usage(cmd, err)
-			}
-
-			if f.prove {
-				return f.proof(cmd)
 			}
 
 			level := doctor.Level(f.failOn)
@@ -109,10 +91,7 @@ with 1 if a promise is broken, and with 75 if some cases could not be tried.`,
 	flags.Var(&f.lease, "lease", "the lease that will be used")
 	flags.IntVar(&f.holders, "holders", defaultHolders, "how many processes will hold locks at a time")
 	flags.StringVar(&f.failOn, "fail-on", string(doctor.Error), "exit with 1 from this `level` on: error, warning or note")
-	flags.BoolVar(&f.json, "json", false, "print a JSON array; with --prove, an object")
-	flags.BoolVar(&f.prove, "prove", false, "try whether the promises hold on this server")
-	flags.BoolVar(&f.here, "prove-here", false, "with --prove: make the tables where the URL says, in an empty database, for an account that may not make another")
-	flags.StringVar(&f.only, "case", "", "with --prove: only cases whose name contains this `text`")
+	flags.BoolVar(&f.json, "json", false, "print a JSON array")
 	offer(cmd, "fail-on", string(doctor.Error), string(doctor.Warning), string(doctor.Note))
 
 	return cmd

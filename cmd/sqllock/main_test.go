@@ -30,7 +30,6 @@ const reexec = "SQLLOCK_TEST_REEXEC"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(reexec) != "" {
-		useVariant()
 		main()
 	}
 

@@ -1,6 +1,6 @@
 // Package outsider does to sqllock's tables what the cases of the conformance suite want done beside the strategy:
 // it ages rows, locks and removes them, and ends sessions, as any other program or an operator may. It is for servers
-// that are tested, and for those that "sqllock doctor --prove" tries.
+// that are tested, and for those that cmd/sqllock/prove tries.
 package outsider
 
 import (

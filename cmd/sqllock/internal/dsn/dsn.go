@@ -32,11 +32,8 @@ type Target struct {
 	// Path is SQLite's file; empty for a server.
 	Path string
 
-	looking   bool // it is opened by OpenToLook
-	lockWait  bool // see WithLockWait
-	proving   bool // see Proving, as the next two
-	untested  bool
-	place     string
+	looking   bool   // it is opened by OpenToLook
+	lockWait  bool   // see WithLockWait
 	arguments string // flags that name it, without a password; empty if it needs none
 	shown     string // without a password
 	driver    string // as the driver reads it, without the password

@@ -13,6 +13,8 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/databases/mysql"
+	"github.com/sqllock/sqllock/databases/tidb"
 )
 
 // parseMySQL turns the URL into the form of go-sql-driver,
@@ -122,10 +124,6 @@ func (t Target) mysqlConfig() (*driver.Config, error) {
 	// back as errors too.
 	config.Logger = &driver.NopLogger{}
 
-	if t.place != "" {
-		config.DBName = t.place
-	}
-
 	if t.lockWait {
 		limitLockWait(config)
 	}
@@ -184,5 +182,10 @@ func openMySQL(t Target) (*Database, error) {
 	// Of many that wait each keeps one connection, not two.
 	std.SetMaxIdleConns(1)
 
-	return &Database{Target: t, Locks: t.mysqlOn(std), SQL: std, Driver: config, close: std.Close}, nil
+	var locks databases.DB = mysql.New(std)
+	if t.Dialect == databases.TiDB {
+		locks = tidb.New(std)
+	}
+
+	return &Database{Target: t, Locks: locks, SQL: std, Driver: config, close: std.Close}, nil
 }

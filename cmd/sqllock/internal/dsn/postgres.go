@@ -74,14 +74,6 @@ func (t Target) postgresConfig() (*pgxpool.Config, error) {
 		config.ConnConfig.RuntimeParams["application_name"] = "sqllock"
 	}
 
-	if t.place != "" {
-		config.ConnConfig.RuntimeParams["search_path"] = t.place
-	}
-
-	if t.proving {
-		config.MaxConns = max(config.MaxConns, ProvingConns)
-	}
-
 	return config, nil
 }
 
@@ -112,7 +104,7 @@ func openPostgres(ctx context.Context, t Target) (*Database, error) {
 
 	std := stdlib.OpenDBFromPool(pool)
 
-	return &Database{Target: t, Locks: t.postgresOn(postgres.New(pool)), SQL: std, Driver: mode, close: func() error {
+	return &Database{Target: t, Locks: postgres.New(pool), SQL: std, Driver: mode, close: func() error {
 		err := std.Close()
 		pool.Close()
 

@@ -135,10 +135,6 @@ func openSQLite(ctx context.Context, t Target, create bool) (*Database, error) {
 		return nil, fmt.Errorf("open %s: %w", t, err)
 	}
 
-	if t.proving {
-		std.SetMaxOpenConns(ProvingConns)
-	}
-
 	locks := sqlite.New(std)
 
 	if err := settle(ctx, std, locks); err != nil {
