@@ -151,7 +151,8 @@ plots: ## Write the plots and figures of docs/performance.md anew, from .bin/ben
 
 .PHONY: demo
 demo: ## See the locks at work, on SQLite or DATABASE_URL
-	go run ./cmd/sqllock demo
+	@cd cmd/sqllock && go build -o $(BIN)/sqllock .
+	SQLLOCK=$(BIN)/sqllock go run ./examples/demo
 
 .PHONY: examples
 examples: ## Compile examples/; `go run ./examples/NAME` runs one
@@ -160,10 +161,6 @@ examples: ## Compile examples/; `go run ./examples/NAME` runs one
 .PHONY: graph
 graph: ## Show the modules that an importer takes on; fail if too many
 	@cd test && go run ./cmd/importergraph ..
-
-.PHONY: cli-docs
-cli-docs: ## Write docs/cli.md from the command
-	cd cmd/sqllock && go test -run TestReference . -update
 
 .PHONY: lint
 lint: $(LINT) work-sum ## Run the linters and check the formatting

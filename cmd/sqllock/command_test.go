@@ -52,8 +52,6 @@ func TestUsage(t *testing.T) {
 		{"reap --retention 1s", "--retention 1s is shorter than a minute"},
 		{"run --name a --dsn= true", "--dsn is empty"},
 		{"ls --dsn-file=", "--dsn-file is empty"},
-		{"demo --dsn=", "--dsn is empty"},
-		{"demo --lease 0", "--lease 0s: a lease"},
 		{"migrate up --dsn=", "--dsn is empty"},
 		{"run --name a --dsn oracle://app:s3cret@db/app true", "no database"},
 	} {
@@ -70,7 +68,7 @@ func TestUnavailable(t *testing.T) {
 	t.Parallel()
 
 	for _, url := range []string{"postgres://app:s3cret@127.0.0.1:1/app", "mysql://app:s3cret@127.0.0.1:1/app"} {
-		for _, args := range [][]string{{"run", "--name", "a", "true"}, {"migrate", "up"}, {"migrate", "status"}, {"demo"}} {
+		for _, args := range [][]string{{"run", "--name", "a", "true"}, {"migrate", "up"}, {"migrate", "status"}} {
 			i := run(t, url, args...)
 			i.want(exitUnavailable, "refused")
 
@@ -248,7 +246,6 @@ func TestCompletion(t *testing.T) {
 		{"show ", ""},
 		{"run --strategy ", "cas\ninsert\nforupdate\nadvisory\n"},
 		{"doctor --strategy ", "cas\ninsert\nforupdate\nadvisory\n"},
-		{"demo --strategy ", "cas\ninsert\nforupdate\nadvisory\n"},
 		{"doctor --fail-on ", "error\nwarning\nnote\n"},
 		{"migrate print --dialect ", "postgres\nmysql\ntidb\nsqlite\n"},
 	} {

@@ -39,7 +39,7 @@ const exitCodes = `sqllock run exits as the command did. Else, and in other subc
         --tick was done; the command did not run. It is flock's code, which a
         command may exit with too: --conflict-exit-code gives another.
         show, free, resign: nobody holds the lock; doctor: it found an error, or
-        what --fail-on says; demo: a check failed
+        what --fail-on says
    64   wrong usage: a flag, the lock's name, the database URL; or the strategy
         does not work on that database; free: --token, or --slot of a name with
         permits, does not say whom to take it from

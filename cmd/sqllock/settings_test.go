@@ -40,7 +40,7 @@ func TestDatabaseRequired(t *testing.T) {
 	required := []string{"SQLLOCK_REQUIRE_DSN=1"}
 
 	for _, args := range []string{
-		"run --name a true", "ls", "show a", "wait a", "free a --reason x", "reap", "doctor", "migrate up", "migrate status", "demo",
+		"run --name a true", "ls", "show a", "wait a", "free a --reason x", "reap", "doctor", "migrate up", "migrate status",
 	} {
 		in(t, "", required, strings.Fields(args)...).want(exitUsage, said)
 	}
