@@ -237,27 +237,16 @@ func (f *runFlags) lead() time.Duration { return min(100*time.Millisecond, time.
 // underLock runs the command, and says whether it began. Its error is how the command
 // ended, or why it did not begin.
 func (f *runFlags) underLock(h *held, command process.Command, signals <-chan os.Signal) (ran bool, err error) {
-	watchdog, err := process.StartWatchdog(process.Told{
-		Replaced: func(pid int) {
-			warn(fmt.Sprintf("the watchdog of the command (process %d) ended or was stopped, and was replaced", pid))
-		},
-		Missing: func(pid int, err error) {
-			warn(fmt.Sprintf("a watchdog of the command (process %d) ended or was stopped; another watches, and a second cannot be started yet: %v",
-				pid, err))
-		},
-	}, watchdogCommand)
-	if err != nil {
-		return false, exitError{exitInternal, fmt.Errorf("start the watchdog: %w", err)}
-	}
-	defer watchdog.Dismiss()
-
 	if caught := ending(signals); caught != nil {
 		return false, refused(signalError{caught}, dsn.Target{}, f.conflict)
 	}
 
-	watchdog.Until(h.Remaining() - f.lead() + process.Latency)
-
-	group, err := process.Start(command, watchdog, heldCommand)
+	group, err := process.Start(command, h.Remaining()-f.lead()+process.Latency, process.Self{
+		Held: heldCommand, Watchdog: watchdogCommand,
+		Replaced: func(pid int) {
+			warn(fmt.Sprintf("the watchdog of the command (process %d) ended or was stopped, and was replaced", pid))
+		},
+	})
 
 	switch refused := (*process.NotExecutableError)(nil); {
 	case errors.As(err, &refused):
@@ -267,7 +256,7 @@ func (f *runFlags) underLock(h *held, command process.Command, signals <-chan os
 	}
 
 	ended := process.Supervision{
-		Lock: h, Group: group, Watchdog: watchdog, Ask: f.loss.signal, Grace: f.loss.grace, Lead: f.lead(), Signals: signals,
+		Lock: h, Group: group, Ask: f.loss.signal, Grace: f.loss.grace, Lead: f.lead(), Signals: signals,
 		Warn: func(left time.Duration) {
 			warn(fmt.Sprintf("lock %s cannot be renewed; the command has %s to end", f.quoted(), left.Round(time.Millisecond)))
 		},

@@ -166,7 +166,7 @@ func TestRunOneByOne(t *testing.T) { //nolint:paralleltest // it has the machine
 		patient = 15 * time.Second // for three attempts
 	)
 
-	// Not this program: with the race detector, of which each run has three processes, it takes thrice the time, and it
+	// Not this program: with the race detector, of which each run has two processes, it takes twice the time, and it
 	// is many processes that race here.
 	command := filepath.Join(t.TempDir(), "sqllock")
 	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", command, ".").CombinedOutput(); err != nil {

@@ -401,13 +401,6 @@ func TestRunKilledAsTheCommandBegins(t *testing.T) {
 // TestRunStopped stops sqllock for longer than its lease.
 func TestRunStopped(t *testing.T) {
 	t.Parallel()
-	endsWhileStopped(t, func(*invocation) {})
-}
-
-// endsWhileStopped stops a run, does what else is to be done to it, and waits for the
-// group to end before the lease.
-func endsWhileStopped(t *testing.T, also func(i *invocation)) {
-	t.Helper()
 
 	url := migrated(t)
 	i, pids := resist(t, url, "--lease", "2s")
@@ -415,7 +408,6 @@ func endsWhileStopped(t *testing.T, also func(i *invocation)) {
 	end := freeze(t, url) // first: a run that was stopped while it writes would keep the file locked
 	signalTo(t, i, syscall.SIGSTOP)
 	t.Cleanup(func() { _ = i.cmd.Process.Signal(syscall.SIGCONT) })
-	also(i)
 
 	goneBefore(t, pids, end)
 

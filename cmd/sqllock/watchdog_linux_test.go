@@ -77,9 +77,9 @@ func watched(t *testing.T, run int, before []int) {
 	})
 }
 
-// TestRunReplacesItsWatchdogs ends or stops all that watch over a run, and kills
-// the run when it has replaced them.
-func TestRunReplacesItsWatchdogs(t *testing.T) {
+// TestRunReplacesItsWatchdog ends or stops what watches over a run, and kills
+// the run when it has replaced it.
+func TestRunReplacesItsWatchdog(t *testing.T) {
 	t.Parallel()
 
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
@@ -105,21 +105,6 @@ func TestRunReplacesItsWatchdogs(t *testing.T) {
 	}
 }
 
-// TestRunIsWatchedWithoutAGap kills a run together with one that watches over
-// it, before that one can be replaced.
-func TestRunIsWatchedWithoutAGap(t *testing.T) {
-	t.Parallel()
-
-	for which := range 10 {
-		i, pids := resist(t, migrated(t))
-		watching := watchdogs(t, i.cmd.Process.Pid)
-
-		kill(t, syscall.SIGKILL, watching[which%len(watching)], i.cmd.Process.Pid)
-		gone(t, pids)
-		i.wait()
-	}
-}
-
 // TestRunKilledByName kills all processes of the run's name, as pkill does.
 func TestRunKilledByName(t *testing.T) {
 	t.Parallel()
@@ -137,20 +122,13 @@ func TestRunKilledByName(t *testing.T) {
 	mine := nameOf(i.cmd.Process.Pid)
 	others := watchdogs(t, i.cmd.Process.Pid)
 
-	eventually(t, "its watchdogs have another name", func() bool {
+	eventually(t, "its watchdog has another name", func() bool {
 		return !slices.ContainsFunc(others, func(pid int) bool { return nameOf(pid) == mine })
 	})
 
 	signalTo(t, i, syscall.SIGKILL)
 	gone(t, pids)
 	i.wait()
-}
-
-// TestRunStoppedWithoutAWatchdog stops a run, which can replace nobody then, and
-// kills one that watches over it.
-func TestRunStoppedWithoutAWatchdog(t *testing.T) {
-	t.Parallel()
-	endsWhileStopped(t, func(i *invocation) { kill(t, syscall.SIGKILL, watchdogs(t, i.cmd.Process.Pid)[0]) })
 }
 
 // withoutFiles lets a run open no more files, so that it can start no process.
@@ -177,28 +155,9 @@ func TestRunEndsUnwatched(t *testing.T) {
 	run(t, url, "run", "--name", "a", "--no-wait", "true").want(0)
 }
 
-// TestRunSaysThatAWatchdogIsMissing lets nobody be started in the place of one.
-func TestRunSaysThatAWatchdogIsMissing(t *testing.T) {
-	t.Parallel()
-
-	i, pids := resist(t, migrated(t))
-	before := watchdogs(t, i.cmd.Process.Pid)
-
-	withoutFiles(t, i)
-	kill(t, syscall.SIGKILL, before[0])
-	eventually(t, "the run says so", func() bool {
-		return strings.Contains(i.stderr.String(), fmt.Sprintf("process %d) ended or was stopped; another watches", before[0]))
-	})
-
-	kill(t, syscall.SIGKILL, before[1])
-	gone(t, pids)
-	i.wait()
-	i.want(exitInternal, "start the watchdog", "the command was ended")
-}
-
-// TestRunReplacesItsWatchdogsWithoutItsFile removes the program's file, as an upgrade
+// TestRunReplacesItsWatchdogWithoutItsFile removes the program's file, as an upgrade
 // does, and then ends who watches over the run.
-func TestRunReplacesItsWatchdogsWithoutItsFile(t *testing.T) {
+func TestRunReplacesItsWatchdogWithoutItsFile(t *testing.T) {
 	t.Parallel()
 
 	program, err := os.ReadFile(os.Args[0])
@@ -231,9 +190,9 @@ func TestRunReplacesItsWatchdogsWithoutItsFile(t *testing.T) {
 	i.wait()
 }
 
-// TestRunAsProcessOneReplacesItsWatchdogs because the status of every child
+// TestRunAsProcessOneReplacesItsWatchdog because the status of every child
 // comes to who takes that of orphans.
-func TestRunAsProcessOneReplacesItsWatchdogs(t *testing.T) {
+func TestRunAsProcessOneReplacesItsWatchdog(t *testing.T) {
 	t.Parallel()
 
 	i := prepare(t, migrated(t), "run", "--name", "a", "--", "sh", "-c", `trap 'exit 7' TERM; echo ready; while :; do sleep 0.02; done`)

@@ -11,35 +11,24 @@ import (
 
 // again is this program once more.
 func again(args ...string) (*exec.Cmd, error) {
-	path, err := os.Executable()
-	if err != nil {
-		path, err = calledAs()
-	}
+	// Not by its path, where Linux tells (proc_pid_exe(5)): its file may have been removed, or replaced by another version.
+	path := "/proc/self/exe"
 
-	// Its file may have been removed, or replaced by another version, while it runs.
-	running := runningProgram()
-	if running == "" {
-		running = path
+	if _, err := os.Stat(path); err != nil {
+		if path, err = os.Executable(); err != nil {
+			// On Linux without /proc.
+			if path, err = exec.LookPath(os.Args[0]); err == nil {
+				path, err = filepath.Abs(path)
+			}
+		}
 
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("find this program, to start it again: %w", err)
 		}
 	}
 
-	cmd := exec.Command(running, args...) //nolint:noctx // it ends with a pipe or by Kill, and not with a context
-	if path != "" {
-		cmd.Args[0] = path
-	}
+	cmd := exec.Command(path, args...) //nolint:noctx // it ends with a pipe or by Kill, and not with a context
+	cmd.Args[0] = os.Args[0]
 
 	return cmd, nil
-}
-
-// calledAs finds the program by the name that it was called by, where there is no /proc.
-func calledAs() (string, error) {
-	path, err := exec.LookPath(os.Args[0])
-	if err != nil {
-		return "", fmt.Errorf("find this program, to start it again: %w", err)
-	}
-
-	return filepath.Abs(path)
 }

@@ -2,14 +2,13 @@
 // when the lock is.
 //
 // The command gets a process group of its own, and what is done, is done to the
-// whole group. Beside it runs a watchdog, two more processes of this program,
-// each of which kills the group if this one dies, is stopped, or hangs. They are
-// told of the group before the command begins. One that dies or is stopped is
-// replaced at once, while the other goes on; if that cannot be done, it is tried
-// again, and the group is killed when the other dies too. On Linux the kernel also kills the command itself when this process
-// dies.
+// whole group. Beside it runs a watchdog, another process of this program, which
+// kills the group if this one dies, is stopped, or hangs. It is told of the group
+// before the command begins. If it dies or is stopped it is replaced at once; if
+// that cannot be done, the group is killed. On Linux the kernel also kills the
+// command itself when this process dies.
 //
-// So the group ends with the lock as long as one of the three processes runs.
+// So the group ends with the lock as long as one of the two processes runs.
 //
 // What leaves the group (setsid, a daemon) is out of reach.
 package process
@@ -52,13 +51,12 @@ type Command struct {
 	Env []string
 }
 
-// Told is what the watchdog says to who started it.
-type Told struct {
-	// Replaced is called with the process of each guard that ended or was stopped and
-	// has a successor.
+// Self is how this program is started once more.
+type Self struct {
+	// Held and Watchdog are the arguments that make it call ServeHeld, with those that follow, and ServeWatchdog.
+	Held, Watchdog string
+	// Replaced is called with the process of each watchdog that ended or was stopped and has a successor.
 	Replaced func(pid int)
-	// Missing is called if it cannot have one yet, while another guard watches.
-	Missing func(pid int, err error)
 }
 
 // NotExecutableError says that the system refused to execute the command.

@@ -18,8 +18,9 @@ import (
 // Group is a command under way, with all that it starts and that stays in its
 // process group.
 type Group struct {
-	pid  int
-	done chan struct{}
+	pid      int
+	done     chan struct{}
+	watchdog *watchdog
 
 	mu       sync.Mutex
 	ended    bool // the leader was reaped, so its id may be somebody else's
@@ -28,43 +29,42 @@ type Group struct {
 	terminal terminal
 }
 
-// Start starts the command in a process group of its own, which the watchdog
-// knows before the command begins. self are the arguments that make this
-// program call ServeHeld with those that follow.
-func Start(c Command, w *Watchdog, self ...string) (*Group, error) {
-	g := &Group{done: make(chan struct{})}
+// Start starts the command in a process group of its own, which may live for so long without another word (Until). A
+// watchdog knows it before the command begins.
+func Start(c Command, left time.Duration, self Self) (*Group, error) {
+	w, err := startWatchdog(left, self.Replaced, self.Watchdog)
+	if err != nil {
+		return nil, err
+	}
+
+	g := &Group{done: make(chan struct{}), watchdog: w}
 	started := make(chan error, 1)
 
-	go g.run(c, w, self, started)
+	go func() {
+		// The kernel takes the end of the thread that started it for the death of the parent (PR_SET_PDEATHSIG in prctl(2)).
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+
+		err := g.begin(c, self.Held)
+		started <- err
+
+		if err == nil {
+			g.wait()
+			close(g.done)
+		}
+	}()
 
 	if err := <-started; err != nil {
+		w.dismiss()
+
 		return nil, err
 	}
 
 	return g, nil
 }
 
-// run starts the command and waits for it on one OS thread: the kernel takes
-// the end of the thread that started it for the death of the parent
-// (PR_SET_PDEATHSIG in prctl(2)).
-func (g *Group) run(c Command, w *Watchdog, self []string, started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-
-	if err := g.begin(c, w, self); err != nil {
-		started <- err
-
-		return
-	}
-
-	started <- nil
-
-	g.wait(w)
-	close(g.done)
-}
-
-func (g *Group) begin(c Command, w *Watchdog, self []string) error {
-	cmd, err := again(slices.Concat(self, []string{c.Path}, c.Args)...)
+func (g *Group) begin(c Command, self string) error {
+	cmd, err := again(slices.Concat([]string{self, c.Path}, c.Args)...)
 	if err != nil {
 		return err
 	}
@@ -73,45 +73,30 @@ func (g *Group) begin(c Command, w *Watchdog, self []string) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = attributes()
 
-	h, theirs, err := hold(cmd)
+	h, err := startHeld(cmd)
 	if err != nil {
 		return err
 	}
 	defer h.close()
 
-	err = cmd.Start()
+	g.pid = cmd.Process.Pid
 
-	for _, file := range theirs {
-		_ = file.Close()
+	if err = g.watchdog.watch(g.pid); err != nil {
+		err = fmt.Errorf("tell the watchdog of the command: %w", err)
+	} else if err = h.letGo(); err != nil {
+		err = &NotExecutableError{Path: c.Path, Err: err}
 	}
 
 	if err != nil {
-		return err
+		h.close() // without the word it ends, and is reaped
+		g.wait()
 	}
-
-	g.pid = cmd.Process.Pid
-
-	if err := w.watch(g.pid); err != nil {
-		return g.abandon(h, w, fmt.Errorf("tell the watchdog of the command: %w", err))
-	}
-
-	if err := h.letGo(); err != nil {
-		return g.abandon(h, w, &NotExecutableError{Path: c.Path, Err: err})
-	}
-
-	return nil
-}
-
-// abandon reaps the process that did not become the command.
-func (g *Group) abandon(h *held, w *Watchdog, err error) error {
-	h.close()
-	g.wait(w)
 
 	return err
 }
 
 // wait waits for the command itself to end, and looks after its stops.
-func (g *Group) wait(w *Watchdog) {
+func (g *Group) wait() {
 	// As process 1, in a container, this is the parent of every orphan, and
 	// their status is for it to take. So it may take the watchdog's.
 	of := g.pid
@@ -128,7 +113,7 @@ func (g *Group) wait(w *Watchdog) {
 		case errors.Is(err, unix.EINTR):
 		case err == nil && pid != g.pid:
 			if status.Stopped() {
-				w.stopped(pid)
+				g.watchdog.stopped(pid)
 			}
 		case err != nil:
 			g.end(Status{Code: 255})
@@ -142,6 +127,20 @@ func (g *Group) wait(w *Watchdog) {
 			return
 		}
 	}
+}
+
+// Until says for how long from now the group may live without another word.
+func (g *Group) Until(left time.Duration) { g.watchdog.extend(left) }
+
+// Unwatched is closed when nobody watches, and nobody can be made to, which WatchErr says why.
+func (g *Group) Unwatched() <-chan struct{} { return g.watchdog.failed }
+
+// WatchErr is why the watchdog failed, if it did.
+func (g *Group) WatchErr() error {
+	g.watchdog.mu.Lock()
+	defer g.watchdog.mu.Unlock()
+
+	return g.watchdog.err
 }
 
 func statusOf(s unix.WaitStatus) Status {
@@ -226,9 +225,6 @@ func (g *Group) stillStopped() bool {
 	return g.stopped && !g.ended
 }
 
-// ID is the number of the process group.
-func (g *Group) ID() int { return g.pid }
-
 // Done is closed when the command has ended and the rest of its group was
 // killed.
 func (g *Group) Done() <-chan struct{} { return g.done }
@@ -275,9 +271,9 @@ func (g *Group) Kill() { g.Signal(unix.SIGKILL) }
 // Gone waits until no member of the group lives any more, at most for so long,
 // and says whether that is so. The command has to have ended.
 func (g *Group) Gone(limit time.Duration) bool {
-	deadline := time.Now().Add(limit)
+	defer g.watchdog.dismiss()
 
-	for {
+	for deadline := time.Now().Add(limit); ; {
 		// Orphans become children of process 1, which this may be, in a container.
 		for {
 			pid, err := unix.Wait4(-g.pid, nil, unix.WNOHANG, nil)

@@ -28,23 +28,30 @@ const (
 	failureFD = 4
 )
 
-// hold makes cmd start held. It closes over nothing: the ends in the returned
-// files are given to cmd.
-func hold(cmd *exec.Cmd) (h *held, theirs []*os.File, err error) {
+// startHeld starts cmd, which is this program with the arguments that make it call ServeHeld.
+func startHeld(cmd *exec.Cmd) (*held, error) {
 	gateRead, gateWrite, err := os.Pipe()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	defer gateRead.Close()
 
 	failedRead, failedWrite, err := os.Pipe()
 	if err != nil {
-		return nil, nil, errors.Join(err, gateRead.Close(), gateWrite.Close())
+		return nil, errors.Join(err, gateWrite.Close())
+	}
+	defer failedWrite.Close()
+
+	h := &held{gate: gateWrite, failed: failedRead}
+	cmd.ExtraFiles = []*os.File{gateRead, failedWrite}
+
+	if err := cmd.Start(); err != nil {
+		h.close()
+
+		return nil, err
 	}
 
-	theirs = []*os.File{gateRead, failedWrite}
-	cmd.ExtraFiles = theirs
-
-	return &held{gate: gateWrite, failed: failedRead}, theirs, nil
+	return h, nil
 }
 
 // close leaves a process that still waits without the word, so that it ends.

@@ -20,7 +20,7 @@ type Group struct {
 }
 
 // Start starts the command.
-func Start(c Command, _ *Watchdog, _ ...string) (*Group, error) {
+func Start(c Command, _ time.Duration, _ Self) (*Group, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env = c.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -46,9 +46,6 @@ func Start(c Command, _ *Watchdog, _ ...string) (*Group, error) {
 
 	return g, nil
 }
-
-// ID is the number of the process.
-func (g *Group) ID() int { return g.cmd.Process.Pid }
 
 // Done is closed when the command has ended.
 func (g *Group) Done() <-chan struct{} { return g.done }
@@ -86,23 +83,14 @@ func Notify() (caught <-chan os.Signal, stop func()) {
 // Ending says whether the signal ends a program that does nothing about it.
 func Ending(sig os.Signal) bool { return sig == os.Interrupt }
 
-// Watchdog does nothing here.
-type Watchdog struct{}
+// Until does nothing here: there is no watchdog.
+func (*Group) Until(time.Duration) {}
 
-// StartWatchdog does nothing here.
-func StartWatchdog(Told, ...string) (*Watchdog, error) { return &Watchdog{}, nil }
+// Unwatched is never.
+func (*Group) Unwatched() <-chan struct{} { return nil }
 
-// Failed is never.
-func (*Watchdog) Failed() <-chan struct{} { return nil }
-
-// Err is nil.
-func (*Watchdog) Err() error { return nil }
-
-// Until does nothing here.
-func (*Watchdog) Until(time.Duration) {}
-
-// Dismiss does nothing here.
-func (*Watchdog) Dismiss() {}
+// WatchErr is nil.
+func (*Group) WatchErr() error { return nil }
 
 // ServeWatchdog does nothing here.
 func ServeWatchdog(io.Reader) {}

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"time"
 
@@ -14,12 +15,15 @@ import (
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/clock"
 )
 
-// ServeWatchdog is the process of one guard. It returns when the process that
+// ServeWatchdog is the process that watches. It returns when the process that
 // it watches over is gone.
 func ServeWatchdog(in io.Reader) {
 	// It has to outlive those who are told to end.
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
-	takeName("watch-group")
+
+	// A name of its own, where Linux has one (proc_pid_comm(5)), so that "pkill sqllock" and "killall sqllock" do not end it
+	// together with the process that it watches over.
+	_ = os.WriteFile("/proc/self/comm", []byte("watch-group"), 0)
 
 	lines := make(chan string)
 

@@ -19,9 +19,8 @@ type Lock interface {
 
 // Supervision is one command under one lock.
 type Supervision struct {
-	Lock     Lock
-	Group    *Group
-	Watchdog *Watchdog
+	Lock  Lock
+	Group *Group
 	// Ask is the signal that asks the command to end, so long before it is
 	// killed as Grace says; a Grace of zero never asks.
 	Ask   Signal
@@ -53,7 +52,7 @@ func (s Supervision) Run() error {
 	defer forget()
 
 	asked, killed := false, false
-	unwatched := s.Watchdog.Failed()
+	unwatched := s.Group.Unwatched()
 	timer := time.NewTimer(0)
 
 	defer timer.Stop()
@@ -64,8 +63,8 @@ func (s Supervision) Run() error {
 			switch {
 			case asked || killed || lost.Err() != nil || s.late():
 				return ErrNotKept
-			case unwatched == nil && s.Watchdog.Err() != nil:
-				return fmt.Errorf("start the watchdog again: %w; the command was ended", s.Watchdog.Err())
+			case unwatched == nil && s.Group.WatchErr() != nil:
+				return fmt.Errorf("start the watchdog again: %w; the command was ended", s.Group.WatchErr())
 			default:
 				return nil
 			}
@@ -77,7 +76,7 @@ func (s Supervision) Run() error {
 			s.Group.Forward(sig)
 		case <-timer.C:
 			left := s.Lock.Remaining() - s.Lead
-			s.Watchdog.Until(left + Latency)
+			s.Group.Until(left + Latency)
 
 			switch {
 			case left <= 0:

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -16,262 +15,156 @@ import (
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/clock"
 )
 
-// Watchdog is the side of it that is in the process which holds the lock. The
-// other side are two guards, processes each of which would do: so the group is
-// watched too while one that ended or was stopped is replaced, and when this
-// process is stopped and cannot replace it.
+// watchdog is the side of it that is in the process which holds the lock. The other side is a process, which is replaced if
+// it ends or is stopped.
 //
-// Messages are lines: "group N", and "until NANOSECONDS" on the clock that all
-// share. The end of the pipe is the death of this process.
-type Watchdog struct {
-	args    []string
-	told    Told
-	failed  chan struct{}
-	over    chan struct{} // closed when none is replaced any more
-	keepers sync.WaitGroup
+// Messages are lines: "group N", and "until NANOSECONDS" on the clock that both share. The end of the pipe is the death of
+// this process.
+type watchdog struct {
+	args     []string
+	replaced func(pid int)
+	failed   chan struct{}
+	keeper   sync.WaitGroup
 
-	mu     sync.Mutex
-	guards []*guard // those that run
-	err    error    // why the watchdog failed
-	group  int
-	until  time.Duration
+	mu    sync.Mutex
+	guard *guard
+	over  bool  // none is replaced any more
+	err   error // why it failed
+	group int
+	until time.Duration
 }
 
 const (
-	guards = 2
-	// A guard that ends sooner than this was of no use, and of so many in a row
-	// the next would not be either.
+	// A guard that ends sooner than this was of no use, and of so many in a row the next would not be either.
 	soon       = time.Second
 	lastOfSoon = 5
-	// startPause is between two tries to start a guard while the other is there.
-	startPause = time.Second
 )
 
-// StartWatchdog starts this program again, with the arguments that make it
-// call ServeWatchdog. It tells of each guard that ended or was stopped.
-func StartWatchdog(told Told, args ...string) (*Watchdog, error) {
-	w := &Watchdog{args: args, told: told, failed: make(chan struct{}), over: make(chan struct{})}
+// startWatchdog starts this program again, with the arguments that make it call ServeWatchdog. It tells of each guard that
+// ended or was stopped, and was replaced.
+func startWatchdog(left time.Duration, replaced func(pid int), args ...string) (*watchdog, error) {
+	w := &watchdog{args: args, replaced: replaced, failed: make(chan struct{}), until: clock.Now() + left}
 
-	for range guards {
-		g, err := w.start()
-		if err != nil {
-			w.Dismiss()
-
-			return nil, err
-		}
-
-		w.keepers.Go(func() { w.keep(g) })
+	var err error
+	if w.guard, err = startGuard(args, w.known()); err != nil {
+		return nil, fmt.Errorf("start the watchdog: %w", err)
 	}
+
+	w.keeper.Go(w.keep)
 
 	return w, nil
 }
 
-// keep replaces a guard when it ends, and its successors.
-func (w *Watchdog) keep(g *guard) {
-	for early := 0; g != nil; {
-		g.await()
-
-		ended := g.process.Pid
-		w.remove(g)
+// keep replaces the guard when it ends, and its successors.
+func (w *watchdog) keep() {
+	for early := 0; ; {
+		w.guard.await()
 
 		early++
-		if time.Since(g.begun) > soon {
+		if time.Since(w.guard.begun) > soon {
 			early = 0
 		}
 
-		if early == lastOfSoon {
-			w.fail(errors.New("it ends again and again"))
+		ended := w.guard.process.Pid
+		if !w.replace(early == lastOfSoon) {
+			return
 		}
 
-		if g = w.successor(ended); g != nil {
-			// Who is told may take long, and the end of a run waits for this.
-			go w.told.Replaced(ended)
-		}
+		// Who is told may take long, and the end of a run waits for this.
+		go w.replaced(ended)
 	}
 }
 
-// successor starts a guard after the one that was that process; nil if none is
-// wanted any more.
-func (w *Watchdog) successor(ended int) *guard {
-	for first := true; ; first = false {
-		g, err := w.start()
-
-		switch {
-		case err == nil:
-			return g
-		case w.alone():
-			w.fail(err)
-		case first && !errors.Is(err, errOver):
-			go w.told.Missing(ended, err)
-		}
-
-		select {
-		case <-w.over:
-			return nil
-		case <-time.After(startPause):
-		}
-	}
-}
-
-// errOver is for a guard that came too late to be of use.
-var errOver = errors.New("the watchdog is over")
-
-// start starts a guard and tells it all.
-func (w *Watchdog) start() (*guard, error) {
-	w.mu.Lock()
-	known := w.known()
-	w.mu.Unlock()
-
-	g, err := startGuard(w.args, known)
-	if err != nil {
-		return nil, err
-	}
-
+// replace starts a guard after one that has ended, unless none is wanted any more or it is of no use.
+func (w *watchdog) replace(useless bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if w.isOver() {
-		g.kill()
-		g.await()
-		g.close()
+	w.guard.close()
 
-		return nil, errOver
+	if w.over {
+		return false
 	}
 
-	if now := w.known(); now != known {
-		g.tell("%s", now)
+	next, err := startGuard(w.args, w.known())
+	if useless && err == nil {
+		next.kill()
+		next.await()
+		next.close()
+
+		err = errors.New("it ends again and again")
 	}
 
-	w.guards = append(w.guards, g)
+	if err != nil {
+		w.err, w.over = err, true
+		close(w.failed)
 
-	return g, nil
+		return false
+	}
+
+	w.guard = next
+
+	return true
 }
 
 // known are the messages that say what a guard has to know.
-func (w *Watchdog) known() (messages string) {
+func (w *watchdog) known() string {
+	messages := fmt.Sprintf("until %d\n", w.until)
 	if w.group != 0 {
-		messages = fmt.Sprintf("group %d\n", w.group)
-	}
-
-	if w.until != 0 {
-		messages += fmt.Sprintf("until %d\n", w.until)
+		messages = fmt.Sprintf("group %d\n", w.group) + messages
 	}
 
 	return messages
 }
 
-// remove takes a guard that ended off the list.
-func (w *Watchdog) remove(g *guard) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	w.guards = slices.DeleteFunc(w.guards, func(one *guard) bool { return one == g })
-	g.close()
-}
-
-func (w *Watchdog) isOver() bool {
-	select {
-	case <-w.over:
-		return true
-	default:
-		return false
-	}
-}
-
-// alone says whether this process has no guard.
-func (w *Watchdog) alone() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	return len(w.guards) == 0
-}
-
-// fail gives up.
-func (w *Watchdog) fail(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	if !w.isOver() {
-		w.err = err
-		close(w.over)
-		close(w.failed)
-	}
-}
-
-// Failed is closed when nobody watches, and nobody can be made to.
-func (w *Watchdog) Failed() <-chan struct{} { return w.failed }
-
-// Err is why the watchdog failed, if it did.
-func (w *Watchdog) Err() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	return w.err
-}
-
 // watch names the group.
-func (w *Watchdog) watch(group int) error {
+func (w *watchdog) watch(group int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	w.group = group
-	w.tell("group %d\n", group)
+	w.guard.tell("group %d\n", group)
 
 	return w.err
 }
 
-// Until says for how long from now the group may live without another word.
-func (w *Watchdog) Until(left time.Duration) {
+// extend says for how long from now the group may live without another word.
+func (w *watchdog) extend(left time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	w.until = clock.Now() + left
-	w.tell("until %d\n", w.until)
-}
-
-func (w *Watchdog) tell(format string, number any) {
-	for _, g := range w.guards {
-		g.tell(format, number)
-	}
+	w.guard.tell("until %d\n", w.until)
 }
 
 // stopped is told of a stopped process by whoever waits for all children.
-func (w *Watchdog) stopped(pid int) {
+func (w *watchdog) stopped(pid int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	for _, g := range w.guards {
-		if g.process.Pid == pid {
-			g.kill()
-		}
+	if w.guard.process.Pid == pid {
+		w.guard.kill()
 	}
 }
 
-// Dismiss ends the watchdog; the group is gone.
-func (w *Watchdog) Dismiss() {
+// dismiss ends the watchdog; the group is gone.
+func (w *watchdog) dismiss() {
 	w.mu.Lock()
-
-	if !w.isOver() {
-		close(w.over)
-	}
-
-	for _, g := range w.guards {
-		g.kill()
-	}
-
+	w.over = true
+	w.guard.kill()
 	w.mu.Unlock()
-	w.keepers.Wait()
+
+	w.keeper.Wait()
 }
 
-// guard is one process that watches.
+// guard is a process that watches.
 type guard struct {
 	process *os.Process
 	pipe    *os.File
 	begun   time.Time
 }
 
-// startGuard starts a process that finds what is known in its pipe: this one may be
-// gone before it could tell.
+// startGuard starts a process that finds what is known in its pipe: this one may be gone before it could tell.
 func startGuard(args []string, known string) (*guard, error) {
 	cmd, err := again(args...)
 	if err != nil {
@@ -301,9 +194,8 @@ func startGuard(args []string, known string) (*guard, error) {
 	return &guard{process: cmd.Process, pipe: write, begun: time.Now()}, nil
 }
 
-// tell writes a message. Who has read none of the many before, so that the pipe is
-// full, is of no use, and is replaced. It is written at once or not at all: with a
-// limit of time this process, if it gets no processor for so long, would end a guard
+// tell writes a message. Who has read none of the many before, so that the pipe is full, is of no use, and is replaced. It is
+// written at once or not at all: with a limit of time this process, if it gets no processor for so long, would end a guard
 // that reads.
 func (g *guard) tell(format string, number any) {
 	message := fmt.Appendf(nil, format, number)

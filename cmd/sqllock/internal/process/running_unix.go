@@ -1,6 +1,0 @@
-//go:build unix && !linux
-
-package process
-
-// runningProgram is not to be had here.
-func runningProgram() string { return "" }
