@@ -93,20 +93,16 @@ func outcome(cmd *cobra.Command, err error) (code int, said string) {
 	var e exitError
 	if !errors.As(err, &e) {
 		// Cobra's own, about the command line. It quotes what it did not expect.
-		return exitUsage, oneLine(dsn.MaskedArguments(err.Error())) + "; see: " + cmd.CommandPath() + " --help"
+		return exitUsage, oneLine(err.Error()) + "; see: " + cmd.CommandPath() + " --help"
 	}
 
 	// Drivers wrap it, too.
 	said = strings.ReplaceAll(e.Error(), context.DeadlineExceeded.Error(), "no answer in time")
-	if e.code == exitUsage || e.code == exitNotFound || e.code == exitNotExecutable {
-		said = dsn.MaskedArguments(said)
-	}
 
 	return e.code, oneLine(said)
 }
 
-// oneLine is what may be said on stderr: without passwords, as where a database URL
-// stands in the place of something else. It joins the lines, each of them once: a
+// oneLine is what may be said on stderr. It joins the lines, each of them once: a
 // driver lists what each address of a server answered, and each way to connect.
 // Labels and reasons in it are what others wrote, and must not move the cursor.
 func oneLine(said string) string {
@@ -114,7 +110,7 @@ func oneLine(said string) string {
 
 	seen := map[string]bool{}
 
-	for _, line := range strings.FieldsFunc(dsn.Masked(said), func(r rune) bool { return r == '\n' || r == '\r' }) {
+	for _, line := range strings.FieldsFunc(said, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		line = strings.TrimSpace(line)
 
 		switch {

@@ -184,7 +184,7 @@ func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
 	// Without -v what matters is said in the command's own words.
 	logger := slog.New(slog.DiscardHandler)
 	if f.verbose {
-		logger = slog.New(slog.NewTextHandler(masking{os.Stderr}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		logger = slog.New(slog.NewTextHandler(plainLines{os.Stderr}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 
 	f.db, f.conns = db, &connections{DB: db.Locks}
@@ -327,14 +327,13 @@ func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 // warn is for what the user should know though it is no error of the command.
 func warn(said string) { _, _ = fmt.Fprintf(os.Stderr, "sqllock: %s\n", oneLine(said)) }
 
-// masking is a log without passwords, and without the control characters that slog
-// leaves as they are.
-type masking struct{ io.Writer }
+// plainLines is a log without the control characters that slog leaves as they are.
+type plainLines struct{ io.Writer }
 
 // Write gets a line.
-func (m masking) Write(line []byte) (int, error) {
-	said := strings.TrimSuffix(dsn.Masked(string(line)), "\n")
-	_, err := io.WriteString(m.Writer, plain.Text(said)+"\n")
+func (p plainLines) Write(line []byte) (int, error) {
+	said := strings.TrimSuffix(string(line), "\n")
+	_, err := io.WriteString(p.Writer, plain.Text(said)+"\n")
 
 	return len(line), err
 }

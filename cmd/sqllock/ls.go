@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/text"
 	"github.com/sqllock/sqllock/internal/plain"
 	"github.com/sqllock/sqllock/sqllock"
@@ -190,7 +189,7 @@ func none(said string, filter sqllock.Filter) string {
 	}
 
 	// Nothing has such a name, so it may be a database for which a flag is missing.
-	return fmt.Sprintf("%s whose names begin with %q", said, dsn.MaskedArgument(filter.Prefix))
+	return fmt.Sprintf("%s whose names begin with %q", said, filter.Prefix)
 }
 
 // Clears the screen of a terminal.

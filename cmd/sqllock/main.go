@@ -11,12 +11,10 @@ import (
 	"context"
 	"fmt"
 	"os"
-
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 )
 
 func main() {
-	os.Exit(execute(context.Background(), dsn.HideArguments(os.Args[1:])))
+	os.Exit(execute(context.Background(), os.Args[1:]))
 }
 
 // execute runs one command line and returns the exit code.

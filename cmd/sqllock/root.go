@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -25,20 +23,19 @@ func newRoot() *cobra.Command {
 
 The database is the first of these that is given:
 
-  --dsn URL             postgres://user:password@host/db
-                        mysql://user:password@host/db   (mariadb:// is the same)
-                        tidb://user:password@host/db
-                        sqlite:path                     (for one machine)
-  --dsn-file FILE       a file with such a URL
+  --dsn URL             postgres://user@host/db
+                        mysql://user@host/db   (mariadb:// is the same)
+                        tidb://user@host/db
+                        sqlite:path            (for one machine)
+  --dsn-file FILE       a file with such a URL: postgres://user:password@host/db
   DATABASE_URL          such a URL
   PGHOST, PGSERVICE or PGDATABASE, with libpq's other variables and a .pgpass
-  MYSQL_HOST, with MYSQL_DATABASE, MYSQL_USER, MYSQL_PASSWORD, MYSQL_TCP_PORT
 
 With none of these it is an SQLite file in your state folder, for this machine
 and user only, made on first use. --require-dsn, or SQLLOCK_REQUIRE_DSN=1, makes
 that an error: where a job is to run on one machine of several, each would have
-a file of its own. Do not put a password into --dsn; use another way: a command
-line is seen by all, though sqllock takes the password out of its own.
+a file of its own. A --dsn with a password is refused, because a command line is
+seen by all: use DATABASE_URL or a file.
 
 SQLLOCK_STRATEGY and SQLLOCK_LEASE stand in for --strategy and --lease of run
 and doctor.`,
@@ -66,29 +63,18 @@ and doctor.`,
 	return root
 }
 
-// flagError is an error of the flags. Those of pflag about what is no flag quote an
-// argument, or a part of it, as it is: what no flag's name has in it is left out, because
-// a database may stand there, with a password.
+// flagError is an error of the flags, in words for who is no programmer.
 func flagError(err error) error {
 	var (
-		unknown *pflag.NotExistError
-		wrong   *pflag.InvalidSyntaxError
-		value   *pflag.InvalidValueError
-		parsed  *strconv.NumError
+		value  *pflag.InvalidValueError
+		parsed *strconv.NumError
 	)
 
-	switch {
-	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
-		return fmt.Errorf("unknown shorthand flag: %q in -%s", []rune(unknown.GetSpecifiedName())[0], flagName(unknown.GetSpecifiedShortnames()))
-	case errors.As(err, &unknown):
-		return fmt.Errorf("unknown flag: --%s", flagName(unknown.GetSpecifiedName()))
-	case errors.As(err, &wrong):
-		return fmt.Errorf("bad flag syntax: %s", flagName(wrong.GetSpecifiedFlag()))
-	case errors.As(err, &value) && errors.As(err, &parsed):
+	if errors.As(err, &value) && errors.As(err, &parsed) {
 		return errors.New("--" + value.GetFlag().Name + notParsed(value, parsed))
-	default:
-		return err
 	}
+
+	return err
 }
 
 // notParsed says of the value of a flag why it is no number, or not what a switch takes.
@@ -106,16 +92,6 @@ func notParsed(value *pflag.InvalidValueError, parsed *strconv.NumError) string 
 	default:
 		return " " + given + " is not a whole number"
 	}
-}
-
-// flagName is what an argument has of a flag's name.
-func flagName(argument string) string {
-	end := strings.IndexFunc(argument, func(r rune) bool { return r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-	if end < 0 {
-		return argument
-	}
-
-	return argument[:end] + "…"
 }
 
 // refuseUnknown makes errors of what cobra's own commands do not know. They print
@@ -189,19 +165,6 @@ func (d *database) target() (dsn.Target, error) {
 			requireFlag, requireVariable, dsn.Flag, dsn.FileFlag, dsn.Variable)}
 	default:
 		return target, nil
-	}
-}
-
-// handOn names the same database to a process of this program. A URL goes through the
-// environment, which only the user can read.
-func (d *database) handOn(cmd *exec.Cmd) {
-	cmd.Env = os.Environ()
-
-	switch {
-	case d.url != "":
-		cmd.Env = append(cmd.Env, dsn.Variable+"="+d.url)
-	case d.file != "":
-		cmd.Args = append(cmd.Args, "--"+dsn.FileFlag, d.file)
 	}
 }
 

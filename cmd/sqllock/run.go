@@ -306,11 +306,8 @@ func executable(name string) (string, error) {
 	}
 }
 
-// bounded is an argument for a message: without a password, which is looked for while
-// it is known how far the argument goes, and in quotes if they are needed to tell that.
+// bounded is an argument for a message, in quotes if they are needed to tell how far it goes.
 func bounded(argument string) string {
-	argument = dsn.MaskedArgument(argument)
-
 	if strings.ContainsAny(argument, " \t\r\n\"") {
 		return strconv.Quote(argument)
 	}

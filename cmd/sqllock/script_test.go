@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -41,11 +42,18 @@ func TestScripts(t *testing.T) {
 					tb := env.T().(testing.TB)
 					url := migratedOn(tb, name)
 					env.Vars = append(env.Vars,
-						"DATABASE_URL="+url, "DATABASE="+name, "WRONG_URL="+withPassword(tb, url, "s3cret"),
-						"SILENT_URL="+silent(tb, url), "REFUSING_URL="+withHost(tb, url, "127.0.0.1:1"),
+						"DATABASE_URL="+url, "DATABASE="+name,
 						"XDG_STATE_HOME="+filepath.Join(env.WorkDir, "state"),
 						"GORACE=atexit_sleep_ms=0")
 					env.Values[environ{}] = env.Vars
+
+					for file, text := range map[string]string{
+						"wrong": withPassword(tb, url, "s3cret"), "silent": silent(tb, url), "refusing": withHost(tb, url, "127.0.0.1:1"),
+					} {
+						if err := os.WriteFile(filepath.Join(env.WorkDir, file), []byte(text), 0o600); err != nil {
+							return err
+						}
+					}
 
 					return nil
 				},

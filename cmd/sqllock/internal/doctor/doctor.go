@@ -236,7 +236,7 @@ func fine(format string, args ...any) []Finding {
 }
 
 func found(level Level, found, effect, fix string) []Finding {
-	return []Finding{{Level: level, Found: dsn.Masked(found), Effect: effect, Fix: fix}}
+	return []Finding{{Level: level, Found: found, Effect: effect, Fix: fix}}
 }
 
 // refused is what the library says of a server that it does not take; nil if it

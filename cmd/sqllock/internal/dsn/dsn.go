@@ -16,8 +16,11 @@ import (
 // Variable is the environment variable that stands in for the flags.
 const Variable = "DATABASE_URL"
 
-// Flag is the name of the flag that gives the database.
-const Flag = "dsn"
+// Flag is the name of the flag that gives the database, and FileFlag of the one that gives a file with the URL.
+const (
+	Flag     = "dsn"
+	FileFlag = "dsn-file"
+)
 
 // Forms says what Parse understands, for messages and help texts.
 const Forms = "postgres://user:password@host/db, mysql://user:password@host/db (mariadb:// too), tidb://user:password@host/db or sqlite:path"
@@ -34,14 +37,17 @@ type Target struct {
 
 	looking   bool   // it is opened by OpenToLook
 	lockWait  bool   // see WithLockWait
-	arguments string // flags that name it, without a password; empty if it needs none
+	arguments string // flags that name it; empty if it needs none
 	shown     string // without a password
-	driver    string // as the driver reads it, without the password
-	password  string // never part of a text that is parsed, and so of no error
+	driver    string // as the driver reads it; of MySQL without the password
+	password  string // MySQL's
 }
 
 // String shows the database without its password and parameters.
 func (t Target) String() string { return t.shown }
+
+// GoString keeps the password out of %#v.
+func (t Target) GoString() string { return fmt.Sprintf("dsn.Target(%q)", t.shown) }
 
 // WithLockWait has MySQL give up by itself what waits for the locks of others. There a
 // statement that its client has given up goes on waiting, and then does its work.
@@ -50,9 +56,6 @@ func (t Target) WithLockWait() Target {
 
 	return t
 }
-
-// GoString keeps the password out of %#v.
-func (t Target) GoString() string { return fmt.Sprintf("dsn.Target(%q)", t.shown) }
 
 // MigrateCommand is what to run for the database to have its tables.
 func (t Target) MigrateCommand() string {
@@ -71,97 +74,40 @@ func shellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// fileKey is a parameter with the key of an encrypted SQLite file.
-var fileKey = regexp.MustCompile(`(?i)^(?:_pragma=\s*)?_?(?:hex|text|re)*key\s*[=(]`)
-
-// withParameters is what is shown of a database URL, with those of its parameters that
-// are no passwords: the tables' schema may be one.
-func withParameters(shown, text string) string {
-	_, query, _ := strings.Cut(text, "?")
-
-	var kept []string
-
-	for parameter := range strings.SplitSeq(query, "&") {
-		plain, err := url.QueryUnescape(parameter)
-		if err == nil && parameter != "" && !secretName.MatchString(plain) && !fileKey.MatchString(plain) {
-			kept = append(kept, parameter)
-		}
-	}
-
-	if len(kept) == 0 {
-		return shown
-	}
-
-	return shown + "?" + strings.Join(kept, "&")
-}
-
 // Parse reads a database URL. The schemes are postgres, postgresql, mysql,
 // mariadb, tidb, sqlite and file.
 func Parse(text string) (Target, error) {
-	scheme, rest, found := strings.Cut(text, ":")
+	scheme, rest, _ := strings.Cut(text, ":")
+	scheme = strings.ToLower(scheme)
 
-	switch strings.ToLower(scheme) {
+	switch scheme {
 	case "sqlite":
 		return parseSQLite(strings.TrimPrefix(rest, "//"))
 	case "file":
 		return parseSQLite(withoutHost(rest))
 	case "postgres", "postgresql":
-		return parseURL(text, parsePostgres)
+		return parseURL(text, func(u *url.URL) (Target, error) { return parsePostgres(u, scheme+":"+rest) })
 	case "mysql", "mariadb":
 		return parseURL(text, parseMySQL)
 	case "tidb":
 		return parseURL(text, parseTiDB)
-	}
-
-	// What stands before the colon may be a user's name and what follows the
-	// password, so neither is shown.
-	if !found || !strings.Contains(text, "://") {
+	default:
+		// What stands before the colon may be a user's name and what follows the
+		// password, so neither is shown.
 		return Target{}, errors.New("the database must be a URL: " + Forms)
 	}
-
-	return Target{}, fmt.Errorf("sqllock knows no database %q; there are %s", scheme+"://", Forms)
 }
 
 func parseURL(text string, parse func(*url.URL) (Target, error)) (Target, error) {
-	if err := misspelled(text); err != nil {
-		return Target{}, err
-	}
-
 	u, err := url.Parse(text)
 	if err != nil || misread(u) {
 		// The error of net/url quotes what it could not read, which is often the
 		// password.
-		return Target{}, errors.New("the database URL cannot be read; special characters in user, password, " +
-			"name and parameters must be percent-encoded (@ is %40, / is %2F, ? is %3F, # is %23, ; is %3B, % is %25)")
+		return Target{}, errors.New("the database URL cannot be read; it is scheme://user:password@host:port/db, and special characters in user, " +
+			"password, name and parameters must be percent-encoded (@ is %40, / is %2F, ? is %3F, # is %23, ; is %3B, % is %25)")
 	}
 
 	return parse(u)
-}
-
-// misspelled is an error of a host that is none in a URL, for which escapes would
-// be the wrong advice. It shows nothing of the text: a password whose / ends the
-// host looks like a port.
-func misspelled(text string) error {
-	_, rest, _ := strings.Cut(text, "://")
-	end := strings.IndexAny(rest+"/", "/?#")
-	authority, behind := rest[:end], rest[end:]
-	host := authority[strings.LastIndexByte(authority, '@')+1:]
-
-	switch {
-	case strings.HasPrefix(host, "tcp("):
-		return errors.New("the database URL has host:port in place of tcp(host:port)")
-	case strings.HasPrefix(host, "unix("):
-		return errors.New("the database URL has the socket as a parameter: mysql://user:password@/db?socket=path")
-	case strings.Contains(behind, "@"):
-		return nil // the host may be a part of the password
-	}
-
-	port := host[strings.LastIndexByte(host, ']')+1:]
-	if at := strings.LastIndexByte(port, ':'); at >= 0 && strings.Trim(port[at+1:], "0123456789") != "" {
-		return errors.New("the port in the database URL is no number")
-	}
-
-	return nil
 }
 
 // misread says whether a URL has, outside its place, what is left of a password
@@ -186,10 +132,36 @@ func misread(u *url.URL) bool {
 func shown(u *url.URL) string {
 	bare := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
 	if u.User != nil {
-		// What follows a colon that was encoded is a password, too, by its looks.
-		name, _, _ := strings.Cut(u.User.Username(), ":")
-		bare.User = url.User(name)
+		bare.User = url.User(u.User.Username())
 	}
 
 	return bare.String()
+}
+
+// hasPassword says whether a database URL has a password in it.
+func hasPassword(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil {
+		return false // nor can it be used
+	}
+
+	if _, set := u.User.Password(); set {
+		return true
+	}
+
+	for name := range u.Query() {
+		if strings.Contains(strings.ToLower(name), "password") {
+			return true
+		}
+	}
+
+	return false
+}
+
+// IsDatabase says whether a text that should be a lock's name is a database with who connects to it: whoever gave it forgot
+// a flag, and everybody would see the name.
+func IsDatabase(text string) bool {
+	target, err := Parse(text)
+
+	return err == nil && target.Path == "" && (strings.Contains(target.shown, "@") || hasPassword(text))
 }

@@ -112,8 +112,6 @@ func TestParseMySQLInterpolatesWhatIsSafe(t *testing.T) {
 		want       bool
 	}{
 		{"", true},
-		{"charset=utf8mb4", true},
-		{"charset=utf8mb4,utf8&collation=utf8mb4_bin", true},
 		{"charset=gbk", false},
 		{"charset=utf8mb4,sjis", false},
 		{"collation=gbk_chinese_ci", false},
@@ -200,16 +198,14 @@ func TestParseErrors(t *testing.T) {
 		{"app", "must be a URL"},
 		{"app:s3cret@tcp(db:3306)/app", "must be a URL"},
 		{"host=db password=s3cret", "must be a URL"},
-		{"oracle://app:s3cret@db/app", `sqllock knows no database "oracle://"`},
+		{"oracle://app:s3cret@db/app", "must be a URL"},
 		{"postgres://app:s3cret%zz@db/app", "percent-encoded"},
-		{"postgres://app:s3cret@db:54x2/app", "the port in the database URL is no number"},
-		{"mysql://db:s3cret", "the port in the database URL is no number"},
-		{"mysql://app:s3cret@[::1]:x/app", "the port in the database URL is no number"},
+		{"postgres://app:s3cret@db:54x2/app", "cannot be read"},
+		{"mysql://db:s3cret", "cannot be read"},
+		{"mysql://app:s3cret@[::1]:x/app", "cannot be read"},
 		{"postgres://app:x/s3cret@db/app", "percent-encoded"},
 		{"postgres://app:x#s3cret@db/app", "percent-encoded"},
-		{"mysql://app:s3cret@tcp(db:3306)/app", "host:port in place of tcp(host:port)"},
-		{"mysql://app:s3cret@tcp(db)/app", "host:port in place of tcp(host:port)"},
-		{"mysql://app:s3cret@unix(/run/mysqld.sock)/app", "socket=path"},
+		{"mysql://app:s3cret@tcp(db:3306)/app", "cannot be read"},
 		{"postgres://app:s3cret/@db/app", "percent-encoded"},
 		{"postgres://app:/s3cret@db/app", "percent-encoded"},
 		{"postgres://app:1/s3cret@db/app", "percent-encoded"},
@@ -239,13 +235,6 @@ func TestParseErrors(t *testing.T) {
 		{"sqlite:locks.db?_pragma=a;b=s3cret", "cannot be read"},
 		{"file:locks.db?_pragma=a%zz", "cannot be read"},
 		{"sqlite:", "names no file"},
-		{"sqlite://u:s3cret@h/x.db", "no user and no password"},
-		{"sqlite:u:s3cret@h/x.db", "no user and no password"},
-		{"sqlite://u:s3/cret@h/x.db", "no user and no password"},
-		{"file://u:s3cret@h/x.db", "no user and no password"},
-		{"file://u%3As3cret%40h/x.db", "no user and no password"},
-		{"file://u:s3cret?x@h/x.db", "no user and no password"},
-		{"file://u:s3cret%3F%0a@h/x.db", "no user and no password"},
 		{"sqlite::memory:", "in memory"},
 		{"file:x?mode=memory", "in memory"},
 	} {
@@ -269,15 +258,9 @@ func TestIsDatabase(t *testing.T) {
 	for text, want := range map[string]bool{
 		"postgres://app:s3cret@db/app":          true,
 		"PostgreSQL://app@db/app":               true,
-		"mysql://app:s3/c@ret@db/app":           true,
 		"mariadb://app:s3cret@db/app":           true,
 		"postgres://db/app?user=app&password=x": true,
 		"postgres://db/app?pass%77ord=x":        true,
-		"app:s3cret@tcp(db:3306)/app":           true,
-		"app:s3cret@unix(/run/mysqld.sock)/app": true,
-		"host=db password=s3cret":               true,
-		"password='s3 cret' dbname = app":       true,
-		"sqlite://u:s3cret@h/x.db":              true,
 		"nightly":                               false,
 		"customer/7":                            false,
 		"postgres://db/app":                     false,
@@ -336,34 +319,6 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// TestHideArguments overwrites what is no constant.
-func TestHideArguments(t *testing.T) {
-	t.Parallel()
-
-	for _, c := range []struct{ arg, want string }{
-		{"postgres://app:s3cret@db/app", "postgres://app:xxxxxx@db/app"},
-		{"--dsn=postgres://app:s3cret@db/app", "--dsn=postgres://app:xxxxxx@db/app"},
-		{"postgres://db/app?password=s3cret", "postgres://xxxxxxxxxxxxxxxxxxxxxx"},
-		{"postgres://db/app?pass%77ord=s3cret", "postgres://xxxxxxxxxxxxxxxxxxxxxxxx"},
-		{"postgres://db/app?%50ASSWORD=s3cret", "postgres://xxxxxxxxxxxxxxxxxxxxxxxx"},
-		{"app:s3cret@tcp(db)/app", "xxxxxxxxxxxxxxxxxxxxxx"},
-		{"--dsn-file=app:s3cret@tcp(db)/app", "--dsn-file=xxxxxxxxxxxxxxxxxxxxxx"},
-		{"host=db password=s3cret", "xxxxxxxxxxxxxxxxxxxxxxx"},
-		{"host=db pwd = s3cret", "xxxxxxxxxxxxxxxxxxxx"},
-		{"app:s3\ncret@db/app", "xxxxxxxxxxxxxxxxxx"},
-		{"mysql://db/app?p%77d=s3cret", "mysql://xxxxxxxxxxxxxxxxxxx"},
-		{"sqlite:/var/lib/locks.db", "sqlite:/var/lib/locks.db"},
-		{"--name=nightly", "--name=nightly"},
-	} {
-		args := []string{strings.Clone(c.arg), "--", strings.Clone(c.arg)}
-		plain := dsn.HideArguments(args)
-
-		if args[0] != c.want || args[2] != c.arg || plain[0] != c.arg || plain[2] != c.arg {
-			t.Errorf("HideArguments(%q) leaves %q and returns %q, want %q left before -- and all returned", c.arg, args, plain, c.want)
-		}
-	}
-}
-
 // lookup looks up in a map as os.LookupEnv does in the environment.
 func lookup(variables map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
@@ -388,7 +343,7 @@ func TestResolve(t *testing.T) {
 		{"", file, "sqlite:b.db", "mysql://app@db/app", "sqllock migrate up --dsn-file " + file},
 		{"sqlite:a b's.db?mode=rw", "", "", "sqlite:a b's.db", `sqllock migrate up --dsn 'sqlite:a b'\''s.db?mode=rw'`},
 		{
-			"postgres://app:s3cret@db/app?search_path=other&pass%77ord=s3cret&sslmode=require&sslpassword=s3cret", "", "",
+			"postgres://app@db/app?search_path=other&sslmode=require", "", "",
 			"postgres://app@db/app", "sqllock migrate up --dsn 'postgres://app@db/app?search_path=other&sslmode=require'",
 		},
 		{
@@ -396,14 +351,9 @@ func TestResolve(t *testing.T) {
 			"postgres://app@db/app", "sqllock migrate up --dsn 'postgres://app@db/app?options=-csearch_path%3Dother'",
 		},
 		{
-			"mysql://app:s3cret@/app?socket=/run/mysqld.sock", "", "",
+			"mysql://app@/app?socket=/run/mysqld.sock", "", "",
 			"mysql://app@/app", "sqllock migrate up --dsn 'mysql://app@/app?socket=/run/mysqld.sock'",
 		},
-		{
-			"sqlite:a.db?_pragma=key(s3cret)&_pragma=hexkey=s3cret&_key=s3cret&mode=rw", "", "",
-			"sqlite:a.db", "sqllock migrate up --dsn 'sqlite:a.db?mode=rw'",
-		},
-		{"postgres://app%3As3cret@db/app", "", "", "postgres://app@db/app", "sqllock migrate up --dsn postgres://app@db/app"},
 		{"", "", "sqlite:b.db", "sqlite:b.db", "sqllock migrate up"},
 		{"", "", "", "sqlite:" + filepath.Join(state, "sqllock", "locks.db"), "sqllock migrate up"},
 	} {
@@ -423,28 +373,6 @@ func TestResolve(t *testing.T) {
 			t.Errorf("Resolve(%q, %q, %q) = %s (%s), want %s (%s)",
 				c.flag, c.file, c.variable, target, target.MigrateCommand(), c.want, c.migrate)
 		}
-	}
-}
-
-func TestResolveMySQLVariables(t *testing.T) {
-	t.Parallel()
-
-	variables := map[string]string{
-		"MYSQL_HOST": "db", "MYSQL_TCP_PORT": "3307", "MYSQL_USER": "app", "MYSQL_PASSWORD": "s3cret@/", "MYSQL_DATABASE": "app",
-	}
-
-	target, err := dsn.Resolve("", "", lookup(variables))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	config, err := target.MySQLConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if target.String() != "mysql://app@db:3307/app" || config.Passwd != "s3cret@/" || config.Addr != "db:3307" {
-		t.Errorf("Resolve() = %s with password %q at %s", target, config.Passwd, config.Addr)
 	}
 }
 
@@ -500,29 +428,18 @@ func TestResolveErrors(t *testing.T) {
 		want       string
 	}{
 		{"sqlite:a", "b", nil, "cannot be used together"},
+		{"postgres://app:s3cret@db/app", "", nil, "--dsn has a password"},
+		{"mysql://app:@db/app", "", nil, "--dsn has a password"},
+		{"postgres://app@db/app?pass%77ord=s3cret", "", nil, "--dsn has a password"},
+		{"postgres://app@db/app?sslpassword=s3cret", "", nil, "--dsn has a password"},
 		{"", filepath.Join(t.TempDir(), "none"), nil, "no such file"},
 		{"", written(" \n"), nil, "is empty"},
 		{"", written("sqlite:a\nmysql://app:s3cret@db/app\n"), nil, "has more lines than the URL's"},
 		{"", "postgres://app:s3cret@db/app", nil, "--dsn-file takes a file with the URL, and was given a URL; use --dsn or"},
 		{"", "app:s3cret@tcp(db)/app", nil, "use --dsn or"},
-		{"", "host=db password=s3cret", nil, "use --dsn or"},
 		{"", "sqlite:locks.db", nil, "use --dsn or"},
-		{"", "", map[string]string{"PGHOST": "a", "MYSQL_HOST": "b"}, "say which"},
-		{"", "", map[string]string{"MYSQL_HOST": "b", "MYSQL_PASSWORD": "s3cret"}, "names no database"},
 		{"", "", map[string]string{dsn.Variable: ""}, "DATABASE_URL is empty"},
 		{"", "", map[string]string{dsn.Variable: "", "PGHOST": "db"}, "DATABASE_URL is empty"},
-		{"", "", map[string]string{"PGHOST": "", "XDG_STATE_HOME": "/state"}, "PGHOST is empty"},
-		{"", "", map[string]string{"PGHOST": "postgres://app:s3cret@db/app"}, "PGHOST has a URL or a DSN in it"},
-		{"", "", map[string]string{"PGDATABASE": "postgres://app:s3cret@db/app"}, "PGDATABASE has a URL"},
-		{"", "", map[string]string{"PGDATABASE": "host=db pwd=s3cret"}, "PGDATABASE has a URL"},
-		{"", "", map[string]string{"PGHOST": "db", "PGUSER": "app:s3cret@db"}, "PGUSER has a URL"},
-		{"", "", map[string]string{"MYSQL_HOST": "app:s3cret@tcp(db)/app"}, "MYSQL_HOST has a URL"},
-		{"", "", map[string]string{"MYSQL_HOST": "db", "MYSQL_DATABASE": "mysql://app:s3cret@db/app"}, "MYSQL_DATABASE has a URL"},
-		{"", "", map[string]string{"PGUSER": "app"}, "PGUSER is set, but no server is named: set PGHOST,"},
-		{"", "", map[string]string{"PGPASSWORD": "s3cret"}, "PGPASSWORD is set"},
-		{"", "", map[string]string{"MYSQL_HOST": ""}, "MYSQL_HOST is empty"},
-		{"", "", map[string]string{"MYSQL_DATABASE": "app"}, "MYSQL_DATABASE is set, but no server is named: set MYSQL_HOST too"},
-		{"", "", map[string]string{"MYSQL_PWD": "s3cret"}, "MYSQL_PWD is set"},
 	} {
 		_, err := dsn.Resolve(c.flag, c.file, lookup(c.variables))
 

@@ -35,7 +35,7 @@ func parseMySQLOn(u *url.URL, dialect databases.Dialect, port string) (Target, e
 	}
 
 	parameters := u.Query()
-	if parameters.Has(passwordParameter) {
+	if parameters.Has("password") {
 		// The driver would set a variable of the session.
 		return Target{}, fmt.Errorf("the password stands before the host: %s://user:password@host/db", dialect)
 	}
@@ -69,22 +69,12 @@ func parseMySQLOn(u *url.URL, dialect databases.Dialect, port string) (Target, e
 	return t, err
 }
 
-// quotable says whether the driver, which quotes by bytes, does so safely: in no
-// character of UTF-8 is a byte a quote or a backslash, as in those of gbk or sjis. It
-// is the driver's own choice unless a parameter says otherwise. Locks need it not,
-// their text is in hexadecimal digits; whatever else may be sent does.
+// quotable says whether the driver, which quotes by bytes, does so safely: in no character of UTF-8, its own choice, is a byte
+// a quote or a backslash, as in those of gbk or sjis. Locks need it not, their text is in hexadecimal digits; whatever else
+// may be sent does.
 func quotable(parameters url.Values) bool {
-	for name, values := range parameters {
-		said := strings.ToLower(name)
-
-		switch {
-		case said == "charset":
-			for _, set := range strings.Split(values[0], ",") {
-				if set != "utf8mb4" && set != "utf8" {
-					return false
-				}
-			}
-		case said == "collation" && !strings.HasPrefix(values[0], "utf8"), strings.HasPrefix(said, "character_set_"):
+	for name := range parameters {
+		if name := strings.ToLower(name); name == "charset" || name == "collation" || strings.HasPrefix(name, "character_set_") {
 			return false
 		}
 	}

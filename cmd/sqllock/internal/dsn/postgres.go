@@ -21,30 +21,11 @@ import (
 // gives up after two minutes.
 const connectTimeout = 10 * time.Second
 
-// passwordParameter is where a URL may have the password besides its place.
-const passwordParameter = "password"
-
 // lookingConns are enough to compare sessions.
 const lookingConns = 4
 
-func parsePostgres(u *url.URL) (Target, error) {
-	t := Target{Dialect: databases.Postgres, shown: shown(u)}
-	t.password, _ = u.User.Password()
-
-	bare := *u
-	if u.User != nil {
-		bare.User = url.User(u.User.Username())
-	}
-
-	// The parameter outdoes the other.
-	query := u.Query()
-	if query.Has(passwordParameter) {
-		t.password = query.Get(passwordParameter)
-		query.Del(passwordParameter)
-		bare.RawQuery = query.Encode()
-	}
-
-	t.driver = bare.String()
+func parsePostgres(u *url.URL, text string) (Target, error) {
+	t := Target{Dialect: databases.Postgres, shown: shown(u), driver: text}
 
 	// Tell of a wrong parameter now rather than after waiting for something.
 	_, err := t.postgresConfig()
@@ -60,10 +41,6 @@ func (t Target) postgresConfig() (*pgxpool.Config, error) {
 		text := err.Error()
 
 		return nil, errors.New(strings.TrimPrefix(text[strings.LastIndex(text, "`: ")+1:], ": "))
-	}
-
-	if t.password != "" {
-		config.ConnConfig.Password = t.password
 	}
 
 	if config.ConnConfig.ConnectTimeout == 0 {

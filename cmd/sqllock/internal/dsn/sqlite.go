@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -27,10 +26,6 @@ func pragmas() []string {
 	return []string{"busy_timeout(2000)", "journal_mode(WAL)", "synchronous(FULL)"}
 }
 
-// userinfo is what a server's URL has before the host. A path that begins so would be
-// shown, with a password, or with what the password has before a question mark.
-var userinfo = regexp.MustCompile(`(?s)^[^/\\:?]*:.*@`)
-
 // parseSQLite reads "path?parameters"; parameters are those of
 // modernc.org/sqlite.
 func parseSQLite(text string) (Target, error) {
@@ -42,9 +37,6 @@ func parseSQLite(text string) (Target, error) {
 	}
 
 	switch {
-	case userinfo.MatchString(text) && filepath.VolumeName(path) == "":
-		return Target{}, errors.New("an SQLite file has no user and no password: sqlite:path; " +
-			"a path with : and @ in its first folder begins with ./")
 	case path == "":
 		return Target{}, errors.New("the URL names no file: sqlite:path")
 	case path == ":memory:" || parameters.Get("mode") == "memory":
@@ -146,12 +138,6 @@ func openSQLite(ctx context.Context, t Target, create bool) (*Database, error) {
 
 // sqliteFolder keeps a misspelled path from becoming an empty database.
 func sqliteFolder(t Target, create bool) error {
-	if t.Embedded {
-		if err := private(t.Path); err != nil {
-			return err
-		}
-	}
-
 	switch {
 	case t.Embedded && !t.looking:
 		if err := os.MkdirAll(filepath.Dir(t.Path), 0o700); err != nil {
