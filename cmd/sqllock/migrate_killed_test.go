@@ -11,9 +11,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
+	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/migrations"
 )
 
@@ -96,11 +96,9 @@ func whole(t *testing.T, owner string) {
 		t.Fatal(err)
 	}
 
-	there := objects(t, db)
-
 	for _, object := range expected {
-		if differences := object.Differences(there[object.Name]); len(differences) > 0 {
-			t.Errorf("%s: %v", object.Name, differences)
+		if err := object.Look(t.Context(), db, db.SQL); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -112,23 +110,16 @@ func unmade(t *testing.T, owner string) {
 	db := testdatabases.Open(t, t.Context(), owner)
 	defer db.Close()
 
-	left := objects(t, db)
-	delete(left, migrations.TableName)
-
-	if len(left) > 0 {
-		t.Errorf("%v is left", left)
-	}
-}
-
-func objects(t *testing.T, db *dsn.Database) map[string]migrate.Object {
-	t.Helper()
-
-	there, err := migrate.Actual(t.Context(), db.SQL.QueryContext, db.Target.Dialect)
+	expected, err := migrate.Expected(db.Target.Dialect)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	return there
+	for _, object := range expected {
+		if err := object.Look(t.Context(), db, db.SQL); db.Locks.Classify(err) != databases.NoSchema {
+			t.Errorf("%s is left (%v)", object.Name, err)
+		}
+	}
 }
 
 // never is no message.

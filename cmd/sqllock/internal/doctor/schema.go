@@ -2,7 +2,7 @@ package doctor
 
 import (
 	"context"
-	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +19,7 @@ func schema(ctx context.Context, e *exam) ([]Finding, error) {
 	switch {
 	case e.forbidden(err):
 		// Nobody but those who migrate needs the versions.
-		if there, err := e.objects(ctx); err == nil && there["sqllock_locks"].Name != "" {
+		if missing, _, err := e.missing(ctx); err == nil && !slices.ContainsFunc(missing, func(o migrate.Object) bool { return o.Name == "sqllock_locks" }) {
 			e.schema = true
 
 			return fine("the tables are there; this user may not read their version"), nil
@@ -57,28 +57,15 @@ func schema(ctx context.Context, e *exam) ([]Finding, error) {
 
 // unnoted is about tables of which no version is noted, if they are there.
 func (e *exam) unnoted(ctx context.Context) ([]Finding, error) {
-	expected, err := migrate.Expected(e.db.Target.Dialect)
+	missing, all, err := e.missing(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	actual, err := e.objects(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	there := 0
-
-	for _, object := range expected {
-		if _, ok := actual[object.Name]; ok {
-			there++
-		}
-	}
-
-	switch there {
-	case 0:
+	switch len(missing) {
+	case all:
 		return found(Error, "sqllock's tables are missing", "every acquisition fails", e.toMake(ctx)), nil
-	case len(expected):
+	case 0:
 		e.schema = true
 
 		// Another tool may have made them.
@@ -99,14 +86,30 @@ func (e *exam) toMake(ctx context.Context) string {
 	return "run: " + e.db.Target.MigrateCommand()
 }
 
-// objects are the tables and views that there are.
-func (e *exam) objects(ctx context.Context) (map[string]migrate.Object, error) {
-	return migrate.Actual(ctx, func(ctx context.Context, query string, _ ...any) (*sql.Rows, error) {
-		return e.conn.QueryContext(ctx, e.asked(query), e.mode()...)
-	}, e.db.Target.Dialect)
+// missing are those tables and views, of all, that are not there. Those that the user may not read are.
+func (e *exam) missing(ctx context.Context) (missing []migrate.Object, all int, err error) {
+	expected, err := migrate.Expected(e.db.Target.Dialect)
+	if err != nil {
+		return nil, 0, err
+	}
+
+	for _, object := range expected {
+		err := object.Look(ctx, e.db, e.conn)
+
+		switch {
+		case err == nil, errors.Is(err, migrate.ErrAltered), e.forbidden(err):
+		case e.db.Locks.Classify(err) == databases.NoSchema:
+			missing = append(missing, object)
+		default:
+			return nil, 0, err
+		}
+	}
+
+	return missing, len(expected), nil
 }
 
-// tables compares the tables and views with what the migrations make.
+// tables looks whether the tables and views are there, with their columns, and for what was changed about them. Whether locks
+// work on them a trial tells.
 func tables(ctx context.Context, e *exam) ([]Finding, error) {
 	if !e.schema {
 		return nil, nil
@@ -117,70 +120,41 @@ func tables(ctx context.Context, e *exam) ([]Finding, error) {
 		return nil, err
 	}
 
-	actual, err := e.objects(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	findings, err := e.gone(ctx, expected)
-	if err != nil {
-		return findings, err
-	}
+	var findings []Finding
 
 	for _, object := range expected {
-		there, ok := actual[object.Name]
-		if !ok {
-			continue // it has gone, or this user may not see it
-		}
-
-		for _, difference := range object.Differences(there) {
-			level := Error
-			if difference.Slow {
-				level = Warning
-			}
-
-			findings = append(findings, found(level, "the tables were altered: "+difference.Found, difference.Effect, difference.Fix)...)
-		}
-	}
-
-	if slices.ContainsFunc(findings, func(f Finding) bool { return f.Level == Error }) {
-		e.usable = false // it is clear what a trial would find
-	}
-
-	more, err := e.altered(ctx)
-	findings = append(findings, more...)
-
-	if err != nil || len(findings) > 0 {
-		return findings, err
-	}
-
-	return fine("as the migrations make them"), nil
-}
-
-// gone tells of the tables that are not there; else of the views that are not. Of
-// those that the user may not read nothing is known here.
-func (e *exam) gone(ctx context.Context, expected []migrate.Object) (findings []Finding, err error) {
-	for _, object := range expected {
-		if object.View && len(findings) > 0 {
-			break // they may lack only what they read; the migrations make them last
-		}
-
-		_, err := e.conn.ExecContext(ctx, e.asked("SELECT 1 FROM "+object.Name+" WHERE 1 = 0"), e.mode()...)
+		err := object.Look(ctx, e.db, e.conn)
 
 		switch {
 		case err == nil, e.forbidden(err):
+		case errors.Is(err, migrate.ErrAltered):
+			findings = append(findings, found(Error, "the tables were altered: "+err.Error(), "statements about locks fail",
+				"make it again as \"sqllock migrate print\" shows")...)
+		case e.db.Locks.Classify(err) == databases.NoSchema && object.View && len(findings) > 0:
+			// It may lack only what it reads; the migrations make the views last.
 		case e.db.Locks.Classify(err) == databases.NoSchema:
-			findings = append(findings, e.missing(object)...)
+			findings = append(findings, e.gone(object)...)
 		default:
 			return findings, err
 		}
 	}
 
-	return findings, nil
+	more, err := e.altered(ctx)
+	findings = append(findings, more...)
+
+	if slices.ContainsFunc(findings, func(f Finding) bool { return f.Level == Error }) {
+		e.usable = false // it is clear what a trial would find
+	}
+
+	if err != nil || len(findings) > 0 {
+		return findings, err
+	}
+
+	return fine("they are there, with the columns that the migrations make"), nil
 }
 
-// missing is about a table or a view that is not there.
-func (e *exam) missing(object migrate.Object) []Finding {
+// gone is about a table or a view that is not there.
+func (e *exam) gone(object migrate.Object) []Finding {
 	said, effect := "the table "+object.Name+" is missing", "statements about locks fail"
 	if object.View {
 		said, effect = "the view "+object.Name+" is missing", "nobody can ask in SQL who holds what or waits"

@@ -6,16 +6,13 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io/fs"
-	"slices"
-	"strings"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/pressly/goose/v3/database"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/migrations"
 )
 
 // commitsEach says whether the database commits each statement of a migration, so that one which
@@ -24,15 +21,17 @@ func commitsEach(dialect databases.Dialect) bool {
 	return dialect == databases.MySQL || dialect == databases.TiDB
 }
 
+// ErrAltered says that a table or a view is not the one that sqllock makes.
+var ErrAltered = errors.New("not the one that sqllock makes")
+
 // state is what a database has of sqllock.
 type state struct {
 	// noted: the version table says that a migration was applied.
 	noted bool
-	// there are the tables and views that are there and missing those that are not, as the migrations
-	// make them.
-	there, missing []Object
-	// foreign says of those that are there and are others what they are.
-	foreign []string
+	// there and missing are how many of the tables and views are there.
+	there, missing int
+	// foreign says what is there and is not sqllock's; nil if nothing is.
+	foreign error
 }
 
 // stateOf looks.
@@ -43,130 +42,95 @@ func stateOf(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (s s
 	}
 
 	// In this order: another process may be at it, and notes the version last.
-	actual, err := Actual(ctx, conn.QueryContext, db.Target.Dialect)
-	if err != nil {
-		return s, err
-	}
-
 	for _, object := range expected {
-		there, ok := actual[object.Name]
-		if !ok {
-			s.missing = append(s.missing, object)
+		err := object.Look(ctx, db, conn)
 
-			continue
-		}
-
-		s.there = append(s.there, object)
-
-		differences := object.Differences(there)
-		if at := slices.IndexFunc(differences, func(d Difference) bool { return !d.Slow }); at >= 0 {
-			s.foreign = append(s.foreign, fmt.Sprintf("%s is there, and is not the one that sqllock makes (%s)", object.Name, differences[at].Found))
+		switch {
+		case errors.Is(err, ErrAltered):
+			s.there++
+			s.foreign = errors.Join(s.foreign, err)
+		case db.Locks.Classify(err) == databases.NoSchema:
+			s.missing++
+		case err != nil && db.Locks.Classify(err) != databases.NotAllowed:
+			return s, err
+		default:
+			s.there++
 		}
 	}
 
-	s.noted, err = noted(ctx, db, conn)
-
-	return s, err
-}
-
-// noted says whether the version table says that a migration was applied.
-func noted(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (bool, error) {
 	exists, err := versioned(ctx, db, conn)
 	if err != nil || !exists {
-		return false, err
+		return s, err
 	}
 
 	store, err := versions(db)
 	if err != nil {
-		return false, err
+		return s, err
 	}
 
 	latest, err := store.GetLatestVersion(ctx, conn)
 	if errors.Is(err, database.ErrVersionNotFound) {
-		return false, nil
+		err = nil
 	}
 
-	return latest > 0, err
+	s.noted = latest > 0
+
+	return s, err
 }
 
 // inTheWay is an error about tables that are not sqllock's; nil if there are none. Nobody else
 // can say what may become of them.
 func (s state) inTheWay(done string) error {
-	if len(s.foreign) == 0 {
+	if s.foreign == nil {
 		return nil
 	}
 
-	return foreignError{done, s.foreign}
+	return fmt.Errorf("%s: %w; rename or remove what is not sqllock's, or give sqllock a database of its own, and try again", done, s.foreign)
 }
 
-// foreignError says what is there and is not sqllock's.
-type foreignError struct {
-	done    string
-	foreign []string
-}
-
-func (e foreignError) Error() string {
-	return fmt.Sprintf("%s: %s; rename or remove what is not sqllock's, or give sqllock a database of its own, and try again",
-		e.done, strings.Join(e.foreign, "; "))
-}
+// errTableExists is MySQL's number for that, of a view, too.
+const errTableExists = 1050
 
 // assemble makes those tables and views that are missing, and notes the version. Whoever was broken off at it,
 // or at removing them, leaves some: they stay, if they are sqllock's.
-func assemble(ctx context.Context, db *dsn.Database) ([]Step, error) {
+func assemble(ctx context.Context, db *dsn.Database) (steps []Step, err error) {
 	begun := time.Now()
-	did := false
 
 	// The statement of a process that was killed goes on, and its session has the lock until it ends: what is there before that may go.
-	err := alone(ctx, db, func(conn *sql.Conn) error {
+	err = alone(ctx, db, func(conn *sql.Conn) error {
 		s, err := stateOf(ctx, db, conn)
-		if err != nil || s.noted && len(s.missing) == 0 {
+		if err != nil || s.noted && s.missing == 0 {
 			return err
 		}
 
-		if !s.noted {
-			if err := s.inTheWay("nothing was made"); err != nil {
-				return err
+		if err := s.inTheWay("nothing was made"); err != nil && !s.noted {
+			return err
+		}
+
+		statements, err := made(db.Target.Dialect)
+		if err != nil {
+			return err
+		}
+
+		for _, statement := range statements {
+			var there *mysql.MySQLError
+
+			_, err := conn.ExecContext(ctx, statement)
+			if err != nil && (!errors.As(err, &there) || there.Number != errTableExists) {
+				return fmt.Errorf("%w; \"sqllock migrate up\" goes on from there", err)
 			}
 		}
 
-		for _, object := range s.missing {
-			if err := create(ctx, db, conn, object); err != nil {
-				return err
-			}
-		}
-
-		did = true
+		steps = []Step{{Name: firstName, Took: time.Since(begun)}}
 
 		return note(ctx, db, conn)
 	})
-	if err != nil || !did {
-		return nil, err
-	}
 
-	name, err := firstName(db.Target.Dialect)
-
-	return []Step{{Name: name, Took: time.Since(begun)}}, err
+	return steps, err
 }
 
-// create makes a table or a view. Where the lock of a session is its server's alone, as in a Galera cluster, another process can
-// have made it meanwhile.
-func create(ctx context.Context, db *dsn.Database, conn *sql.Conn, object Object) error {
-	for _, statement := range object.statements {
-		_, err := conn.ExecContext(ctx, statement)
-		if err == nil {
-			continue
-		}
-
-		s, stateErr := stateOf(ctx, db, conn)
-		made := slices.ContainsFunc(s.there, func(o Object) bool { return o.Name == object.Name })
-
-		if stateErr != nil || !made || len(s.foreign) > 0 {
-			return fmt.Errorf("make %s: %w; \"sqllock migrate up\" goes on from there", object.Name, err)
-		}
-	}
-
-	return nil
-}
+// firstName is the name of the migration's file that makes the tables.
+const firstName = "00001_create_locks.sql"
 
 // note notes the first version, as goose does.
 func note(ctx context.Context, db *dsn.Database, conn *sql.Conn) error {
@@ -207,7 +171,7 @@ func adopt(ctx context.Context, db *dsn.Database) (something bool, err error) {
 			return err
 		}
 
-		something = s.noted || len(s.there) > 0
+		something = s.noted || s.there > 0
 		if s.noted || !something {
 			return nil
 		}
@@ -243,16 +207,4 @@ func alone(ctx context.Context, db *dsn.Database, f func(*sql.Conn) error) error
 	}
 
 	return err
-}
-
-// firstName is the name of the migration's file that makes the tables.
-func firstName(dialect databases.Dialect) (string, error) {
-	files, err := migrations.For(string(dialect))
-	if err != nil {
-		return "", err
-	}
-
-	names, err := fs.Glob(files, "*.sql")
-
-	return names[0], err
 }

@@ -67,10 +67,8 @@ func Up(ctx context.Context, db *dsn.Database) ([]Step, error) {
 // inOneTransaction applies what is pending where a migration is a transaction.
 func inOneTransaction(ctx context.Context, db *dsn.Database) ([]Step, error) {
 	return retried(ctx, func(attempt int, err error) bool {
-		var foreign foreignError
-
 		// What others are about to remove has lost a part, or its version, at one look and not at the next ones.
-		return overtaken(db, err) || (errors.As(err, &foreign) || errors.Is(err, errMadeOtherwise)) && attempt < looks
+		return overtaken(db, err) || (errors.Is(err, ErrAltered) || errors.Is(err, errMadeOtherwise)) && attempt < looks
 	}, func() ([]Step, error) {
 		if err := madeOtherwise(ctx, db); err != nil {
 			return nil, err
@@ -111,9 +109,9 @@ func madeOtherwise(ctx context.Context, db *dsn.Database) error {
 	s, err := stateOf(ctx, db, db.SQL)
 
 	switch {
-	case err != nil || s.noted || len(s.there) == 0:
+	case err != nil || s.noted || s.there == 0:
 		return err
-	case len(s.foreign) > 0:
+	case s.foreign != nil:
 		return s.inTheWay("nothing was made")
 	default:
 		return errMadeOtherwise
@@ -200,7 +198,7 @@ func down(
 		if something, err := adopt(ctx, db); err != nil || !something {
 			return nil, err
 		}
-	} else if noted, err := noted(ctx, db, db.SQL); err != nil || !noted {
+	} else if s, err := stateOf(ctx, db, db.SQL); err != nil || !s.noted {
 		return nil, err // goose would make its version table
 	}
 
@@ -295,7 +293,7 @@ func versions(db *dsn.Database) (database.Store, error) {
 
 // versioned says whether the version table is there, wherever the database finds it.
 func versioned(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (bool, error) {
-	err := look(ctx, conn, migrations.TableName)
+	err := look(ctx, conn, "1", migrations.TableName)
 
 	switch db.Locks.Classify(err) {
 	case databases.NoSchema:
@@ -305,18 +303,6 @@ func versioned(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (b
 	default:
 		return err == nil, err
 	}
-}
-
-// look reads nothing of a table, in the one way that every server understands.
-func look(ctx context.Context, conn database.DBTxConn, name string) error {
-	rows, err := conn.QueryContext(ctx, "SELECT 1 FROM "+name+" WHERE 1 = 0")
-	if err != nil {
-		return err
-	}
-
-	defer func() { _ = rows.Close() }()
-
-	return rows.Err()
 }
 
 func provider(db *dsn.Database) (*goose.Provider, error) {

@@ -72,17 +72,25 @@ func SchemasOf(ctx context.Context, db *dsn.Database) (Schemas, error) {
 		names = append(names, "'"+object.Name+"'")
 	}
 
-	err = each(ctx, db.SQL.QueryContext, `SELECT n.nspname::text, c.relname::text, pg_catalog.pg_table_is_visible(c.oid)
+	rows, err := db.SQL.QueryContext(ctx, `SELECT n.nspname::text, c.relname::text, pg_catalog.pg_table_is_visible(c.oid)
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relname::text IN (`+strings.Join(names, ", ")+`) AND c.relkind IN ('r', 'v', 'p', 'f', 'm')
    AND (c.relpersistence <> 't' OR pg_catalog.pg_table_is_visible(c.oid))
- ORDER BY 1, 2`, func(rows *sql.Rows) error {
+ ORDER BY 1, 2`)
+	if err != nil {
+		return s, err
+	}
+	defer rows.Close()
+
+	for rows.Next() {
 		var (
 			schema, name string
 			visible      bool
 		)
 
-		err := rows.Scan(&schema, &name, &visible)
+		if err := rows.Scan(&schema, &name, &visible); err != nil {
+			return s, err
+		}
 
 		switch {
 		case strings.HasPrefix(schema, ProofPrefix):
@@ -91,11 +99,9 @@ func SchemasOf(ctx context.Context, db *dsn.Database) (Schemas, error) {
 		case name == locksTable:
 			s.Others = append(s.Others, schema)
 		}
+	}
 
-		return err
-	})
-
-	return s, err
+	return s, rows.Err()
 }
 
 // fixed says whether a search_path names one schema that is the same for all. PostgreSQL's own has no tables of sqllock.
