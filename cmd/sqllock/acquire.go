@@ -15,10 +15,6 @@ import (
 func (f *runFlags) acquire(ctx context.Context, locker *sqllock.Locker) (*held, error) {
 	h := newHeld(ctx, f.free)
 
-	for _, s := range f.shares {
-		h.share(s)
-	}
-
 	// A lock that is lost while another is waited for ends the wait.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -51,23 +47,23 @@ func (f *runFlags) acquire(ctx context.Context, locker *sqllock.Locker) (*held, 
 }
 
 // askAll asks for all locks at once.
-func (f *runFlags) askAll(ctx context.Context, locker *sqllock.Locker, h *held) error {
-	if f.noWait {
-		locks, err := locker.TryAcquireAll(ctx, f.names)
-		h.addAll(locks)
-
-		return err
-	}
-
-	defer tell(ctx, looker{locker, f.db}, f.names, f.conns.lately)()
-
+func (f *runFlags) askAll(ctx context.Context, locker *sqllock.Locker, h *held) (err error) {
 	var options []sqllock.LockOption
 	if f.waits {
 		options = append(options, sqllock.WithMaxWait(time.Duration(f.wait)))
 	}
 
-	locks, err := locker.AcquireAll(ctx, f.names, options...)
-	h.addAll(locks)
+	if f.noWait {
+		h.all, err = locker.TryAcquireAll(ctx, f.names)
+	} else {
+		defer tell(ctx, locker, f.names...)()
+
+		h.all, err = locker.AcquireAll(ctx, f.names, options...)
+	}
+
+	for _, name := range h.all.Names() {
+		h.add(h.all.Of(name))
+	}
 
 	return err
 }
@@ -110,7 +106,7 @@ func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, name string,
 		return locker.TryAcquire(ctx, name, f.kind()...)
 	}
 
-	defer tell(ctx, looker{locker, f.db}, []string{name}, f.conns.lately)()
+	defer tell(ctx, locker, name)()
 
 	var limit []sqllock.Option
 	if f.waits {

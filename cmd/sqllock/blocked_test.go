@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // TestBlockedByAGuard has a process stop in a guarded transaction. Its lease ends, and nobody gets the name: who looks for
-// the reason is told the session.
+// the reason is told.
 func TestBlockedByAGuard(t *testing.T) {
 	t.Parallel()
 	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
@@ -24,15 +23,13 @@ func TestBlockedByAGuard(t *testing.T) {
 		db := testdatabases.Open(t, ctx, url)
 		defer db.Close()
 
-		var guard, self, ends string
+		guard := ""
 
 		switch db.Target.Dialect {
 		case databases.Postgres:
-			guard, self = "SELECT token FROM sqllock_locks WHERE name = 'a' FOR KEY SHARE", "SELECT pg_backend_pid()"
-			ends = "SELECT pg_terminate_backend(%d)"
+			guard = "SELECT token FROM sqllock_locks WHERE name = 'a' FOR KEY SHARE"
 		case databases.MySQL:
-			guard, self = "SELECT token FROM sqllock_locks WHERE name = 'a' LOCK IN SHARE MODE", "SELECT CONNECTION_ID()"
-			ends = "KILL %d"
+			guard = "SELECT token FROM sqllock_locks WHERE name = 'a' LOCK IN SHARE MODE"
 		case databases.SQLite, databases.TiDB:
 			t.Skip("SQLite has no row locks")
 		}
@@ -43,53 +40,26 @@ func TestBlockedByAGuard(t *testing.T) {
 		}
 		defer func() { _ = tx.Rollback() }()
 
-		var id int64
-		if err := tx.QueryRowContext(ctx, self).Scan(&id); err != nil {
-			t.Fatal(err)
-		}
-
 		if _, err := tx.ExecContext(ctx, guard); err != nil {
 			t.Fatal(err)
 		}
 
-		session, end := fmt.Sprintf("session %d of user ", id), fmt.Sprintf(ends, id)
-
 		for _, args := range []string{"free a --token 1 --reason test", "free a --token 1 --reason test --force"} {
-			run(t, url, strings.Fields(args)...).want(exitNotAcquired, `lock "a" is not held by anyone, but nobody gets it either`, session, end)
+			run(t, url, strings.Fields(args)...).want(exitNotAcquired, `lock "a" is not held by anyone, but nobody gets it either`)
 		}
 
 		waiter := start(t, url, "run", "--name", "a", "--", "true")
 		t.Cleanup(func() { _ = waiter.cmd.Process.Kill() })
 
-		eventually(t, "the waiter is told the session", func() bool {
-			said := waiter.stderr.String()
-
-			return strings.Contains(said, "held by nobody: its row is locked by "+session) && strings.Contains(said, end)
+		eventually(t, "the waiter is told", func() bool {
+			return strings.Contains(waiter.stderr.String(), "an open transaction has its row locked")
 		})
 
 		show := run(t, url, "show", "a")
 		show.want(exitNotHeld)
 
-		if said := show.stdout.String(); !strings.Contains(said, "its row is locked by "+session) || !strings.Contains(said, "transaction is open for") {
-			t.Errorf("show said %q, want the session that has the row locked, and since when", said)
-		}
-
-		if show = run(t, url, "show", "a", "--json"); !strings.Contains(show.stdout.String(), `"row_locked":"by `+session) {
-			t.Errorf("show --json said %q, want the session", show.stdout.String())
-		}
-
-		// MySQL and MariaDB answer who waits for whom from a copy, which they make anew only once nobody has read it for 0.1 s.
-		shows := make([]*invocation, 3)
-		for i := range shows {
-			shows[i] = start(t, url, "show", "a")
-		}
-
-		for _, show := range shows {
-			show.wait()
-
-			if said := show.stdout.String(); !strings.Contains(said, "its row is locked by "+session) {
-				t.Errorf("one of several at a time said %q, want the session", said)
-			}
+		if said := show.stdout.String(); !strings.Contains(said, "a transaction keeps the next holder out") {
+			t.Errorf("show said %q, want that a transaction is in the way", said)
 		}
 
 		if err := tx.Rollback(); err != nil {

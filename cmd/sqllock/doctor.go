@@ -71,7 +71,7 @@ each release, with -dsn-file FILE.`,
 			case level != doctor.Note && level != doctor.Warning && level != doctor.Error:
 				return usage(cmd, fmt.Errorf("--fail-on %s is not error, warning or note", bounded(f.failOn)))
 			case f.lease <= 0:
-				return usage(cmd, fmt.Errorf("%s%s is not positive", leaseFlag(cmd), &f.lease))
+				return usage(cmd, fmt.Errorf("--lease %s is not positive", &f.lease))
 			case f.holders < 0:
 				return usage(cmd, fmt.Errorf("--holders %d is negative", f.holders))
 			}
@@ -80,7 +80,7 @@ each release, with -dsn-file FILE.`,
 				return err
 			}
 
-			return leaseOf(cmd, f.examine(cmd.Context(), cmd.OutOrStdout(), level))
+			return f.examine(cmd.Context(), cmd.OutOrStdout(), level)
 		},
 	}
 

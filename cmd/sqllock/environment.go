@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -129,7 +127,7 @@ func (f *runFlags) environment(h *held) []string {
 	for _, lock := range passedIn(os.Getenv) {
 		// The group of the command ends when this process does, and so with those locks
 		// that this process ends with.
-		if (&share{passed: lock}).inside() || f.watches(lock) {
+		if lock.inside() {
 			lock.group = newGroup
 		} else {
 			lock.group = ""
@@ -177,25 +175,4 @@ func nameGroup() error {
 	}
 
 	return nil
-}
-
-// sharedOutside is the lock of a name that a run around this one holds, as its
-// environment and the database say alike; else nil.
-func sharedOutside(ctx context.Context, locker *sqllock.Locker, name string) (*share, error) {
-	for _, lock := range passedIn(os.Getenv) {
-		if lock.name != name {
-			continue
-		}
-
-		s := &share{passed: lock, locker: locker}
-
-		err := s.look(ctx)
-		if errors.As(err, new(shareLostError)) {
-			return nil, nil
-		}
-
-		return s, err
-	}
-
-	return nil, nil
 }

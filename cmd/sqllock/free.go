@@ -51,22 +51,16 @@ somebody else has the lock by now, free takes nothing, says who, and exits
 with 75. Without --token it says who has the lock, and exits with 64.
 
 free refuses while the holder has a guarded transaction open, because that may
-still commit. It also refuses while another transaction has the row locked,
-because that looks the same. With --force the lock is freed all the same, and
-the next holder waits for the end of the transaction. Some locks cannot be
-skipped: a row of PostgreSQL that SELECT ... FOR UPDATE locked, a locked table,
-SQLite's one writer. free waits for them for some seconds, then exits with 75.
-If nobody holds the lock any more and such a transaction keeps it from
-everybody, free says which session that is, and exits with 75.
+still commit, and while another transaction has the row locked, because that
+looks the same. With --force the lock is freed all the same, and the next holder
+waits for the end of the transaction. What cannot be skipped (a row of
+PostgreSQL that SELECT ... FOR UPDATE locked, a locked table, SQLite's one
+writer) it waits for some seconds, and then exits with 75.
 
-If a slot of the name above 0 is taken, it has permits, and --slot says which of
-them to take away. Without it free takes none, lists who holds them, and exits
-with 64. A shared lock is taken away from all of its readers, who have one
-token.
-
-With strategy forupdate or advisory the session that holds the lock is ended,
-and all other locks in it with it; this may need a privilege of the database
-user.
+A name with permits needs --slot; without it free lists who holds them, and
+exits with 64. A shared lock is taken away from all of its readers, who have one
+token. With strategy forupdate or advisory the session that holds the lock is
+ended, and all other locks in it; this may need a privilege.
 
 The reason, and who gave it, is kept until the name is acquired again, and shown
 by "sqllock show NAME". If only --min-hold still keeps the name taken, free ends
@@ -128,14 +122,9 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 		}
 	}
 
-	row := ""
-	if err == nil && status.Guarded && (!f.force || !status.Held()) {
-		row = inTheRow(ctx, l.db, name, f.slot)
-	}
-
-	if err == nil && !status.Held() && status.Taken == 0 && row != "" {
-		return exitError{exitNotAcquired, fmt.Errorf("%s is not held by anyone, but nobody gets it either: its row is locked %s; "+
-			"let the transaction end, or end its session", f.title(name), row)}
+	if err == nil && !status.Held() && status.Taken == 0 && status.Guarded {
+		return exitError{exitNotAcquired, fmt.Errorf("%s is not held by anyone, but nobody gets it either: an open transaction has its row locked; "+
+			"let it end, or end its session", f.title(name))}
 	}
 
 	if err == nil {
@@ -147,17 +136,18 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 		return err
 	case status.Guarded && !f.force:
 		return exitError{exitNotAcquired, fmt.Errorf("%s is guarded, or somebody else has its row locked: if the open transaction "+
-			"is one of %s, it may still commit; wait for it or end it, or use --force (it is locked %s)", f.title(name), whose(status, readers), row)}
+			"is one of %s, it may still commit; wait for it or end it, or use --force", f.title(name), whose(status, readers))}
 	}
 
-	db := *l.db
-	db.Locks = impatient{db.Locks}
-
-	locker, err := lockerOf(status.Strategy, &db)
+	locker, err := lockerOf(status.Strategy, l.db)
 	if err != nil {
 		return err
 	}
 	defer closeLocker(ctx, locker)
+
+	// A row or a table that another transaction has locked is waited for.
+	ctx, cancel := context.WithTimeout(ctx, forceTime)
+	defer cancel()
 
 	switch err = locker.ForceRelease(ctx, status, trace(f.reason)); {
 	case errors.Is(err, sqllock.ErrNotHeld):

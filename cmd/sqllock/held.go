@@ -13,12 +13,11 @@ import (
 
 // held are the locks that a command runs under: lost when the first of them is.
 type held struct {
-	locks  []*sqllock.Lock
-	all    *sqllock.Lock // those of them that were acquired together; nil if none were
-	shares []*share
-	ctx    context.Context //nolint:containedctx // it is the locks' own, merged
-	end    context.CancelCauseFunc
-	stops  []func() bool
+	locks []*sqllock.Lock
+	all   *sqllock.Lock   // those of them that were acquired together; nil if none were
+	ctx   context.Context //nolint:containedctx // it is the locks' own, merged
+	end   context.CancelCauseFunc
+	stops []func() bool
 	// free frees a name at once, also if it has a minimum hold; nil if none has.
 	free func(ctx context.Context, lock *sqllock.Lock) error
 }
@@ -34,15 +33,6 @@ func (h *held) add(lock *sqllock.Lock) {
 	h.stops = append(h.stops, context.AfterFunc(lock.Context(), func() { h.end(context.Cause(lock.Context())) }))
 }
 
-// addAll adds locks that were acquired together, if there are any.
-func (h *held) addAll(locks *sqllock.Lock) {
-	h.all = locks
-
-	for _, name := range locks.Names() {
-		h.add(locks.Of(name))
-	}
-}
-
 // Context ends when a lock is lost.
 func (h *held) Context() context.Context { return h.ctx }
 
@@ -53,30 +43,7 @@ func (h *held) Remaining() time.Duration {
 		left = min(left, lock.Remaining())
 	}
 
-	for _, s := range h.shares {
-		left = min(left, s.Remaining())
-	}
-
 	return left
-}
-
-// share makes it end with a lock of a run around this one.
-func (h *held) share(s *share) {
-	h.shares = append(h.shares, s)
-
-	go s.watch(h.ctx, h.end)
-}
-
-// shared asks whether the locks of the runs around this one are still held: the last
-// look was a moment ago.
-func (h *held) shared(ctx context.Context) error {
-	for _, s := range h.shares {
-		if err := s.look(ctx); errors.As(err, new(shareLostError)) {
-			return err
-		}
-	}
-
-	return nil
 }
 
 // complete records that the job of the tick was done.

@@ -59,19 +59,13 @@ func (f *runFlags) run(ctx context.Context, command process.Command) error {
 		return refused(err, target, f.conflict)
 	}
 
-	if err := f.shareable(around); err != nil {
-		return err
-	}
+	// This process ends with those, and its command with it.
+	f.names = slices.DeleteFunc(f.names, func(name string) bool {
+		return slices.ContainsFunc(around, func(lock passed) bool { return lock.name == name })
+	})
 
-	inside := !slices.ContainsFunc(around, func(s *share) bool { return !s.inside() })
-	if f.sharedEnv && len(around) == len(f.names) && inside {
+	if len(f.names) == 0 {
 		return f.become(ctx, command, db, locker)
-	}
-
-	f.share(around)
-
-	for _, s := range f.shares {
-		f.shorten(s.Remaining())
 	}
 
 	if f.verbose {
@@ -102,59 +96,6 @@ func (f *runFlags) run(ctx context.Context, command process.Command) error {
 	return f.released(ctx, h, err)
 }
 
-// around are those locks that a run around this one holds.
-func (f *runFlags) around(ctx context.Context, locker *sqllock.Locker) ([]*share, error) {
-	var shares []*share
-
-	for _, name := range f.names {
-		s, err := sharedOutside(ctx, locker, name)
-		if err != nil {
-			return nil, err
-		}
-
-		if s != nil {
-			shares = append(shares, s)
-		}
-	}
-
-	return shares, nil
-}
-
-// shareable refuses the names that the run around this one holds, unless they may be
-// shared. This run would never get them, and to wait for them would be to wait for its own
-// end. Nor would it, beside other readers, get a name alone that the other holds as one.
-func (f *runFlags) shareable(around []*share) error {
-	for _, s := range around {
-		switch {
-		case s.reads && !f.shared:
-			return exitError{exitUsage, fmt.Errorf("lock %q is held by the run around this one as a reader, and a shared lock cannot become exclusive; "+
-				"use another name, or --shared --shared-env to read under that lock", s.name)}
-		case !f.sharedEnv:
-			return exitError{exitUsage, fmt.Errorf("lock %q is held by the run around this one, which waits for this one to end; "+
-				"use another name, or --shared-env to share the lock", s.name)}
-		}
-	}
-
-	return nil
-}
-
-// share takes the names off the list that the run around this one holds.
-func (f *runFlags) share(around []*share) {
-	for _, s := range around {
-		f.names = slices.DeleteFunc(f.names, func(name string) bool { return name == s.name })
-
-		// This process ends with the others, and its command with it.
-		if !s.inside() {
-			f.shares = append(f.shares, s)
-		}
-	}
-}
-
-// watches says whether this run ends its command with a lock of a run around it.
-func (f *runFlags) watches(lock passed) bool {
-	return slices.ContainsFunc(f.shares, func(s *share) bool { return s.owner == lock.owner && s.name == lock.name })
-}
-
 // become runs the command in the place of this process, under the locks of the
 // run around it.
 func (f *runFlags) become(ctx context.Context, command process.Command, db *dsn.Database, locker *sqllock.Locker) error {
@@ -168,13 +109,9 @@ func (f *runFlags) become(ctx context.Context, command process.Command, db *dsn.
 
 // quoted are the names for messages.
 func (f *runFlags) quoted() string {
-	quoted := make([]string, 0, len(f.names)+len(f.shares))
+	quoted := make([]string, 0, len(f.names))
 	for _, name := range f.names {
 		quoted = append(quoted, strconv.Quote(name))
-	}
-
-	for _, s := range f.shares {
-		quoted = append(quoted, strconv.Quote(s.name))
 	}
 
 	return strings.Join(quoted, " and ")
@@ -186,9 +123,6 @@ func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
 	if f.verbose {
 		logger = slog.New(slog.NewTextHandler(plainLines{os.Stderr}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-
-	f.db, f.conns = db, &connections{DB: db.Locks}
-	db.Locks = f.conns
 
 	if f.minHold > 0 {
 		s, err := strategy(f.strategy, db.Locks)
@@ -220,14 +154,6 @@ func closeLocker(ctx context.Context, locker *sqllock.Locker) {
 	defer cancel()
 
 	_ = locker.Close(ctx)
-}
-
-// shorten makes the times before the end of the trust fit to a lock of a run around
-// this one, of whose lease so much is left. That run renews it at a third, and what is
-// known of it is a moment old.
-func (f *runFlags) shorten(left time.Duration) {
-	f.lease = min(f.lease, duration(left))
-	f.loss.grace = min(f.loss.grace, left/3)
 }
 
 // lead is how long before the end of the trust in a lock the group is killed:
@@ -306,7 +232,7 @@ func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 		completed = h.complete(ctx, f.tick.Time)
 	}
 
-	err := errors.Join(h.shared(ctx), h.release(ctx), completed)
+	err := errors.Join(h.release(ctx), completed)
 	failed := new(sqllock.ReleaseError)
 
 	switch {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,10 +27,8 @@ const (
 	plainLook = 5 * time.Second
 )
 
-// tell says who holds the lock that is waited for, of several one that is not free, until
-// the function it returns is called. full is why no connection was to be had lately, if it is for that.
-func tell(ctx context.Context, l looker, names []string, full func() error) (end func()) {
-	locker, row := l.Locker, &barrier{db: l.db, locker: l.Locker}
+// tell says who holds the lock that is waited for, of several one that is not free, until the function it returns is called.
+func tell(ctx context.Context, locker *sqllock.Locker, names ...string) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 
 	var told sync.WaitGroup
@@ -41,7 +38,7 @@ func tell(ctx context.Context, l looker, names []string, full func() error) (end
 			shown := false
 
 			every(ctx, progressFirst, progressEvery, func() {
-				if w := waitingFor(ctx, locker, names, full, row); w.why != "" {
+				if w := waitingFor(ctx, locker, names); w.why != "" {
 					progressLine(w)
 
 					shown = true
@@ -62,7 +59,7 @@ func tell(ctx context.Context, l looker, names []string, full func() error) (end
 		)
 
 		every(ctx, plainFirst, plainLook, func() {
-			w := waitingFor(ctx, locker, names, full, row)
+			w := waitingFor(ctx, locker, names)
 
 			if w.why != "" && (time.Since(said) >= plainEvery || w.unreachable != gone) {
 				warn(waitingText + w.name + w.why)
@@ -124,11 +121,18 @@ type waiting struct {
 	unreachable bool
 }
 
-func waitingFor(ctx context.Context, locker *sqllock.Locker, names []string, full func() error, row *barrier) waiting {
+func waitingFor(ctx context.Context, locker *sqllock.Locker, names []string) waiting {
 	looking, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 
-	status, err := notFree(looking, locker, names)
+	status, err := glance(looking, locker, names[0])
+	for _, name := range names[1:] {
+		// What this process has it keeps while it waits for another.
+		if err == nil && (!status.Held() || processOf(status.Holder) == processOf(thisProcess())) {
+			status, err = glance(looking, locker, name)
+		}
+	}
+
 	w := waiting{name: plain.Text(status.Name)}
 
 	switch {
@@ -136,59 +140,21 @@ func waitingFor(ctx context.Context, locker *sqllock.Locker, names []string, ful
 	case errors.Is(err, sqllock.ErrUnreachable):
 		w.why, w.unreachable = "; the database cannot be reached or does not answer", true
 	case errors.Is(err, sqllock.ErrTooManyConnections):
-		w.why = noConnection(err)
+		said := oneLine(err.Error())
+		w.why = "; " + said[max(0, strings.Index(said, sqllock.ErrTooManyConnections.Error())):]
 	case err != nil:
 		w.why = "; who holds it is not known: " + oneLine(err.Error())
 	case status.Held():
 		w.why = fmt.Sprintf(", held by %s for %s, lease %s%s", status.by(), text.Duration(status.HeldFor),
 			text.Duration(status.Remaining), inLine(place(looking, locker, status.Name)))
+	case status.Taken > 0:
+		w.why = ", held by nobody, taken " + taken(status.Status) + inLine(place(looking, locker, status.Name))
 	default:
-		at := place(looking, locker, status.Name)
-		w.why = whyTaken(status.Status, full(), at, func() string { return row.of(looking, names) }) + inLine(at)
+		w.why = ", held by nobody: it changes hands, the database is busy, or an open transaction has its row locked" +
+			inLine(place(looking, locker, status.Name))
 	}
 
 	return w
-}
-
-// notFree is a glance at the one of some names that is waited for: that another holds, else that is
-// taken, else in whose line others come before this process. However many names there are, it takes two
-// statements.
-func notFree(ctx context.Context, locker *sqllock.Locker, names []string) (glimpse, error) {
-	if len(names) == 1 {
-		return glance(ctx, locker, names[0])
-	}
-
-	found := glimpse{Status: sqllock.Status{Name: names[0]}}
-
-	listed, err := locker.Holders(ctx, sqllock.Filter{})
-	if err != nil {
-		return found, err
-	}
-
-	for i, status := range listed {
-		switch {
-		case !slices.Contains(names, status.Name):
-		case processOf(status.Holder) == processOf(thisProcess()): // kept while another is waited for
-		case status.Held():
-			return glimpseOf(listed, i), nil
-		case status.Taken > found.Taken:
-			found.Status = status
-		}
-	}
-
-	if found.Taken > 0 {
-		return found, nil
-	}
-
-	waiters, err := locker.Waiters(ctx, sqllock.WaiterFilter{})
-
-	for _, waiter := range waiters {
-		if slices.Contains(names, waiter.Name) && waiter.Place > 1 && isOurs(waiter) {
-			return glimpse{Status: sqllock.Status{Name: waiter.Name}}, nil
-		}
-	}
-
-	return found, err
 }
 
 // isOurs says whether it is this process that waits.
@@ -230,31 +196,4 @@ func place(ctx context.Context, locker *sqllock.Locker, name string) int {
 	}
 
 	return 0
-}
-
-// whyTaken says what keeps a name that nobody holds from a place in the line.
-// row says whose transaction has its row locked.
-func whyTaken(status sqllock.Status, full error, place int, row func() string) string {
-	switch {
-	case status.Taken > 0:
-		return ", held by nobody, taken " + taken(status)
-	case full != nil:
-		return noConnection(full)
-	case place > 1:
-		return ", held by nobody: it goes to the first in line"
-	default:
-		if by := row(); by != "" {
-			return ", held by nobody: its row is locked " + by
-		}
-
-		return ", held by nobody: it changes hands, or the database is busy"
-	}
-}
-
-// noConnection is what is said of a wait for a connection, whether the attempt at the
-// lock met it or the look at who holds it.
-func noConnection(err error) string {
-	said := oneLine(err.Error())
-
-	return "; " + said[max(0, strings.Index(said, sqllock.ErrTooManyConnections.Error())):]
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -10,6 +11,9 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/sqllock"
 )
+
+// reapTime bounds one run.
+const reapTime = time.Minute
 
 func newReap() *cobra.Command {
 	var db database
@@ -37,16 +41,27 @@ programs only: those end before a name is old enough.`,
 					strategy = "cas"
 				}
 
-				db := *l.db
-				db.Locks = impatient{db.Locks}
-
-				locker, err := lockerOf(strategy, &db)
+				locker, err := lockerOf(strategy, l.db)
 				if err != nil {
 					return err
 				}
 				defer closeLocker(cmd.Context(), locker)
 
-				reaped, err := locker.Reap(cmd.Context(), time.Duration(retention))
+				// A reaper leaves out what is busy, and SQLite's one writer keeps it from all.
+				if l.db.Target.Dialect == databases.SQLite {
+					tx, err := l.db.SQL.BeginTx(cmd.Context(), nil)
+					if err != nil {
+						return hindered(cmd.Context(), l.db, "reaping did not begin", err)
+					}
+
+					_ = tx.Rollback()
+				}
+
+				// A table that another transaction has locked is waited for.
+				ctx, cancel := context.WithTimeout(cmd.Context(), reapTime)
+				defer cancel()
+
+				reaped, err := locker.Reap(ctx, time.Duration(retention))
 
 				switch {
 				case errors.Is(err, sqllock.ErrInvalidOption):

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/process"
 	"github.com/sqllock/sqllock/sqllock"
 )
@@ -41,9 +40,6 @@ type runFlags struct {
 	sharedEnv bool
 	verbose   bool
 
-	shares []*share // locks of runs around this one that nobody else ends the command with
-	db     *dsn.Database
-	conns  *connections // of the locker
 	// free ends a lock of this run, and no other, without its minimum hold; nil if it
 	// has none.
 	free func(ctx context.Context, lock *sqllock.Lock) error
@@ -51,83 +47,57 @@ type runFlags struct {
 
 const runLong = `Run a command while a lock is held, as flock does on one machine.
 
-Without --wait or --no-wait it waits for the lock for as long as it takes, and
-says who has it. If the database does not answer within --wait, or five seconds
-with --no-wait, the exit code is 69. The command finds the lock in its
-environment: SQLLOCK_NAME, SQLLOCK_OWNER and SQLLOCK_TOKEN, a number that grows
-with every grant of the name. With several names the command runs under all of
-them. The order in which they are given does not matter: while it waits for one,
-those that sort before it are held. The others are in SQLLOCK_NAME_2 and so on.
+Without --wait or --no-wait it waits for as long as it takes, and says who has
+the lock and how many are ahead in the line. If the database does not answer
+within --wait, or five seconds with --no-wait, the exit code is 69. The command
+finds in its environment SQLLOCK_NAME, SQLLOCK_OWNER and SQLLOCK_TOKEN, a number
+that grows with every grant of the name; of further names in SQLLOCK_NAME_2 and
+so on. The order of several names does not matter: while it waits for one, those
+that sort before it are held.
 
-With --permits N up to N commands hold the name at a time. SQLLOCK_SLOT is which
-of them it is, from 0 to N-1: a number that no other holder has. Write it in
-single quotes, as in the examples, so that the shell of the command sees it and
-not yours. All should give the same N; where they differ, the larger one bounds
-how many run. N counts for every --name; SQLLOCK_SLOT_2 and so on are the slots
-of the others. If it is more than 1 they are taken one after the other, in the
-order of the names, and kept while the next is waited for. Tokens grow within a
-slot: who refuses late writers keeps the largest of each slot. Without --permits
-SQLLOCK_SLOT is that of a run around this one, if that has permits, and else not
-set.
+With --permits N up to N commands hold the name at a time. SQLLOCK_SLOT, from 0
+to N-1, is which of them it is. All should give the same N; where they differ,
+the larger one bounds how many run. N counts for every --name. Tokens grow
+within a slot: who refuses late writers keeps the largest of each slot.
 
 With --shared the command is a reader: any number of readers hold the name at a
-time, and no writer, which is who runs without --shared. They wait in one line:
-a reader that comes after a writer waits for that. The readers who hold the name
-together have the same SQLLOCK_TOKEN, which is larger than that of every writer
-before them, and the same SQLLOCK_OWNER. SQLLOCK_HOLDER tells them apart: it is
-the PID of sqllock, an @ and the host. All readers of a name need the same
---strategy: those of different strategies exclude each other. --shared does not
-go together with several names, --permits or --min-hold, nor with --strategy
-advisory on MySQL and MariaDB.
+time, and no writer, which is who runs without it. A reader that comes after a
+writer waits for that. Readers who hold the name together have one SQLLOCK_TOKEN
+and one SQLLOCK_OWNER; SQLLOCK_HOLDER tells them apart. All readers of a name
+need the same --strategy. It does not go together with several names, --permits
+or --min-hold, nor with --strategy advisory on MySQL and MariaDB.
 
-With --tick the command is a job that belongs to a point in time, and it
-succeeds once for it, however late a machine starts: if a command with that
-tick, or a later one, has ended with 0 under the same name, this one is not run,
-and the exit code is 1 (or what -E says). If it failed or died, the next one
-runs. The tick of a job that runs once a day is a date: it is the name of the
-day, and the same in all zones. For a day of local time say its zone, unless all
-machines have the same: --tick "$(TZ=Europe/Berlin date +%F)", in which crontab
-wants \%F. Another tick is a point in time with its zone (2026-11-23T02:15Z,
-2026-11-23T02:15+01:00), best that of the schedule, or how often the job runs: a
-whole part of a day, counted from midnight UTC. 15m is the current quarter of an
-hour. 24h is the current day of UTC, so it is for a job whose time is in UTC:
-that of a job at 19:30 in New York comes twice in one day of UTC when summer
-time begins there, and the second one would not run. A tick does not go together
-with several names, --permits, --shared and --shared-env.
+With --tick the command is a job that belongs to a point in time, and succeeds
+once for it, however late a machine starts: if a command with that tick, or a
+later one, has ended with 0 under the same name, this one is not run, and the
+exit code is 1 (or what -E says). If it failed or died, the next one runs. A
+tick is a date, which is the name of a day and the same in all zones; a point in
+time with its zone (2026-11-23T02:15Z); or how often the job runs, a whole part
+of a day counted from midnight UTC: 15m is the current quarter of an hour. For a
+day of local time say the zone: --tick "$(TZ=Europe/Berlin date +%F)", in which
+crontab wants \%F. It does not go together with several names, --permits,
+--shared and --shared-env.
 
-The command has a process group of its own. These signals are passed on to it:
-HUP, INT, QUIT, TERM, ALRM, USR1, USR2, WINCH and CONT, if sqllock was not
-started with them ignored. PIPE and TSTP are not: they are about what sqllock
-writes, and about the keyboard. Ctrl-C ends the command, and then the lock is
-released. When the lock cannot be renewed, the group is asked to end and later
+The command has a process group of its own. HUP, INT, QUIT, TERM, ALRM, USR1,
+USR2, WINCH and CONT are passed on to it, if sqllock was not started with them
+ignored. When the lock cannot be renewed, the group is asked to end and later
 killed, as --on-loss says, before another can have the lock. If the lock was
-taken away, it is killed at once. It is killed too if sqllock dies. What the
-command leaves behind in its group is killed before the lock is released, so
-background work must be waited for; a process that leaves the group (setsid, or
-GNU's timeout without --foreground) is not seen. The keyboard's Ctrl-Z does not
-suspend the command. On Windows only the command itself is killed.
+taken away, or sqllock dies, it is killed at once. What the command leaves
+behind in its group is killed before the lock is released, so background work
+must be waited for; a process that leaves the group (setsid, or GNU's timeout
+without --foreground) is not seen. On Windows only the command itself is killed.
 
 A database goes on with a statement whose client was killed, and the next
-command may run beside it. PostgreSQL looks for its client if it is asked to,
-for psql by PGOPTIONS='-c client_connection_check_interval=1s'. MySQL and
-MariaDB do not.
+command may run beside it. PostgreSQL looks for its client if it is asked to:
+PGOPTIONS='-c client_connection_check_interval=1s'. MySQL and MariaDB do not.
 
-A run inside another run of the same name would wait for itself: if the
-environment and the database agree that the run around it holds the lock, that
-is an error (64). With --shared-env the command is under the lock of the run
-around it; other names are acquired. In the process group of that run it ends
-with the lock. Outside it (setsid) sqllock asks every second whether the lock is
-still held, and acts on its loss as --on-loss says. If the run around it is a
-reader, a run without --shared is an error all the same: a shared lock cannot
-become exclusive.
-
-Runs inside each other can wait for each other: a run inside one of a waits for
-b, and a run inside one of b for a. One of the inner ones then ends with an
-error. Name all locks in one run instead (--name a --name b): such a run gives
-back what it keeps to whoever would wait for it in a circle.
-
-When it has waited for two seconds, run says who has the lock, of several one
-that it waits for, and how many processes are ahead in the line.
+A run inside another run of the same name would wait for itself: that is an
+error (64). With --shared-env the command is under the lock of the run around
+it, and ends with that lock; outside the process group of that run (setsid) that
+is an error. A reader cannot become a writer. Runs inside each other can wait
+for each other: one of them then ends with an error. Name all locks in one run
+instead (--name a --name b): such a run gives back what it keeps to whoever
+would wait for it in a circle.
 
 SQLLOCK_STRATEGY and SQLLOCK_LEASE stand in for --strategy and --lease. In cron
 use --require-dsn, so that a missing variable is an error.
@@ -186,7 +156,7 @@ func newRun() *cobra.Command {
 				f.label = filepath.Base(args[0])
 			}
 
-			return leaseOf(cmd, f.run(cmd.Context(), process.Command{Path: path, Args: args[1:]}))
+			return f.run(cmd.Context(), process.Command{Path: path, Args: args[1:]})
 		},
 	}
 

@@ -7,14 +7,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/doctor"
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/page"
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/sqllock"
@@ -26,7 +23,6 @@ type serveFlags struct {
 
 	listen      string
 	every       duration
-	allowFree   bool
 	metricNames bool
 
 	doctor doctorFlags // what the doctor is asked
@@ -53,8 +49,7 @@ this machine get there; give another address only behind something that decides
 who may. A request has to name localhost, a loopback address or the host of
 --listen as its host; if that is 0.0.0.0 or [::], any IP address will do.
 
-Nothing is changed, unless --allow-free lets those who get there free locks as
-"sqllock free" does. The reason is kept with the user who runs this command.
+Nothing is changed.
 
 The doctor is asked about SQLLOCK_STRATEGY and SQLLOCK_LEASE, when its page is
 loaded and once a minute at most.
@@ -95,7 +90,6 @@ loaded and once a minute at most.
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "`host:port` to listen on; without a host it is 127.0.0.1")
 	flags.Var(&f.every, "every", "how often pages look")
-	flags.BoolVar(&f.allowFree, "allow-free", false, "let those who get there free locks")
 	flags.BoolVar(&f.metricNames, "metric-names", false, "have the names of locks among the metrics")
 
 	return cmd
@@ -116,13 +110,11 @@ func (f *serveFlags) serve(ctx context.Context, out io.Writer, l looker, host, p
 	handler, err := page.New(page.Config{
 		Source: source{l, f.doctor}, Database: l.db.Target.String(), Host: host, Every: time.Duration(f.every),
 		Plan:         fmt.Sprintf("For strategy %s and a lease of %s", f.doctor.strategy, &f.doctor.lease),
-		TellsGuarded: l.db.Target.Dialect != databases.SQLite, AllowFree: f.allowFree, MetricNames: f.metricNames,
+		TellsGuarded: l.db.Target.Dialect != databases.SQLite, MetricNames: f.metricNames,
 	})
 	if err != nil {
 		return exitError{exitInternal, err}
 	}
-
-	warnOfSchemas(ctx, l.db)
 
 	signals, stop := endings()
 	defer stop()
@@ -133,12 +125,7 @@ func (f *serveFlags) serve(ctx context.Context, out io.Writer, l looker, host, p
 	}
 
 	if address, ok := listener.Addr().(*net.TCPAddr); !ok || !address.IP.IsLoopback() {
-		more := ""
-		if f.allowFree {
-			more = ", and free them"
-		}
-
-		warn(fmt.Sprintf("whoever reaches %s can see the names of locks and who holds them%s", listener.Addr(), more))
+		warn(fmt.Sprintf("whoever reaches %s can see the names of locks and who holds them", listener.Addr()))
 	}
 
 	server := &http.Server{
@@ -170,25 +157,6 @@ func (f *serveFlags) serve(ctx context.Context, out io.Writer, l looker, host, p
 	}
 
 	return nil
-}
-
-// warnOfSchemas tells of tables by which others are not excluded from the locks that the pages show.
-func warnOfSchemas(ctx context.Context, db *dsn.Database) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-
-	schemas, err := migrate.SchemasOf(ctx, db)
-	if err != nil {
-		return // the pages say what it is
-	}
-
-	if err := schemas.Mixed(); err != nil {
-		warn(err.Error())
-	}
-
-	for _, other := range schemas.Others {
-		warn("schema " + other + " has sqllock's tables too: whoever uses those does not exclude whoever uses these")
-	}
 }
 
 // source is the database for pages.
@@ -235,16 +203,6 @@ func (s source) Examine(ctx context.Context) ([]doctor.Finding, error) {
 	findings, err := s.doctor.findings(ctx, s.db.Target)
 
 	return findings, s.told(err)
-}
-
-// Free is "sqllock free".
-func (s source) Free(ctx context.Context, name string, slot int, token int64, reason string) (string, error) {
-	var said strings.Builder
-
-	f := freeFlags{reason: reason, slot: max(0, slot), slots: slot >= 0, token: token}
-	err := hindered(ctx, s.db, f.title(name)+" cannot be freed", f.free(ctx, &said, s.looker, name))
-
-	return strings.TrimSpace(said.String()), s.told(err)
 }
 
 // told is an error as it would be told on stderr.

@@ -109,7 +109,7 @@ func TestServe(t *testing.T) {
 
 		run(t, database, "run", "--name", "kept", "--min-hold", "10m", "--", "true").want(0)
 
-		i, base := serving(t, database, "--allow-free")
+		i, base := serving(t, database)
 
 		eventually(t, "all is shown", func() bool {
 			status, body := browse(t, http.MethodGet, base+"/", "")
@@ -128,28 +128,6 @@ func TestServe(t *testing.T) {
 
 		if status, body := browse(t, http.MethodGet, base+"/doctor", ""); status != http.StatusOK || !strings.Contains(body, "the migration is applied") {
 			t.Errorf("the doctor's page has status %d:\n%s", status, body)
-		}
-
-		free := fmt.Sprintf("%s/free?name=own&token=%d", base, own.Token())
-
-		if status, body := browse(t, http.MethodPost, base+"/free?name=own&token=17", "reason=ticket+4711"); status != http.StatusConflict ||
-			!strings.Contains(body, "whoever had token 17 does not have it, and it is held by the &lt;writer&gt;") {
-			t.Errorf("freeing the lock of another holder has status %d:\n%s", status, body)
-		}
-
-		if status, body := browse(t, http.MethodPost, free, "reason=ticket+4711"); status != http.StatusOK ||
-			!strings.Contains(body, "freed &#34;own&#34;, held by the &lt;writer&gt;") {
-			t.Errorf("freeing has status %d:\n%s", status, body)
-		}
-
-		if status, body := browse(t, http.MethodGet, base+"/name?name=own", ""); status != http.StatusOK ||
-			!strings.Contains(body, "forced: ticket 4711 (by ") {
-			t.Errorf("the page of the freed name has status %d:\n%s", status, body)
-		}
-
-		if status, body := browse(t, http.MethodPost, free, "reason=again"); status != http.StatusConflict ||
-			!strings.Contains(body, "is not held by anyone") {
-			t.Errorf("freeing again has status %d:\n%s", status, body)
 		}
 
 		if status, _ := browse(t, http.MethodGet, base+"/name?name="+strings.Repeat("x", 256), ""); status != http.StatusBadRequest {
@@ -262,10 +240,10 @@ func TestServeUsage(t *testing.T) {
 	run(t, "", "serve", "--dsn=").want(exitUsage, "--dsn is empty")
 
 	for listen, warned := range map[string]string{
-		"0.0.0.0:0": "can see the names of locks and who holds them, and free them\n",
+		"0.0.0.0:0": "can see the names of locks and who holds them\n",
 		":0":        "",
 	} {
-		i := start(t, database, "serve", "--allow-free", "--listen", listen)
+		i := start(t, database, "serve", "--listen", listen)
 		eventually(t, "it prints its URL", func() bool { return strings.HasPrefix(i.stdout.String(), "http://") })
 
 		if err := i.cmd.Process.Signal(os.Interrupt); err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -52,31 +51,4 @@ func fromVariables(cmd *cobra.Command, strategyName *string, lease *duration) er
 	}
 
 	return nil
-}
-
-// leaseFlag is what a lease is behind: the flag, or the variable if that is where it
-// comes from.
-func leaseFlag(cmd *cobra.Command) string {
-	if os.Getenv(leaseVariable) == "" || cmd.Flags().Changed("lease") {
-		return "--lease "
-	}
-
-	return leaseVariable + "="
-}
-
-// leaseOf makes an error in --lease one in the variable, if that is where the
-// lease comes from.
-func leaseOf(cmd *cobra.Command, err error) error {
-	var (
-		decided exitError
-		said    shellError
-	)
-
-	if !errors.As(err, &decided) || decided.code != exitUsage || !errors.As(decided.err, &said) {
-		return err
-	}
-
-	said.lease = leaseFlag(cmd)
-
-	return exitError{exitUsage, said}
 }

@@ -77,8 +77,8 @@ func TestVariablesOfFlags(t *testing.T) {
 		{"SQLLOCK_STRATEGY=magic", "doctor", exitUsage, "", `SQLLOCK_STRATEGY: no strategy "magic"`},
 		{"SQLLOCK_STRATEGY=advisory", "doctor", exitFailed, "strategy advisory", ""},
 		{"SQLLOCK_LEASE=soon", "run --name a true", exitUsage, "", "SQLLOCK_LEASE=soon is not a duration"},
-		{"SQLLOCK_LEASE=1us", "run --name a true", exitUsage, "", "SQLLOCK_LEASE=1µs: "},
-		{"SQLLOCK_LEASE=-1", "doctor", exitUsage, "", "SQLLOCK_LEASE=-1s is not positive"},
+		{"SQLLOCK_LEASE=1us", "run --name a true", exitUsage, "", "--lease 1µs: "},
+		{"SQLLOCK_LEASE=-1", "doctor", exitUsage, "", "--lease -1s is not positive"},
 		{"SQLLOCK_LEASE=soon", "run --name a --lease 20m true", 0, "", ""},
 	} {
 		// In this test the command is not called sqllock.

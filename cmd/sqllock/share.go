@@ -2,100 +2,60 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
-	"sync"
-	"time"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/process"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
-// share is a lock of a run around this one, under which the command runs too. In the
-// process group of that run the command ends with the lock. Outside it this run asks
-// the database whether the lock is still held.
-type share struct {
-	passed
-
-	locker *sqllock.Locker
-
-	mu    sync.Mutex
-	asked time.Time     // before the database said
-	left  time.Duration // that so much of the lease was left
-	reads bool          // and that it is a shared lock
-}
-
-// shareLostError says that the lock of the run around this one has ended.
-type shareLostError struct{ name string }
-
-func (e shareLostError) Error() string {
-	return fmt.Sprintf("lock %q was lost: the run around this one does not hold it any more", e.name)
-}
-
-func (e shareLostError) Unwrap() error { return sqllock.ErrLost }
-
 // inside says whether this process is in the group that ends with the lock.
-func (s *share) inside() bool { return s.group == strconv.Itoa(process.OwnGroup()) }
+func (p passed) inside() bool { return p.group == strconv.Itoa(process.OwnGroup()) }
 
-// look asks the database. A shareLostError: the lock is not held any more. Any other
-// error: it did not say.
-func (s *share) look(ctx context.Context) error {
-	asked := time.Now()
-
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-
-	holders, err := s.locker.Holders(ctx, sqllock.Filter{Name: s.name})
-	if err != nil {
-		return err
-	}
-
-	i := slices.IndexFunc(holders, func(status sqllock.Status) bool { return status.Held() && s.is(status) })
-	if i < 0 {
-		return shareLostError{s.name}
-	}
-
-	status := holders[i]
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	// As much less as a holder trusts less.
-	s.asked, s.left, s.reads = asked, status.Remaining-status.Remaining/100-10*time.Millisecond, status.Shared
-
-	return nil
-}
-
-// Remaining is how long the lock is held at least if it is not renewed. Both clocks
-// are asked: one of them stands still while the machine sleeps.
-func (s *share) Remaining() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	now := time.Now()
-	passed := max(now.Sub(s.asked), now.Round(0).Sub(s.asked.Round(0)))
-
-	return max(0, s.left-passed)
-}
-
-// shareRetry is the shortest time between two looks.
-const shareRetry = 20 * time.Millisecond
-
-// watch looks until the context ends, and calls lost if the lock does.
-func (s *share) watch(ctx context.Context, lost context.CancelCauseFunc) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(max(shareRetry, min(s.Remaining()/4, pollLater))):
+// around are those locks that a run around this one holds, as its environment and the database say alike.
+func (f *runFlags) around(ctx context.Context, locker *sqllock.Locker) (around []passed, err error) {
+	for _, lock := range passedIn(os.Getenv) {
+		if !slices.Contains(f.names, lock.name) || slices.ContainsFunc(around, func(inner passed) bool { return inner.name == lock.name }) {
+			continue
 		}
 
-		if err := s.look(ctx); errors.As(err, new(shareLostError)) {
-			lost(err)
-
-			return
+		holders, err := (looker{Locker: locker}).Holders(ctx, sqllock.Filter{Name: lock.name})
+		if err != nil {
+			return nil, err
 		}
+
+		i := slices.IndexFunc(holders, func(status sqllock.Status) bool { return status.Held() && lock.is(status) })
+		if i < 0 {
+			continue
+		}
+
+		if err := f.shareable(lock, holders[i].Shared); err != nil {
+			return nil, err
+		}
+
+		around = append(around, lock)
+	}
+
+	return around, nil
+}
+
+// shareable refuses a name that the run around this one holds, unless it may be
+// shared. This run would never get it, and to wait for it would be to wait for its own
+// end. Nor would it, beside other readers, get a name alone that the other holds as one.
+func (f *runFlags) shareable(lock passed, reads bool) error {
+	switch {
+	case reads && !f.shared:
+		return exitError{exitUsage, fmt.Errorf("lock %q is held by the run around this one as a reader, and a shared lock cannot become exclusive; "+
+			"use another name, or --shared --shared-env to read under that lock", lock.name)}
+	case !f.sharedEnv:
+		return exitError{exitUsage, fmt.Errorf("lock %q is held by the run around this one, which waits for this one to end; "+
+			"use another name, or --shared-env to share the lock", lock.name)}
+	case !lock.inside():
+		return exitError{exitUsage, fmt.Errorf("lock %q is held by the run around this one, whose process group this one has left, "+
+			"so that nobody would end its command with the lock", lock.name)}
+	default:
+		return nil
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,12 +36,10 @@ func newShow() *cobra.Command {
 nobody holds it. "waiting" are those who wait, in the order of arrival, as
 "sqllock ls --waiting" lists them. "taken" is for how long --min-hold keeps the
 name taken though nobody holds it any more; "guarded" is whether a transaction
-keeps the next holder out at this moment (Lock.Guard), with the session that it
-is of ("row_locked" in --json) where the database's user may see that. SQLite
-does not tell, and --json leaves it out there. "tick" is the latest point in
-time whose job was done ("sqllock run --tick"), and "asked" why the holder was
-asked to release the lock ("sqllock resign"); in --json that is
-"release_requested".
+keeps the next holder out at this moment (Lock.Guard). SQLite does not tell, and
+--json leaves it out there. "tick" is the latest point in time whose job was
+done ("sqllock run --tick"), and "asked" why the holder was asked to release the
+lock ("sqllock resign"); in --json that is "release_requested".
 
 If a slot of the name above 0 is taken, it has permits: how many are held is
 shown, and of each slot who holds it, for how long, what is left of the lease,
@@ -102,10 +101,6 @@ func (f *showFlags) show(ctx context.Context, out io.Writer, l looker, name stri
 		return err
 	}
 
-	if s.status.Guarded {
-		s.row = inTheRow(ctx, l.db, name, f.slot)
-	}
-
 	if f.asJSON {
 		// SQLite has no row locks to look at.
 		err = printJSON(out, s.json(l.db.Target.Dialect != databases.SQLite))
@@ -126,7 +121,6 @@ type seen struct {
 	slot    bool             // that was asked for
 	listed  []sqllock.Status // who has it, or keeps it taken: of all slots, if none was asked for
 	waiters []sqllock.Waiter
-	row     string // who has its row locked, if it is guarded
 }
 
 // others are the taken slots beside the one that was looked at, and the readers beside that one.
@@ -174,54 +168,84 @@ func taken(status sqllock.Status) string {
 const mostWaiters = 20
 
 func (s seen) print(out io.Writer) error {
-	lines := [][2]string{{"name", plain.Text(s.status.Name)}}
-	if s.slot {
-		lines = append(lines, [2]string{"slot", strconv.Itoa(s.status.Slot)})
-	}
+	var b strings.Builder
 
-	slots := slices.ContainsFunc(s.others(), func(other sqllock.Status) bool { return other.Slot != s.status.Slot })
+	add := func(key, value string) { fmt.Fprintf(&b, "%-10s%s\n", key, plain.Text(value)) }
+	token := func() { add("token", strconv.FormatInt(s.status.Token, 10)) }
+	readers := s.readers()
+
+	add("name", s.status.Name)
+
+	if s.slot {
+		add("slot", strconv.Itoa(s.status.Slot))
+	}
 
 	switch {
-	case slots:
-		lines = append(lines, s.permits()...)
-	case len(s.readers()) > 1:
-		lines = append(lines, s.shared()...)
+	case slices.ContainsFunc(s.others(), func(other sqllock.Status) bool { return other.Slot != s.status.Slot }):
+		s.permits(add)
+	case len(readers) > 1:
+		add("held by", fmt.Sprintf("%d readers", len(readers)))
+
+		for i, status := range readers {
+			key := "readers"
+			if i > 0 {
+				key = ""
+			}
+
+			add(key, holding(status))
+		}
+
+		add("strategy", s.status.Strategy)
+		token()
+	case s.status.Held():
+		s.holder(add)
 	default:
-		lines = append(lines, lockLines(s.status)...)
-	}
+		add("held by", "nobody")
 
-	if s.row != "" {
-		lines = append(lines, [2]string{"", "its row is locked " + s.row})
-	}
+		if kept := taken(s.status); kept != "" {
+			add("taken", kept)
+		}
 
-	lines = append(lines, waitingLines(s.waiters)...)
+		if s.status.Token > 0 {
+			add("last", s.status.Holder.String())
+			token()
+		}
 
-	for _, line := range lines {
-		if _, err := fmt.Fprintf(out, "%-10s%s\n", line[0], line[1]); err != nil {
-			return err
+		if s.status.Ended != "" {
+			add("ended", ended(s.status))
 		}
 	}
 
-	return nil
+	if s.status.Mark != 0 {
+		add("tick", tickOf(s.status.Mark).Format(time.RFC3339)+", whose job was done")
+	}
+
+	if s.status.Guarded {
+		add("guarded", "a transaction keeps the next holder out")
+	}
+
+	s.line(add)
+
+	_, err := io.WriteString(out, b.String())
+
+	return err
 }
 
 // permits are the lines about a name of which several slots are known.
-func (s seen) permits() [][2]string {
-	held := "nobody"
+func (s seen) permits(add func(key, value string)) {
+	held := fmt.Sprintf("%d holders of permits", s.held())
 
-	switch n := s.held(); n {
+	switch s.held() {
 	case 0:
+		held = "nobody"
 	case 1:
 		held = "1 holder of a permit"
-	default:
-		held = fmt.Sprintf("%d holders of permits", n)
 	}
 
-	lines := [][2]string{{"held by", held}}
+	add("held by", held)
 
 	for _, status := range s.listed {
-		who := plain.Text(status.Holder.String())
-		said := fmt.Sprintf("nobody, taken %s, last %s, token %d", taken(status), who, status.Token)
+		said := fmt.Sprintf("nobody, taken %s, last %s, token %d", taken(status), status.Holder, status.Token)
 
 		if status.Held() {
 			said = fmt.Sprintf("%s, token %d", holding(status), status.Token)
@@ -231,108 +255,58 @@ func (s seen) permits() [][2]string {
 			said += ", shared"
 		}
 
-		lines = append(lines, [2]string{fmt.Sprintf("slot %d", status.Slot), said})
+		add(fmt.Sprintf("slot %d", status.Slot), said)
+	}
+}
+
+// holder are the lines about a lock that one holds.
+func (s seen) holder(add func(key, value string)) {
+	status := s.status
+
+	add("held by", status.Holder.String())
+
+	if status.Shared {
+		add("shared", "yes: it is a reader, beside whom others may read")
 	}
 
-	return lines
+	add("for", text.Duration(status.HeldFor))
+	add("lease", text.Duration(status.Remaining)+" unless renewed")
+	add("strategy", status.Strategy)
+	add("token", strconv.FormatInt(status.Token, 10))
+
+	if status.ReleaseRequested != "" {
+		add("asked", "to release it: "+status.ReleaseRequested)
+	}
+
+	if status.Holder.Metadata != "" {
+		add("metadata", status.Holder.Metadata)
+	}
 }
 
 // holding says who holds a lock, and since when.
 func holding(status sqllock.Status) string {
-	return fmt.Sprintf("%s, for %s, lease %s", plain.Text(status.Holder.String()), text.Duration(status.HeldFor), text.Duration(status.Remaining))
+	return fmt.Sprintf("%s, for %s, lease %s", status.Holder, text.Duration(status.HeldFor), text.Duration(status.Remaining))
 }
 
-// shared are the lines about a lock of several readers.
-func (s seen) shared() [][2]string {
-	lines := [][2]string{{"held by", fmt.Sprintf("%d readers", len(s.readers()))}}
-	key := "readers"
-
-	for _, status := range s.readers() {
-		lines = append(lines, [2]string{key, holding(status)})
-		key = ""
-	}
-
-	lines = append(lines, [2]string{"strategy", plain.Text(s.status.Strategy)}, [2]string{"token", strconv.FormatInt(s.status.Token, 10)})
-
-	return append(lines, guardedLines(s.status)...)
-}
-
-// lockLines are the lines about one lock.
-func lockLines(status sqllock.Status) (lines [][2]string) {
-	add := func(key, value string) { lines = append(lines, [2]string{key, value}) }
-
-	switch {
-	case status.Held():
-		add("held by", plain.Text(status.Holder.String()))
-
-		if status.Shared {
-			add("shared", "yes: it is a reader, beside whom others may read")
-		}
-
-		add("for", text.Duration(status.HeldFor))
-		add("lease", text.Duration(status.Remaining)+" unless renewed")
-		add("strategy", plain.Text(status.Strategy))
-		add("token", strconv.FormatInt(status.Token, 10))
-
-		if status.ReleaseRequested != "" {
-			add("asked", "to release it: "+plain.Text(status.ReleaseRequested))
-		}
-
-		if status.Holder.Metadata != "" {
-			add("metadata", plain.Text(status.Holder.Metadata))
-		}
-	case status.Token == 0:
-		add("held by", "nobody")
-	default:
-		add("held by", "nobody")
-
-		if kept := taken(status); kept != "" {
-			add("taken", kept)
-		}
-
-		add("last", plain.Text(status.Holder.String()))
-		add("token", strconv.FormatInt(status.Token, 10))
-
-		if status.Ended != "" {
-			add("ended", plain.Text(ended(status)))
-		}
-	}
-
-	if status.Mark != 0 {
-		add("tick", tickOf(status.Mark).Format(time.RFC3339)+", whose job was done")
-	}
-
-	return append(lines, guardedLines(status)...)
-}
-
-// guardedLines say whether a lock is guarded.
-func guardedLines(status sqllock.Status) [][2]string {
-	if !status.Guarded {
-		return nil
-	}
-
-	return [][2]string{{"guarded", "a transaction keeps the next holder out"}}
-}
-
-// waitingLines are the lines about those who wait.
-func waitingLines(waiters []sqllock.Waiter) (lines [][2]string) {
+// line are the lines about those who wait.
+func (s seen) line(add func(key, value string)) {
 	key := "waiting"
 
-	for i, w := range waiters {
+	for i, w := range s.waiters {
 		if i == mostWaiters {
-			return append(lines, [2]string{"", fmt.Sprintf("and %d more", len(waiters)-i)})
+			add("", fmt.Sprintf("and %d more", len(s.waiters)-i))
+
+			return
 		}
 
-		said := fmt.Sprintf("%d. %s, for %s", i+1, plain.Text(w.Holder.String()), text.Duration(w.Waited))
+		said := fmt.Sprintf("%d. %s, for %s", i+1, w.Holder, text.Duration(w.Waited))
 		if w.Shared {
 			said += ", as a reader"
 		}
 
-		lines = append(lines, [2]string{key, said})
+		add(key, said)
 		key = ""
 	}
-
-	return lines
 }
 
 // ended says why a grant ended.
@@ -352,7 +326,6 @@ type seenJSON struct {
 	Permits *int         `json:"permits_held,omitempty"` // nil if only one slot was asked for
 	Readers int          `json:"readers,omitempty"`
 	Guarded *bool        `json:"guarded,omitempty"` // nil if that is not known
-	Row     string       `json:"row_locked,omitempty"`
 	Taken   float64      `json:"taken_seconds,omitempty"`
 	Asked   string       `json:"release_requested,omitempty"`
 	Tick    *time.Time   `json:"tick,omitempty"` // nil if there is none
@@ -373,7 +346,7 @@ type lastJSON struct {
 // json is what --json shows; tells: the database says whether a transaction is guarded.
 func (s seen) json(tells bool) seenJSON {
 	held := s.held()
-	shown := seenJSON{Name: s.status.Name, Slot: s.status.Slot, Held: held > 0, Readers: len(s.readers()), Taken: seconds(s.status.Taken), Row: s.row}
+	shown := seenJSON{Name: s.status.Name, Slot: s.status.Slot, Held: held > 0, Readers: len(s.readers()), Taken: seconds(s.status.Taken)}
 
 	if !s.slot {
 		shown.Permits = &held

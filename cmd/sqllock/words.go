@@ -11,11 +11,7 @@ import (
 
 // shellError is an error of the library in words of the command line. Its own
 // are for Go programs.
-type shellError struct {
-	error
-
-	lease string // what stands before the lease; empty is its flag
-}
+type shellError struct{ error }
 
 // inShellWords is err, which may be nil, as a shellError.
 func inShellWords(err error) error {
@@ -23,7 +19,7 @@ func inShellWords(err error) error {
 		return nil
 	}
 
-	return shellError{error: err}
+	return shellError{err}
 }
 
 // Error puts the words in the place of what the errors inside say.
@@ -63,7 +59,7 @@ func (e shellError) replaced(said string, err error) string {
 func (e shellError) words(err error) string {
 	switch err := err.(type) { //nolint:errorlint // those inside it come by themselves
 	case *sqllock.OptionError:
-		return e.flagged(*err)
+		return flagged(*err)
 	case *sqllock.ReleaseError:
 		// This process ends before it has tried again, or soon.
 		return fmt.Sprintf("release lock %q: %s; it is free after %s, at the latest", err.Name, err.Err, err.FreeAfter)
@@ -84,13 +80,10 @@ func (e shellError) words(err error) string {
 
 // flagged is an error in an option, with the flag in the place of the library's
 // function, if there is one.
-func (e shellError) flagged(option sqllock.OptionError) string {
+func flagged(option sqllock.OptionError) string {
 	switch option.Option {
 	case "WithLease":
 		option.Option = "--lease "
-		if e.lease != "" {
-			option.Option = e.lease
-		}
 	case "WithMinHold":
 		option.Option = "--min-hold "
 	case "tick":

@@ -21,81 +21,45 @@ import (
 func TestCluster(t *testing.T) {
 	t.Parallel()
 
-	type group struct {
-		members, reached     int
-		state, role, primary string
-	}
-
 	for _, c := range []struct {
 		name      string
 		variables map[string]string
-		group     *group
 		strategy  string
 		want      []string // level and a part of what was found
 	}{
-		{"one server", nil, nil, "advisory", []string{"ok one server"}},
-		{"the plugin alone", map[string]string{"group_replication_single_primary_mode": "ON"}, nil, "advisory", []string{"ok one server"}},
+		{"one server", nil, "advisory", []string{"ok one server"}},
+		{"the plugin alone", map[string]string{"group_replication_single_primary_mode": "ON"}, "advisory", []string{"ok one server"}},
 		{
 			"Galera",
 			map[string]string{"wsrep_on": "ON", "wsrep_cluster_status": "Primary", "wsrep_ready": "ON"},
-			nil, "cas",
+			"cas",
 			[]string{"note Galera, where each node"},
 		},
 		{
 			"Galera",
 			map[string]string{"wsrep_on": "ON", "wsrep_cluster_status": "Primary", "wsrep_ready": "ON"},
-			nil, "forupdate",
+			"forupdate",
 			[]string{"error Galera, where each node takes writes, and strategy forupdate"},
-		},
-		{
-			"Galera without quorum",
-			map[string]string{"wsrep_on": "ON", "wsrep_cluster_status": "non-Primary", "wsrep_ready": "OFF"},
-			nil, "insert",
-			[]string{"note Galera", "error the node is cut off"},
 		},
 		{
 			"primary",
 			map[string]string{"group_replication_single_primary_mode": "ON", "group_replication_group_name": "g"},
-			&group{3, 3, "ONLINE", "PRIMARY", "a:3306"}, "advisory",
-			[]string{"ok the primary of a replication group"},
+			"advisory",
+			[]string{"ok a replication group"},
 		},
 		{
 			"primary that the next one may lag behind",
 			map[string]string{
 				"group_replication_single_primary_mode": "ON", "group_replication_group_name": "g", "group_replication_consistency": "EVENTUAL",
 			},
-			&group{3, 3, "ONLINE", "PRIMARY", "a:3306"}, "cas",
-			[]string{"warning the primary of a replication group whose group_replication_consistency is EVENTUAL"},
-		},
-		{
-			"secondary",
-			map[string]string{"group_replication_single_primary_mode": "ON", "group_replication_group_name": "g"},
-			&group{3, 3, "ONLINE", "SECONDARY", "a:3306"}, "cas",
-			[]string{"ok a secondary of a replication group whose primary is a:3306"},
+			"cas",
+			[]string{"warning a replication group whose group_replication_consistency is EVENTUAL"},
 		},
 		{
 			"several primaries",
 			map[string]string{"group_replication_single_primary_mode": "OFF", "group_replication_group_name": "g"},
-			&group{3, 3, "ONLINE", "PRIMARY", "a:3306"}, "advisory",
+			"advisory",
 			[]string{"error a replication group with several primaries, and strategy advisory"},
-		},
-		{
-			"no majority",
-			map[string]string{"group_replication_single_primary_mode": "ON", "group_replication_group_name": "g"},
-			&group{2, 1, "ONLINE", "PRIMARY", "a:3306"}, "cas",
-			[]string{"error the replication group has no majority: 1 of 2"},
-		},
-		{
-			"not started",
-			map[string]string{"group_replication_single_primary_mode": "ON", "group_replication_group_name": "g"},
-			&group{1, 0, "OFFLINE", "", "not known"}, "cas",
-			[]string{"warning the server belongs to a replication group and is OFFLINE"},
-		},
-		{
-			"no privilege",
-			map[string]string{"group_replication_single_primary_mode": "OFF", "group_replication_group_name": "g"},
-			nil, "cas",
-			[]string{"note a replication group with several", "note could not be looked at: Error 1142"},
 		},
 	} {
 		t.Run(c.name+"/"+c.strategy, func(t *testing.T) {
@@ -111,11 +75,7 @@ func TestCluster(t *testing.T) {
 					return nil, nil
 				}
 
-				if c.group == nil {
-					return nil, &mysql.MySQLError{Number: 1142, Message: "SELECT command denied"}
-				}
-
-				return []driver.Value{int64(c.group.members), int64(c.group.reached), c.group.state, c.group.role, c.group.primary}, nil
+				return nil, nil
 			}))
 			defer db.Close()
 

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/sqllock/sqllock/databases"
 )
 
@@ -24,9 +22,7 @@ func mysqlChecks() []check {
 		{"binary log", mysqlBinaryLog},
 		{"cluster", mysqlCluster},
 		{"durability", mysqlDurability},
-		{"isolation", mysqlIsolation},
 		{"timeouts", mysqlTimeouts},
-		{"driver", mysqlDriver},
 		{"connections", mysqlConnections},
 		clock(`SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`),
 	}
@@ -194,9 +190,9 @@ func mysqlBinaryLog(ctx context.Context, e *exam) ([]Finding, error) {
 }
 
 func mysqlDurability(ctx context.Context, e *exam) ([]Finding, error) {
-	var flush, binlog int
+	var flush int
 
-	err := e.one(ctx, `SELECT @@global.innodb_flush_log_at_trx_commit, @@global.sync_binlog`, &flush, &binlog)
+	err := e.one(ctx, `SELECT @@global.innodb_flush_log_at_trx_commit`, &flush)
 
 	switch {
 	case err != nil:
@@ -205,37 +201,8 @@ func mysqlDurability(ctx context.Context, e *exam) ([]Finding, error) {
 		return found(Warning, fmt.Sprintf("innodb_flush_log_at_trx_commit is %d", flush),
 			"a crash forgets grants that were just made, so that two can hold a lock for a lease",
 			"set innodb_flush_log_at_trx_commit = 1"), nil
-	case binlog != 1:
-		return e.binlog(ctx, binlog)
 	default:
 		return fine("commits wait for the disk"), nil
-	}
-}
-
-// binlog judges sync_binlog, which matters where there is a binary log.
-func (e *exam) binlog(ctx context.Context, every int) ([]Finding, error) {
-	on, err := e.variable(ctx, "GLOBAL VARIABLES", "log_bin")
-	if err != nil || on != "ON" {
-		return fine("commits wait for the disk; there is no binary log"), err
-	}
-
-	return found(Note, fmt.Sprintf("sync_binlog is %d", every),
-		"after a crash of the machine a replica can have grants that the server forgot, or the other way round",
-		"set sync_binlog = 1 if a replica may take over"), nil
-}
-
-func mysqlIsolation(ctx context.Context, e *exam) ([]Finding, error) {
-	level, err := e.variable(ctx, "GLOBAL VARIABLES", "transaction_isolation", "tx_isolation")
-
-	switch {
-	case err != nil:
-		return nil, err
-	case level == "SERIALIZABLE":
-		return found(Note, "the default isolation is SERIALIZABLE",
-			"locks stay right; reads of the tables lock rows, so that more attempts are refused and asked again",
-			"nothing, or REPEATABLE-READ for the locks' user"), nil
-	default:
-		return fine("%s", level), nil
 	}
 }
 
@@ -340,20 +307,6 @@ func (e *exam) idle(limits map[string]time.Duration) []Finding {
 	}
 
 	return findings
-}
-
-func mysqlDriver(_ context.Context, e *exam) ([]Finding, error) {
-	config, ok := e.db.Driver.(*mysql.Config)
-
-	switch {
-	case !ok:
-		return nil, nil
-	case config.ClientFoundRows:
-		return found(Note, "clientFoundRows is on", "nothing: sqllock does not decide by changed rows",
-			"nothing for sqllock; other lock tables that count changed rows break with it"), nil
-	default:
-		return fine("the DSN's parameters suit locks"), nil
-	}
 }
 
 func mysqlConnections(ctx context.Context, e *exam) ([]Finding, error) {

@@ -29,7 +29,7 @@ func postgresPooler(ctx context.Context, e *exam) ([]Finding, error) {
 	case pooled:
 		e.shares, findings = true, e.transactionPooler()
 	default:
-		return e.balanced(ctx)
+		return fine("each connection has a server session of its own"), nil
 	}
 
 	if e.db.Driver != pgx.QueryExecModeCacheStatement {
@@ -44,25 +44,6 @@ func postgresPooler(ctx context.Context, e *exam) ([]Finding, error) {
 	return append(findings, found(Error, "prepared statements do not pass the proxy, and the URL asks for them",
 		"programs with this URL cannot acquire or renew locks: statements fail with SQLSTATE 42P05 or 26000; this command does without them",
 		"default_query_exec_mode=exec in the URL, or max_prepared_statements in PgBouncer 1.21 or later")...), nil
-}
-
-// balanced is what there is to say of a session of one's own: pgpool-II, which answers this itself, may send what only reads
-// to a standby.
-func (e *exam) balanced(ctx context.Context) ([]Finding, error) {
-	var version string
-
-	err := e.one(ctx, "SHOW pool_version", &version)
-
-	switch refused := (*pgconn.PgError)(nil); {
-	case errors.As(err, &refused):
-		return fine("each connection has a server session of its own"), nil
-	case err != nil:
-		return nil, err
-	default:
-		return found(Note, "pgpool-II "+version+" is between here and the server",
-			"it may send a statement that only reads to a standby, which shows what was so a moment ago; it sends sqllock's to the primary",
-			"read what a lock protects in a transaction, after its Guard: that goes to the primary, too"), nil
-	}
 }
 
 // pooled looks whether a session keeps its server process while others work.

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -32,7 +31,6 @@ func postgresChecks() []check {
 		{"pooler", postgresPooler},
 		{"replication", postgresReplication},
 		{"durability", postgresDurability},
-		{"isolation", postgresIsolation},
 		{"timeouts", postgresTimeouts},
 		{"connections", postgresConnections},
 		{"notifications", postgresNotifications},
@@ -197,22 +195,6 @@ func postgresDurability(ctx context.Context, e *exam) ([]Finding, error) {
 	return fine("commits wait for the disk (synchronous_commit = %s)", commit), nil
 }
 
-func postgresIsolation(ctx context.Context, e *exam) ([]Finding, error) {
-	var level string
-
-	if err := e.one(ctx, `SELECT pg_catalog.current_setting('default_transaction_isolation')`, &level); err != nil {
-		return nil, err
-	}
-
-	if level == "read committed" {
-		return fine("read committed"), nil
-	}
-
-	return found(Note, "the default isolation is "+level,
-		"locks stay right; attempts at the same moment are refused more often, and waiters ask again",
-		"nothing, or ALTER ROLE ... SET default_transaction_isolation = 'read committed' for the locks' user"), nil
-}
-
 func postgresTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
 	rows, err := e.conn.QueryContext(ctx, e.asked(`SELECT name, setting::bigint FROM pg_catalog.pg_settings
  WHERE name IN ('idle_session_timeout', 'idle_in_transaction_session_timeout', 'statement_timeout', 'lock_timeout', 'transaction_timeout')
@@ -327,44 +309,4 @@ func postgresNotifications(ctx context.Context, e *exam) ([]Finding, error) {
 		return found(Warning, "the user may not call pg_notify", "nobody is told of a release: those who wait look every few seconds",
 			"GRANT EXECUTE ON FUNCTION pg_catalog.pg_notify(text, text) TO ..."), nil
 	}
-}
-
-// Bloat: so many bytes for each name, in tables that are not small.
-const (
-	bloatBytes = 4 << 20
-	bloatEach  = 20 << 10
-)
-
-// bloat is for PostgreSQL; that of the others is with the tables.
-func bloat(ctx context.Context, e *exam) ([]Finding, error) {
-	if !e.schema || e.db.Target.Dialect != databases.Postgres {
-		return nil, nil
-	}
-
-	var (
-		size, names int64
-		oldest      sql.NullFloat64
-	)
-
-	err := e.one(ctx, `SELECT pg_catalog.pg_total_relation_size('sqllock_locks'::pg_catalog.regclass), (SELECT pg_catalog.count(*) FROM sqllock_locks),
-       (SELECT pg_catalog.max(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - xact_start)) FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid())`,
-		&size, &names, &oldest)
-	if err != nil {
-		return nil, err
-	}
-
-	open := time.Duration(oldest.Float64 * float64(time.Second)).Round(time.Second)
-
-	if size < bloatBytes || size/max(names, 1) < bloatEach {
-		if open > time.Hour {
-			return found(Note, fmt.Sprintf("a transaction has been open for %s", open),
-				"row versions cannot be removed while it is, so that the lock tables grow", "end it (pg_stat_activity says which)"), nil
-		}
-
-		return fine("sqllock_locks has %d names in %d KiB", names, size>>10), nil
-	}
-
-	return found(Warning, fmt.Sprintf("sqllock_locks is bloated: %d names in %d KiB; the oldest open transaction is %s old",
-		names, size>>10, open), "statements about locks get slower",
-		"end transactions that are open for long, then VACUUM (FULL) sqllock_locks, at a quiet moment: it stops locks while it runs"), nil
 }

@@ -209,59 +209,9 @@ func (e *exam) grantee(ctx context.Context) (user string, qualified func(table s
 	return user, func(table string) string { return schemas[table] + "." + table }, rows.Err()
 }
 
-// sleepingRole is the statement that gives a MySQL user the rights of a role that he
-// has and that his logins do not take; empty if there is none.
-func (e *exam) sleepingRole(ctx context.Context, user string) (string, error) {
-	if d := e.db.Target.Dialect; d != databases.MySQL && d != databases.TiDB {
-		return "", nil
-	}
-
-	var active string
-	if err := e.one(ctx, `SELECT COALESCE(CURRENT_ROLE(), 'NONE')`, &active); err != nil || active != "NONE" {
-		return "", err
-	}
-
-	rows, err := e.conn.QueryContext(ctx, "SHOW GRANTS")
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close()
-
-	statement := ""
-
-	for rows.Next() {
-		var grant string
-		if err := rows.Scan(&grant); err != nil {
-			return "", err
-		}
-
-		role, ofRole := strings.CutPrefix(grant, "GRANT ")
-		if !ofRole || strings.Contains(grant, " ON ") {
-			continue
-		}
-
-		role, _, _ = strings.Cut(role, " TO ")
-
-		// MariaDB's roles have no host.
-		to := " FOR "
-		if strings.Contains(role, "@") {
-			to = " TO "
-		}
-
-		statement = "SET DEFAULT ROLE " + role + to + user + ";"
-	}
-
-	return statement, rows.Err()
-}
-
 // grants tells what is missing, and the statements that give it.
 func (e *exam) grants(ctx context.Context, missing map[string][]string) ([]Finding, error) {
 	user, qualified, err := e.grantee(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	role, err := e.sleepingRole(ctx, user)
 	if err != nil {
 		return nil, err
 	}
@@ -280,12 +230,8 @@ func (e *exam) grants(ctx context.Context, missing map[string][]string) ([]Findi
 	slices.Sort(said)
 	slices.Sort(statements)
 
-	fix := "as the tables' owner:"
-	if role != "" {
-		fix = "if a role that the user has gives these rights, " + role + " Otherwise, as the tables' owner:"
-	}
-
-	findings := found(Error, "the user lacks "+strings.Join(said, "; "), "locks cannot be acquired, renewed, released or listed", fix)
+	findings := found(Error, "the user lacks "+strings.Join(said, "; "), "locks cannot be acquired, renewed, released or listed",
+		"as the tables' owner; or SET DEFAULT ROLE, if a role of the user's has these rights:")
 	findings[0].Statements = statements
 
 	return findings, nil

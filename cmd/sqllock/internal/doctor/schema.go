@@ -282,12 +282,6 @@ func alterations(dialect databases.Dialect) []alteration {
  WHERE table_schema = DATABASE() AND table_name LIKE 'sqllock%' AND constraint_type IN ('CHECK', 'FOREIGN KEY')`,
 				constraints,
 			},
-			{
-				`SELECT COUNT(*) FROM information_schema.tables
- WHERE table_schema = DATABASE() AND table_name IN ('sqllock_locks', 'sqllock_leases')
-   AND data_length + data_free > 16777216 AND data_length / GREATEST(table_rows, 1) > 20480`,
-				Finding{Level: Warning, Found: "%d lock tables are bloated", Effect: "statements about locks get slower", Fix: "OPTIMIZE TABLE ..., at a quiet moment"},
-			},
 		}
 	case databases.SQLite:
 		return []alteration{

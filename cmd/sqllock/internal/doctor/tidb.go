@@ -12,7 +12,6 @@ func tidbChecks() []check {
 		{"writable", mysqlWritable},
 		{"transactions", tidbTransactions},
 		{"timeouts", mysqlTimeouts},
-		{"driver", mysqlDriver},
 		{"connections", mysqlConnections},
 		clockOf(tidbClock),
 	}

@@ -90,66 +90,19 @@ func broken(said string, err error) error {
 func (e *exam) tryLock(ctx context.Context, first, second *sqllock.Locker, name string) error {
 	lock, err := first.TryAcquire(ctx, name)
 	if errors.Is(err, sqllock.ErrUnreachable) {
-		lock, err = first.TryAcquire(ctx, name)
-	}
-
-	if errors.Is(err, sqllock.ErrUnreachable) && nobodyLocks(ctx, first, name) {
-		return brokenError{"a lock that nobody has cannot be acquired", err}
+		// Then it is no reason that a transaction has the name's row locked.
+		if status, inspectErr := first.Inspect(ctx, name); inspectErr == nil && !status.Guarded {
+			return brokenError{"a lock that nobody has cannot be acquired", err}
+		}
 	}
 
 	if err != nil {
 		return broken("a lock that nobody has cannot be acquired", err)
 	}
 
-	if err := e.tryHeld(ctx, lock, second); err != nil {
-		_ = lock.Release(ctx)
+	defer func() { _ = lock.Release(context.WithoutCancel(ctx)) }()
 
-		return err
-	}
-
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-
-	waited := make(chan error, 1)
-
-	go func() {
-		next, err := second.Acquire(ctx, name)
-		if err == nil {
-			err = next.Release(ctx)
-		}
-
-		waited <- err
-	}()
-
-	shown, err := e.listsSoon(ctx, "sqllock_waiters", name)
-	if err != nil || !shown {
-		cancel()
-		<-waited
-		_ = lock.Release(context.WithoutCancel(ctx))
-
-		if err == nil {
-			err = brokenError{"the view sqllock_waiters does not have who waits", nil}
-		}
-
-		return err
-	}
-
-	if err := errors.Join(lock.Release(ctx), <-waited); err != nil {
-		return broken("a lock cannot be released, and acquired by who waits for it", err)
-	}
-
-	return nil
-}
-
-// nobodyLocks says whether the database answers, and no transaction has a name's row locked: then it is no reason for not acquiring it.
-func nobodyLocks(ctx context.Context, locker *sqllock.Locker, name string) bool {
-	status, err := locker.Inspect(ctx, name)
-
-	return err == nil && !status.Guarded
-}
-
-func (e *exam) tryHeld(ctx context.Context, lock *sqllock.Lock, second *sqllock.Locker) error {
-	switch again, err := second.TryAcquire(ctx, lock.Name()); {
+	switch again, err := second.TryAcquire(ctx, name); {
 	case err == nil:
 		_ = again.Release(ctx)
 
@@ -162,46 +115,66 @@ func (e *exam) tryHeld(ctx context.Context, lock *sqllock.Lock, second *sqllock.
 		return broken("a lock cannot be renewed", err)
 	}
 
-	shown, err := e.lists(ctx, "sqllock_holders", lock.Name())
-	if err == nil && !shown {
-		err = brokenError{"the view sqllock_holders does not have a lock that is held", nil}
+	if err := e.listsSoon(ctx, "sqllock_holders", name, "a lock that is held"); err != nil {
+		return err
+	}
+
+	waiting, cancel := context.WithCancel(ctx)
+	waited := make(chan error, 1)
+
+	go func() {
+		next, err := second.Acquire(waiting, name)
+		if err == nil {
+			err = next.Release(ctx)
+		}
+
+		waited <- err
+	}()
+
+	err = e.listsSoon(ctx, "sqllock_waiters", name, "who waits")
+	if err == nil {
+		err = lock.Release(ctx)
+	} else {
+		cancel()
+	}
+
+	waitErr := <-waited
+
+	cancel()
+
+	if err == nil && waitErr != nil {
+		err = broken("a lock cannot be acquired by who waits for it", waitErr)
 	}
 
 	return err
 }
 
-// Bounds of how long a wait may take to show.
+// Bounds of how long a view may take to show.
 const (
 	showTime  = 3 * time.Second
 	showEvery = 20 * time.Millisecond
 )
 
-func (e *exam) listsSoon(ctx context.Context, view, name string) (shown bool, err error) {
-	deadline := time.After(showTime)
-	tick := time.NewTicker(showEvery)
+// listsSoon is an error if a view does not have a name after a while.
+func (e *exam) listsSoon(ctx context.Context, view, name, what string) error {
+	for begun := time.Now(); ; {
+		var count int
 
-	defer tick.Stop()
+		err := e.one(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE name = '%s'", view, name), &count)
 
-	for {
-		if shown, err = e.lists(ctx, view, name); shown || err != nil {
-			return shown, err
+		switch {
+		case err != nil || count > 0:
+			return err
+		case time.Since(begun) > showTime:
+			return brokenError{"the view " + view + " does not have " + what, nil}
 		}
 
 		select {
-		case <-deadline:
-			return false, nil
-		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(showEvery):
 		}
 	}
-}
-
-// lists says whether a view has a name.
-func (e *exam) lists(ctx context.Context, view, name string) (bool, error) {
-	var count int
-
-	err := e.one(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE name = '%s'", view, name), &count)
-
-	return count > 0, err
 }
 
 // remove removes what is left of a name. Its token is forgotten: no other process ever has that name.

@@ -125,9 +125,12 @@ func madeOtherwise(ctx context.Context, db *dsn.Database) error {
 // lock, but a migration is one transaction: the one that comes second finds the
 // tables made, and nothing is left of it.
 func overtaken(db *dsn.Database, err error) bool {
+	// PostgreSQL's codes of a table, another object and a column that are there, and of a row of the catalog that another is about
+	// to write (https://www.postgresql.org/docs/current/errcodes-appendix.html). It may say it in any language.
+	there := []string{"42P07", "42710", "42701", "23505"}
+
 	var refused *pgconn.PgError
-	// A server may say it in any language.
-	if errors.As(err, &refused) && slices.Contains(thereAlready(), refused.Code) || goneAlready(err) {
+	if errors.As(err, &refused) && slices.Contains(there, refused.Code) || goneAlready(err) {
 		return true
 	}
 
@@ -143,11 +146,6 @@ func overtaken(db *dsn.Database, err error) bool {
 	return db.Target.Dialect == databases.SQLite &&
 		(db.Locks.Classify(err) == databases.Busy || strings.Contains(text, "database is locked"))
 }
-
-// thereAlready are PostgreSQL's codes of what is there already: a table, another
-// object, a column, and a row of the catalog that another is about to write
-// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
-func thereAlready() []string { return []string{"42P07", "42710", "42701", "23505"} }
 
 // goneAlready is what PostgreSQL says of the catalog's functions about a table that another removes meanwhile: "could not
 // open relation with OID ..." (17.12), and of a table on which another has just put a view.

@@ -2,8 +2,8 @@ package migrate_test
 
 import (
 	"context"
-	"errors"
 	"crypto/rand"
+	"errors"
 	neturl "net/url"
 	"slices"
 	"strings"

@@ -3,7 +3,6 @@ package migrate
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"regexp"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/migrations"
 )
 
 // Object is a table or a view, as the migrations make it.
@@ -60,26 +58,14 @@ var (
 
 // made are the statements of the migrations.
 func made(dialect databases.Dialect) (statements []string, err error) {
-	files, err := migrations.For(string(dialect))
-	if err != nil {
+	var printed strings.Builder
+	if err := Print(&printed, string(dialect), false); err != nil {
 		return nil, err
 	}
 
-	names, err := fs.Glob(files, "*.sql")
-	if err != nil {
-		return nil, err
-	}
-
-	for _, name := range names {
-		text, err := fs.ReadFile(files, name)
-		if err != nil {
-			return nil, err
-		}
-
-		for statement := range strings.SplitSeq(comment.ReplaceAllString(section(string(text), false), ""), ";") {
-			if statement = strings.TrimSpace(statement); statement != "" {
-				statements = append(statements, statement)
-			}
+	for statement := range strings.SplitSeq(comment.ReplaceAllString(printed.String(), ""), ";") {
+		if statement = strings.TrimSpace(statement); statement != "" {
+			statements = append(statements, statement)
 		}
 	}
 

@@ -47,21 +47,3 @@ func (l *latest[T]) get(ctx context.Context, age time.Duration, look func(contex
 
 	return l.known
 }
-
-// last is what was seen last. It does not wait for a look: nothing is known while there is one.
-func (l *latest[T]) last() outcome[T] {
-	if !l.mu.TryLock() {
-		return outcome[T]{}
-	}
-	defer l.mu.Unlock()
-
-	return l.known
-}
-
-// forget makes the next one who asks look.
-func (l *latest[T]) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	l.tried = time.Time{}
-}

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"html/template"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,8 +29,6 @@ type Source interface {
 	Inspect(ctx context.Context, name string, slot int) (sqllock.Status, error)
 	// Examine asks the doctor.
 	Examine(ctx context.Context) ([]doctor.Finding, error)
-	// Free takes a lock away from whoever has the token, and says which. A negative slot is none: the name has no permits.
-	Free(ctx context.Context, name string, slot int, token int64, reason string) (string, error)
 }
 
 // Config says what is shown, and to whom.
@@ -47,8 +43,6 @@ type Config struct {
 	Every time.Duration
 	// TellsGuarded: the database says whether a lock is guarded.
 	TellsGuarded bool
-	// AllowFree: locks may be taken away.
-	AllowFree bool
 	// MetricNames: the names of locks are among the metrics.
 	MetricNames bool
 }
@@ -58,7 +52,6 @@ type Config struct {
 const (
 	doctorAge   = time.Minute
 	doctorTime  = 30 * time.Second
-	freeTime    = 30 * time.Second
 	healthAge   = time.Second
 	healthTime  = 2 * time.Second
 	rememberFor = time.Minute
@@ -111,11 +104,6 @@ func New(config Config) (http.Handler, error) {
 	mux.Handle("GET /style.css", http.FileServerFS(files))
 	mux.Handle("GET /script.js", http.FileServerFS(files))
 
-	if config.AllowFree {
-		mux.HandleFunc("GET /free", s.confirm)
-		mux.HandleFunc("POST /free", s.free)
-	}
-
 	return guarded(config.Host, mux), nil
 }
 
@@ -131,14 +119,11 @@ type shown struct {
 	Age    string // how long ago that was
 	Prefix string // of the names
 
-	Name         string
-	Slot         string // as it was asked for; empty if it was not
-	Token        int64  // of the holder whom it is taken from
-	Gone         bool   // that one does not have it
-	Status       sqllock.Status
-	StatusKnown  bool
-	Findings     []doctor.Finding
-	Said, Reason string
+	Name        string
+	Slot        string // as it was asked for; empty if it was not
+	Status      sqllock.Status
+	StatusKnown bool
+	Findings    []doctor.Finding
 }
 
 // Seconds are between two looks of a browser without scripts.
@@ -146,22 +131,6 @@ func (s shown) Seconds() int { return int(max(1, s.Every.Round(time.Second)/time
 
 // Milliseconds are between two looks of one with scripts.
 func (s shown) Milliseconds() int64 { return s.Every.Milliseconds() }
-
-// Troubles counts the findings of the last time that the doctor was asked; empty if it was not.
-func (s shown) Troubles() string {
-	known := s.findings.last()
-	if known.at.IsZero() {
-		return ""
-	}
-
-	count := map[doctor.Level]int{}
-	for _, finding := range known.value {
-		count[finding.Level]++
-	}
-
-	return "errors " + strconv.Itoa(count[doctor.Error]) + ", warnings " + strconv.Itoa(count[doctor.Warning]) +
-		", " + text.Duration(time.Since(known.at)) + " ago"
-}
 
 // looked tells of a look.
 func (s *shown) looked(at time.Time, err error) {
@@ -294,99 +263,6 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	}
 
 	_, _ = w.Write([]byte("ok\n"))
-}
-
-func (s *server) confirm(w http.ResponseWriter, r *http.Request) {
-	if page, _, ok := s.askedToken(w, r); ok {
-		s.writeFree(w, r, http.StatusOK, page)
-	}
-}
-
-// askedToken is asked, for a request that says whom the lock is to be taken from.
-func (s *server) askedToken(w http.ResponseWriter, r *http.Request) (page shown, number int, ok bool) {
-	page, number, ok = s.asked(w, r)
-	if !ok {
-		return page, number, false
-	}
-
-	var err error
-	if page.Token, err = strconv.ParseInt(r.URL.Query().Get("token"), 10, 64); err != nil || page.Token < 1 {
-		http.Error(w, "the token does not say whom the lock is to be taken from", http.StatusBadRequest)
-
-		return page, number, false
-	}
-
-	return page, number, true
-}
-
-// writeFree asks whether a lock is to be taken away, or says why it was not.
-func (s *server) writeFree(w http.ResponseWriter, r *http.Request, status int, page shown) {
-	seen := s.look(r.Context())
-	page.view = viewOf(seen.value, func(name string) bool { return name == page.Name })
-	page.looked(seen.at, seen.err)
-	page.Gone = seen.err == nil && !slices.ContainsFunc(seen.value.Locks, func(lock sqllock.Status) bool {
-		return lock.Name == page.Name && lock.Token == page.Token && (page.Slot == "" || strconv.Itoa(lock.Slot) == page.Slot)
-	})
-
-	s.write(w, "free", status, page)
-}
-
-// mostForm bounds a form, in bytes.
-const mostForm = 16 << 10
-
-func (s *server) free(w http.ResponseWriter, r *http.Request) {
-	page, number, ok := s.askedToken(w, r)
-	if !ok {
-		return
-	}
-
-	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
-	page.Reason = strings.TrimSpace(r.PostFormValue("reason"))
-
-	if page.Reason == "" {
-		page.Said = "Say why."
-		s.writeFree(w, r, http.StatusBadRequest, page)
-
-		return
-	}
-
-	// Whoever closes the window does not leave it half done.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), freeTime)
-	defer cancel()
-
-	said, err := s.Source.Free(ctx, page.Name, number, page.Token, page.Reason)
-	s.locks.forget()
-	s.inspected(page.Name, max(0, number)).forget()
-
-	if err != nil {
-		page.Said = err.Error()
-		s.writeFree(w, r, http.StatusConflict, page)
-
-		return
-	}
-
-	page.Said = said
-	s.write(w, "freed", http.StatusOK, page)
-}
-
-// NameURL is the page of a name, in which any character may be.
-func (s shown) NameURL() string { return "/name?" + s.query().Encode() }
-
-// FreeURL is where a form goes: in one of its fields a line break would become another.
-func (s shown) FreeURL() string {
-	query := s.query()
-	query.Set("token", strconv.FormatInt(s.Token, 10))
-
-	return "/free?" + query.Encode()
-}
-
-func (s shown) query() url.Values {
-	query := url.Values{"name": {s.Name}}
-	if s.Slot != "" {
-		query.Set("slot", s.Slot)
-	}
-
-	return query
 }
 
 func (s *server) write(w http.ResponseWriter, name string, status int, page shown) {

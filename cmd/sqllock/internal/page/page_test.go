@@ -3,13 +3,11 @@ package page_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -83,12 +81,6 @@ func (f *fake) Examine(context.Context) ([]doctor.Finding, error) {
 	return f.findings, f.err
 }
 
-func (f *fake) Free(_ context.Context, name string, _ int, token int64, reason string) (string, error) {
-	f.freed = append(f.freed, fmt.Sprintf("%s|%d|%s", name, token, reason))
-
-	return "freed " + name, f.err
-}
-
 func (f *fake) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,8 +103,6 @@ func handler(tb testing.TB, source *fake, change func(*page.Config)) http.Handle
 
 	return h
 }
-
-func allowFree(c *page.Config) { c.AllowFree = true }
 
 // get answers a request for a path of this machine.
 func get(tb testing.TB, h http.Handler, path string) *httptest.ResponseRecorder {
@@ -175,14 +165,14 @@ func TestHostileNames(t *testing.T) {
 				},
 				status: sqllock.Status{Token: 17, Holder: sqllock.Holder{Label: name, Metadata: name}, Ended: sqllock.ReasonForced, Detail: name},
 			}
-			h := handler(t, source, allowFree)
+			h := handler(t, source, nil)
 
 			w := get(t, h, "/")
 			want(t, w, http.StatusOK)
 
 			links := link.FindAllStringSubmatch(w.Body.String(), -1)
-			if len(links) != 3 {
-				t.Fatalf("%d links to the name, want those of its holder and of its waiter, and one to free it", len(links))
+			if len(links) != 2 {
+				t.Fatalf("%d links to the name, want those of its holder and of its waiter", len(links))
 			}
 
 			for _, found := range links {
@@ -202,19 +192,6 @@ func TestHostileNames(t *testing.T) {
 			}
 
 			harmless(t, w.Body.String(), name)
-
-			free := slices.IndexFunc(links, func(found []string) bool { return strings.HasPrefix(found[1], "/free") })
-
-			form := form.FindStringSubmatch(get(t, h, html.UnescapeString(links[free][1])).Body.String())
-			if form == nil {
-				t.Fatal("no form to free the lock")
-			}
-
-			want(t, post(t, h, html.UnescapeString(form[1]), nil), http.StatusOK)
-
-			if want := name + "|17|why"; len(source.freed) != 1 || source.freed[0] != want {
-				t.Errorf("freed %q, want %q", source.freed, want)
-			}
 		})
 	}
 }
@@ -233,108 +210,6 @@ func harmless(tb testing.TB, body, name string) {
 	if n := strings.Count(body, "<script"); n > 1 || n == 1 && !strings.Contains(body, `<script src="/script.js" defer></script>`) {
 		tb.Errorf("%d scripts in the page of %q", n, name)
 	}
-}
-
-func post(tb testing.TB, h http.Handler, path string, header map[string]string) *httptest.ResponseRecorder {
-	tb.Helper()
-
-	r := httptest.NewRequestWithContext(tb.Context(), http.MethodPost, "http://localhost:8080"+path, strings.NewReader("reason=+why+"))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-
-	for name, value := range header {
-		r.Header.Set(name, value)
-	}
-
-	return do(h, r)
-}
-
-func TestFree(t *testing.T) {
-	t.Parallel()
-
-	t.Run("not allowed", func(t *testing.T) {
-		t.Parallel()
-
-		source := &fake{locks: page.Locks{Locks: []sqllock.Status{held("a", "")}}}
-		h := handler(t, source, nil)
-
-		want(t, post(t, h, "/free?name=a&token=17", nil), http.StatusNotFound)
-		want(t, get(t, h, "/free?name=a&token=17"), http.StatusNotFound)
-
-		if body := get(t, h, "/").Body.String(); strings.Contains(body, "/free") || len(source.freed) > 0 {
-			t.Errorf("freed %q, and the page is\n%s", source.freed, body)
-		}
-	})
-
-	for _, c := range []struct {
-		name   string
-		header map[string]string
-		status int
-	}{
-		{"cross-site", map[string]string{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden},
-		{"same site, another port", map[string]string{"Sec-Fetch-Site": "same-site"}, http.StatusForbidden},
-		{"old browser, another origin", map[string]string{"Origin": "http://evil.example"}, http.StatusForbidden},
-		{"hidden origin", map[string]string{"Origin": "null"}, http.StatusForbidden},
-		{"same origin", map[string]string{"Sec-Fetch-Site": "same-origin"}, http.StatusOK},
-		{"old browser, same origin", map[string]string{"Origin": "http://localhost:8080"}, http.StatusOK},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-
-			source := &fake{}
-			want(t, post(t, handler(t, source, allowFree), "/free?name=a&token=17", c.header), c.status)
-
-			if (len(source.freed) == 1) != (c.status == http.StatusOK) {
-				t.Errorf("freed %q", source.freed)
-			}
-		})
-	}
-
-	t.Run("refused", func(t *testing.T) {
-		t.Parallel()
-		want(t, post(t, handler(t, &fake{err: errors.New(`lock "a" is guarded`)}, allowFree), "/free?name=a&token=17", nil),
-			http.StatusConflict, "lock &#34;a&#34; is guarded", `value="why"`)
-	})
-
-	t.Run("no reason, no slot", func(t *testing.T) {
-		t.Parallel()
-
-		source := &fake{}
-		h := handler(t, source, allowFree)
-
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/free?name=a&token=17", strings.NewReader("reason=+"))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		want(t, do(h, r), http.StatusBadRequest, "Say why.")
-
-		for _, slot := range []string{"1000", "-1", "x", "99999999999999999999"} {
-			want(t, post(t, h, "/free?name=a&token=17&slot="+slot, nil), http.StatusBadRequest, "no such slot")
-		}
-
-		for _, token := range []string{"", "0", "-17", "x", "99999999999999999999"} {
-			want(t, post(t, h, "/free?name=a&token="+token, nil), http.StatusBadRequest, "the token does not say whom")
-		}
-
-		if len(source.freed) > 0 {
-			t.Errorf("freed %q", source.freed)
-		}
-	})
-
-	t.Run("gone", func(t *testing.T) {
-		t.Parallel()
-
-		source := &fake{locks: page.Locks{Locks: []sqllock.Status{held("a", "")}}}
-		h := handler(t, source, allowFree)
-
-		want(t, get(t, h, "/free?name=a&token=17"), http.StatusOK, "Free the lock")
-
-		for _, path := range []string{"/free?name=a&token=16", "/free?name=a&slot=1&token=17", "/free?name=b&token=17"} {
-			w := get(t, h, path)
-			want(t, w, http.StatusOK, "does not have it any more")
-
-			if form.MatchString(w.Body.String()) {
-				t.Errorf("%s has a form:\n%s", path, w.Body)
-			}
-		}
-	})
 }
 
 func TestHost(t *testing.T) {
@@ -364,11 +239,11 @@ func TestHost(t *testing.T) {
 		{"::", "[2001:db8::1]:8080", http.StatusOK},
 		{"0.0.0.0", "evil.example", http.StatusMisdirectedRequest},
 	} {
-		for _, path := range []string{"/", "/name?name=a", "/healthz", "/metrics", "/style.css", "/free?name=a&token=17"} {
+		for _, path := range []string{"/", "/name?name=a", "/healthz", "/metrics", "/style.css"} {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil)
 			r.Host = c.host
 
-			w := do(handler(t, &fake{}, func(config *page.Config) { config.Host, config.AllowFree = c.listened, true }), r)
+			w := do(handler(t, &fake{}, func(config *page.Config) { config.Host = c.listened }), r)
 			if w.Code != c.status {
 				t.Errorf("%s of host %q, listening on %q: status %d, want %d", path, c.host, c.listened, w.Code, c.status)
 			}
@@ -496,7 +371,6 @@ func TestOneLookForAll(t *testing.T) {
 			t.Errorf("%d looks and %d at the doctor's in ten seconds, want one each second, and one", source.looks, source.examined)
 		}
 
-		want(t, get(t, h, "/"), http.StatusOK, "errors 0, warnings 1, 10s ago")
 	})
 }
 
@@ -518,11 +392,11 @@ func TestWhoWaitsForWhom(t *testing.T) {
 			{Name: "nightly", Place: 1, Holder: sqllock.Holder{Host: "vm", PID: 8, Label: "second"}, Holding: []string{"another"}},
 			{Name: "nightly", Place: 2, Holder: sqllock.Holder{Host: "vm", PID: 7, Label: "third"}, Shared: true},
 		},
-	}}, allowFree)
+	}}, nil)
 
 	w := get(t, h, "/")
 	want(t, w, http.StatusOK, "oldest wait 1h00m", "and 1 more</bdi>", ", 1 before it", ">others<", "released: minimum hold", "expired: lock delay",
-		`/free?name=export&amp;slot=2&amp;token=17"`, `/free?name=nightly&amp;token=17"`, ">reader</td>", "pid&nbsp;8")
+		">reader</td>", "pid&nbsp;8")
 	// The process that waits for the catalog holds three other names as well.
 	want(t, w, http.StatusOK, `data-label="Holds"><div><a href="/name?name=export"><bdi>export</bdi></a>, <a href="/name?name=nightly">`)
 

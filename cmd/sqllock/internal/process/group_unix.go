@@ -282,7 +282,7 @@ func (g *Group) Gone(limit time.Duration) bool {
 			}
 		}
 
-		if errors.Is(unix.Kill(-g.pid, unix.SIGKILL), unix.ESRCH) || onlyDead(g.pid) {
+		if errors.Is(unix.Kill(-g.pid, unix.SIGKILL), unix.ESRCH) {
 			return true
 		}
 

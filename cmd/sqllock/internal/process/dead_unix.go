@@ -1,6 +1,0 @@
-//go:build unix && !linux
-
-package process
-
-// onlyDead cannot be told here.
-func onlyDead(int) bool { return false }
