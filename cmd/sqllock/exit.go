@@ -40,17 +40,15 @@ const exitCodes = `sqllock run exits as the command did. Else, and in other subc
         command may exit with too: --conflict-exit-code gives another.
         show, free, resign: nobody holds the lock; doctor: it found an error, or
         what --fail-on says
-   64   wrong usage: a flag, the lock's name, the database URL; or the strategy
-        does not work on that database; free: --token, or --slot of a name with
-        permits, does not say whom to take it from
-   69   the database cannot be reached, is read-only, has no tables of sqllock
-        ("sqllock migrate up" makes them), or its user lacks a privilege on
-        them ("sqllock doctor" prints the GRANTs); run, ls, show, wait: it is
-        busy with others
+   64   wrong usage: a flag, the lock's name, the database URL; the strategy does
+        not work on that database; free: --token or --slot is missing
+   69   the database cannot be reached, is busy with others, is read-only, has no
+        tables of sqllock ("sqllock migrate up" makes them), or its user lacks a
+        privilege ("sqllock doctor" prints the GRANTs)
    70   sqllock could not do its part on this machine, or write what it prints
    75   free: the lock is guarded, or somebody else has it by now; migrate down:
-        locks are held; free, reap, migrate down, doctor: a transaction of
-        somebody else is in the way; migrate: another migration is
+        locks are held; free, reap, migrate, doctor: somebody else's transaction,
+        or migration, is in the way
    76   the lock was lost, or could not be renewed for so long that the command
         was ended; what it did is suspect, whatever it said
   126   the command was found and cannot be executed
@@ -130,11 +128,6 @@ func oneLine(said string) string {
 	return plain.Text(b.String())
 }
 
-// wrongParameter is for a database URL that the server refuses.
-func wrongParameter(target dsn.Target, err error) error {
-	return exitError{exitUsage, errors.New("the server refuses a parameter of the database URL: " + target.String() + ": " + err.Error())}
-}
-
 // refused makes an exitError out of an error of the core or of the database, and
 // adds what to do about it.
 func refused(err error, target dsn.Target, notAcquired int) error {
@@ -150,8 +143,6 @@ func refused(err error, target dsn.Target, notAcquired int) error {
 		return nil
 	case errors.As(err, &decided):
 		return decided
-	case dsn.WrongParameter(err):
-		return wrongParameter(target, err)
 	case errors.Is(err, sqllock.ErrLost):
 		return exitError{exitLost, err}
 	case errors.As(err, &caught):

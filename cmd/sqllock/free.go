@@ -68,7 +68,7 @@ that.`,
 		Example: `  sqllock show nightly
   sqllock free nightly --token 1795624678724879 --reason "4711: machine is gone"
   sqllock free export --slot 2 --token 1795624678724911 --reason "ticket 4712"`,
-		Args: oneName, ValidArgsFunction: f.completeName,
+		Args: oneName, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.slots = cmd.Flags().Changed("slot")
 
@@ -136,7 +136,7 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 		return err
 	case status.Guarded && !f.force:
 		return exitError{exitNotAcquired, fmt.Errorf("%s is guarded, or somebody else has its row locked: if the open transaction "+
-			"is one of %s, it may still commit; wait for it or end it, or use --force", f.title(name), whose(status, readers))}
+			"is one of %s, it may still commit; wait for it or end it, or use --force", f.title(name), listed(holders, label))}
 	}
 
 	locker, err := lockerOf(status.Strategy, l.db)
@@ -214,15 +214,6 @@ func hands(status sqllock.Status) string {
 	return fmt.Sprintf("%s %s with token %d", how, label(status), status.Token)
 }
 
-// whose says who has the lock that is to be freed: its one holder, or one of its readers.
-func whose(status sqllock.Status, readers []sqllock.Status) string {
-	if len(readers) > 1 {
-		return fmt.Sprintf("the %d readers (%s)", len(readers), listed(readers, label))
-	}
-
-	return "the holder, " + label(status)
-}
-
 // label is the holder for messages.
 func label(status sqllock.Status) string { return plain.Text(status.Holder.String()) }
 
@@ -262,10 +253,6 @@ func (f *freeFlags) title(name string) string {
 }
 
 func (f *freeFlags) notHeld(name string) error {
-	if f.slots {
-		return exitError{exitNotHeld, fmt.Errorf("%s is not held", f.title(name))}
-	}
-
 	return exitError{exitNotHeld, fmt.Errorf("%s is not held by anyone", f.title(name))}
 }
 

@@ -77,13 +77,6 @@ func (h *held) release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// How often the end of a run that did nothing tries to free a name, and the time
-// between.
-const (
-	freeTries = 3
-	freePause = 100 * time.Millisecond
-)
-
 // giveBack releases the locks of a command that never ran: no minimum hold keeps a
 // name that nobody did anything under.
 func (h *held) giveBack(ctx context.Context) error {
@@ -94,7 +87,7 @@ func (h *held) giveBack(ctx context.Context) error {
 
 	for _, lock := range slices.Backward(h.locks) {
 		if h.free != nil {
-			errs = append(errs, h.freed(ctx, lock))
+			errs = append(errs, h.free(ctx, lock))
 		}
 	}
 
@@ -104,22 +97,6 @@ func (h *held) giveBack(ctx context.Context) error {
 	}
 
 	return errors.Join(errs...)
-}
-
-// freed frees one name.
-func (h *held) freed(ctx context.Context, lock *sqllock.Lock) error {
-	for try := 1; ; try++ {
-		err := h.free(ctx, lock)
-		if err == nil || try == freeTries {
-			return err
-		}
-
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(freePause):
-		}
-	}
 }
 
 // lock is the one of a name, or nil.

@@ -25,7 +25,7 @@ const (
 	// settleTime bounds how long it waits for an attempt without an answer to
 	// be given back, which the lease would do too.
 	settleTime = 2 * time.Second
-	// freeTime bounds one try to free the name of a command that never ran.
+	// freeTime bounds the try to free the name of a command that never ran.
 	freeTime = 2 * time.Second
 )
 

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
-	"github.com/sqllock/sqllock/internal/plain"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -166,37 +165,4 @@ func noDatabase(cmd *cobra.Command, names ...string) error {
 	}
 
 	return nil
-}
-
-// completionTime bounds how long a press of the tab key waits for a database.
-const completionTime = 2 * time.Second
-
-// completeName offers the names of locks that are held.
-func (d *database) completeName(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	const nothing = cobra.ShellCompDirectiveNoFileComp
-
-	target, err := d.target()
-	if err != nil || target.Embedded || len(args) > 0 {
-		return nil, nothing
-	}
-
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
-	defer cancel()
-
-	var names []string
-
-	_ = d.look(ctx, func(l looker) error {
-		held, err := l.Holders(ctx, sqllock.Filter{Prefix: begun, Limit: 100})
-		for i, lock := range held {
-			// Once each, though it may have several holders. Others would move the cursor, or be several lines to
-			// the shell.
-			if plain.Text(lock.Name) == lock.Name && (i == 0 || held[i-1].Name != lock.Name) {
-				names = append(names, lock.Name+"\t"+plain.Text(lock.Holder.String()))
-			}
-		}
-
-		return err
-	})
-
-	return names, nothing
 }

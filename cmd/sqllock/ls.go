@@ -37,17 +37,14 @@ func newLs() *cobra.Command {
 		Short: "List the locks that are held, or who waits for them",
 		Long: `List the locks that are held, of every strategy, or those whose names begin
 with PREFIX. HELD is how long the lock has been held, LEASE how long the lease
-runs if it is not renewed; both by the database's clock. A holder that lives
-renews at a third of its lease. Names that nobody holds any more and that a
-minimum hold or a lock delay keeps taken are listed too, with the time left.
-Names and the labels of holders are cut to the width of a terminal, and nowhere
-else. If a name with permits is among them, SLOT is which of its permits it is.
-If a shared lock is, SHARED says which are: each of its readers is listed.
+runs if it is not renewed; both by the database's clock. Names that nobody holds
+any more and that a minimum hold or a lock delay keeps taken are listed too,
+with the time left. On a terminal names and holders are cut to its width. SLOT
+is which of the permits of a name it is, and SHARED whether it is a reader.
 
 With --waiting, list who waits for locks, by name and then in the order of
 arrival: a process once for each lock that it asks for, and once for each
-goroutine of it that waits while it holds another lock; HOLDS is "others" then.
-If one waits for a shared lock, SHARED says who does.`,
+goroutine of it that waits while it holds another lock; HOLDS is "others" then.`,
 		Example: `  sqllock ls
   sqllock ls --waiting
   sqllock ls customer/ --watch
@@ -59,7 +56,7 @@ If one waits for a shared lock, SHARED says who does.`,
 
 			return noDatabase(cmd, args...)
 		},
-		ValidArgsFunction: f.completeName,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.watch < 0 {
 				return usage(cmd, fmt.Errorf("--watch=%s is negative", &f.watch))

@@ -277,10 +277,6 @@ func (d *database) migrate(cmd *cobra.Command, create bool, do func(*dsn.Databas
 			return decided
 		}
 
-		if dsn.WrongParameter(err) {
-			return wrongParameter(target, err)
-		}
-
 		if errors.As(err, new(*migrate.UnderWayError)) {
 			return exitError{exitNotAcquired, fmt.Errorf("migrate %s: %w", target, err)}
 		}

@@ -30,7 +30,7 @@ programs see the request if they look for it (Status.ReleaseRequested), and
 "sqllock run" does not: to take a lock away use free. Exits with 1 if nobody
 holds the lock.`,
 		Example: `  sqllock resign scheduler --reason "the machine is going down"`,
-		Args:    oneName, ValidArgsFunction: f.completeName,
+		Args:    oneName, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(f.reason) == "" {
 				return usage(cmd, errors.New("say why: --reason TEXT"))

@@ -219,25 +219,6 @@ func TestDoctorTellsOfTheEncoding(t *testing.T) {
 	diagnosed(t, run(t, u.String(), "doctor"), 1, "error server server_encoding is LATIN1", "fix: create the database with ENCODING 'UTF8'")
 }
 
-// TestDoctorOnNotifications: a user who may not notify can use locks, and nobody is told of its releases.
-func TestDoctorOnNotifications(t *testing.T) {
-	t.Parallel()
-
-	if !slices.Contains(testdatabases.Servers(), "postgres") {
-		t.Skip("SQLLOCK_TEST_DATABASES leaves out postgres")
-	}
-
-	owner := migratedOn(t, "postgres")
-	user, app := restrict(t, owner)
-	testdatabases.Execute(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+user)
-	diagnosed(t, run(t, app, "doctor"), 0, "ok notifications")
-
-	testdatabases.Execute(t, owner, "REVOKE EXECUTE ON FUNCTION pg_catalog.pg_notify(text, text) FROM PUBLIC")
-	diagnosed(t, run(t, app, "doctor"), 0, "warning notifications the user may not call pg_notify",
-		"GRANT EXECUTE ON FUNCTION pg_catalog.pg_notify(text, text) TO")
-	run(t, app, "run", "--name", "n", "--min-hold", "1ms", "--", "true").want(0)
-}
-
 // TestDoctorWarnsOfOthers in a schema of the search_path.
 func TestDoctorWarnsOfOthers(t *testing.T) {
 	t.Parallel()

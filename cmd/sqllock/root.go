@@ -32,10 +32,8 @@ The database is the first of these that is given:
   PGHOST, PGSERVICE or PGDATABASE, with libpq's other variables and a .pgpass
 
 With none of these it is an SQLite file in your state folder, for this machine
-and user only, made on first use. --require-dsn, or SQLLOCK_REQUIRE_DSN=1, makes
-that an error: where a job is to run on one machine of several, each would have
-a file of its own. A --dsn with a password is refused, because a command line is
-seen by all: use DATABASE_URL or a file.
+and user only; --require-dsn, or SQLLOCK_REQUIRE_DSN=1, makes that an error. A
+--dsn with a password is refused, because a command line is seen by all.
 
 SQLLOCK_STRATEGY and SQLLOCK_LEASE stand in for --strategy and --lease of run
 and doctor.`,

@@ -164,7 +164,7 @@ func newRun() *cobra.Command {
 
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.names, "name", nil, "`name` of the lock (required); repeat it to hold several")
-	complete(cmd, "name", f.completeName)
+	offer(cmd, "name")
 	flags.Var(&f.lease, "lease", "how long the lock outlives a holder that is cut off")
 	flags.VarP(&f.wait, "wait", "w", "wait for the lock at most so long")
 	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "try once, do not wait")

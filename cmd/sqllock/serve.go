@@ -38,21 +38,15 @@ func newServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Show the locks of a database to a browser",
 		Long: `Show the locks of a database to a browser: who holds what, who waits for whom,
-which names are taken though nobody holds them, and what the doctor says. The
-pages keep themselves up to date. The database is looked at once for all
-browsers, and not at all while no page is open. It ends with SIGINT or SIGTERM,
-if it was not started with them ignored, as a script of a shell ignores SIGINT
-for what it starts with &.
+which names are taken though nobody holds them, and what the doctor says, who is
+asked about SQLLOCK_STRATEGY and SQLLOCK_LEASE. Nothing is changed. The pages
+keep themselves up to date; the database is looked at once for all browsers, and
+not at all while no page is open. It ends with SIGINT or SIGTERM.
 
 There is no password. It listens on the loopback address, so that only users of
 this machine get there; give another address only behind something that decides
 who may. A request has to name localhost, a loopback address or the host of
 --listen as its host; if that is 0.0.0.0 or [::], any IP address will do.
-
-Nothing is changed.
-
-The doctor is asked about SQLLOCK_STRATEGY and SQLLOCK_LEASE, when its page is
-loaded and once a minute at most.
 
   /healthz   200, or 503 with one line if the database has no answer within 2s;
              it is asked once a second at most

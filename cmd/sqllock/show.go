@@ -33,28 +33,22 @@ func newShow() *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show who holds a lock, or who had it last",
 		Long: `Show who holds a lock, or who had it last and why it ended. Exits with 1 if
-nobody holds it. "waiting" are those who wait, in the order of arrival, as
-"sqllock ls --waiting" lists them. "taken" is for how long --min-hold keeps the
-name taken though nobody holds it any more; "guarded" is whether a transaction
-keeps the next holder out at this moment (Lock.Guard). SQLite does not tell, and
---json leaves it out there. "tick" is the latest point in time whose job was
-done ("sqllock run --tick"), and "asked" why the holder was asked to release the
-lock ("sqllock resign"); in --json that is "release_requested".
+nobody holds it. "waiting" are those who wait, in the order of arrival. "taken"
+is for how long --min-hold keeps the name taken though nobody holds it any more;
+"guarded" is whether a transaction keeps the next holder out at this moment
+(Lock.Guard), which SQLite does not tell. "tick" is the latest point in time
+whose job was done ("sqllock run --tick"), and "asked" why the holder was asked
+to release the lock ("sqllock resign"); in --json that is "release_requested".
 
-If a slot of the name above 0 is taken, it has permits: how many are held is
-shown, and of each slot who holds it, for how long, what is left of the lease,
-and the token. --slot N shows one of them as the lock of a name without permits:
-also whether it is guarded, and who had it last and why that ended. In --json
-"lock", "last" and "guarded" are about slot 0, or that of --slot, "others" about
-the other slots, and "permits_held" counts all that are held.
-
-Of a shared lock ("sqllock run --shared") all readers are shown: of each for how
-long it reads, and what is left of its lease. They have one token. In --json
-"readers" counts them; "lock" is one of them, and the rest is in "others".`,
+Of a name with permits each slot is shown that is taken, and --slot N shows one
+of them as the lock of a name without permits. In --json "lock", "last" and
+"guarded" are about slot 0, or that of --slot, and "others" about the other
+slots. Of a shared lock ("sqllock run --shared") all readers are shown, who have
+one token; in --json "lock" is one of them, and the rest is in "others".`,
 		Example: `  sqllock show nightly
   sqllock show nightly --json
   sqllock show export --slot 2`,
-		Args: oneName, ValidArgsFunction: f.completeName,
+		Args: oneName, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.slots = cmd.Flags().Changed("slot")
 

@@ -23,14 +23,9 @@ func strategyFlag(cmd *cobra.Command, name *string, usage string) {
 	offer(cmd, "strategy", strategyNames()...)
 }
 
-// offer makes shells complete the values of a flag.
+// offer makes shells complete the values of a flag, and no files.
 func offer(cmd *cobra.Command, flag string, values ...string) {
-	complete(cmd, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// complete makes shells ask a function for the values of a flag.
-func complete(cmd *cobra.Command, flag string, values cobra.CompletionFunc) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, values); err != nil {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // there is no such flag
 	}
 }

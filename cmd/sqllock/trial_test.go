@@ -45,7 +45,6 @@ func TestDoctorTriesALock(t *testing.T) {
 			emptied("sqllock_holders", rename, "error trial the view sqllock_holders does not have a lock that is held"),
 			emptied("sqllock_waiters", rename, "error trial the view sqllock_waiters does not have who waits"),
 			constrained("token < 100", "error trial a lock that nobody has cannot be acquired"),
-			constrained("token > -100", "warning tables the tables have 1 constraints that are not sqllock's"),
 		)
 	}
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 
@@ -18,25 +19,11 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// version is what the Go toolchain wrote into the binary.
+// version is what the Go toolchain wrote into the binary, with the commit if that has no tag.
 func version(info *debug.BuildInfo, ok bool) string {
 	if !ok {
 		return "sqllock, built without version information"
 	}
 
-	text := "sqllock " + info.Main.Version
-	if info.Main.Version == "" {
-		text += "(devel)"
-	}
-
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			text += " " + s.Value[:min(len(s.Value), 12)]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			text += " (changed)"
-		}
-	}
-
-	return text + " " + info.GoVersion
+	return "sqllock " + cmp.Or(info.Main.Version, "(devel)") + " " + info.GoVersion
 }

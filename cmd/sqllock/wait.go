@@ -40,7 +40,7 @@ writer, without taking it. By the time the command ends somebody may hold it
 again: to do something under the lock, use run. A name that only --min-hold
 keeps taken is held by nobody: the command says so, and does not wait for that.`,
 		Example: `  sqllock wait deploy --wait 5m && echo "the deployment is over"`,
-		Args:    oneName, ValidArgsFunction: f.completeName,
+		Args:    oneName, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.bounded = cmd.Flags().Changed("wait")
 

@@ -19,7 +19,6 @@ func mysqlChecks() []check {
 		{"server", mysqlServer},
 		{"writable", mysqlWritable},
 		{"replication", mysqlReplication},
-		{"binary log", mysqlBinaryLog},
 		{"cluster", mysqlCluster},
 		{"durability", mysqlDurability},
 		{"timeouts", mysqlTimeouts},
@@ -167,26 +166,6 @@ func (e *exam) replicas(ctx context.Context) (count int, err error) {
 	}
 
 	return count, rows.Err()
-}
-
-// mysqlBinaryLog looks how replicas are told of changes. What the clock says and
-// which rows were not locked they cannot find out from a statement
-// (https://dev.mysql.com/doc/refman/9.7/en/replication-rbr-safe-unsafe.html).
-func mysqlBinaryLog(ctx context.Context, e *exam) ([]Finding, error) {
-	on, err := e.variable(ctx, "GLOBAL VARIABLES", "log_bin")
-	if err != nil || on != "ON" {
-		return fine("there is none"), err
-	}
-
-	format, err := e.variable(ctx, "SESSION VARIABLES", "binlog_format")
-	if err != nil || format != "STATEMENT" {
-		return fine("it has rows where statements would not do (binlog_format = %s)", format), err
-	}
-
-	return found(Error, "binlog_format is STATEMENT",
-		"sqllock refuses it: replicas run the statements by their own clock and row locks, and silently get other tokens and owners: "+
-			"after a fail-over two can hold a lock, and tokens can shrink",
-		"set binlog_format = ROW, or MIXED"), nil
 }
 
 func mysqlDurability(ctx context.Context, e *exam) ([]Finding, error) {

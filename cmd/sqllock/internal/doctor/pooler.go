@@ -2,48 +2,34 @@ package doctor
 
 import (
 	"context"
-	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/stdlib"
 )
 
 const backend = `SELECT pg_catalog.pg_backend_pid()`
 
 // postgresPooler looks for a proxy that gives a server session to many clients.
 func postgresPooler(ctx context.Context, e *exam) ([]Finding, error) {
-	var findings []Finding
-
 	pooled, err := e.pooled(ctx)
 
 	switch {
 	case statementsOnly(err):
-		e.shares, findings = true, e.statementPooler()
+		e.shares = true
+
+		return e.statementPooler(), nil
 	case err != nil:
 		return nil, err
 	case pooled:
-		e.shares, findings = true, e.transactionPooler()
+		e.shares = true
+
+		return e.transactionPooler(), nil
 	default:
 		return fine("each connection has a server session of its own"), nil
 	}
-
-	if e.db.Driver != pgx.QueryExecModeCacheStatement {
-		return findings, nil
-	}
-
-	passes, err := e.statementsPass(ctx)
-	if err != nil || passes {
-		return findings, err
-	}
-
-	return append(findings, found(Error, "prepared statements do not pass the proxy, and the URL asks for them",
-		"programs with this URL cannot acquire or renew locks: statements fail with SQLSTATE 42P05 or 26000; this command does without them",
-		"default_query_exec_mode=exec in the URL, or max_prepared_statements in PgBouncer 1.21 or later")...), nil
 }
 
 // pooled looks whether a session keeps its server process while others work.
@@ -121,60 +107,11 @@ func (e *exam) transactionPooler() []Finding {
 				"nobody else gets through; an idle_transaction_timeout of the proxy ends locks", e.Holders),
 			"make the proxy's pool larger than that, connect past it, or use strategy cas")
 	default:
-		return found(Note, pools, "", "")
-	}
-}
-
-// statementsPass looks whether a statement that was prepared under a name is
-// there at the next call, and no other client's.
-func (e *exam) statementsPass(ctx context.Context) (bool, error) {
-	name := "sqllock_doctor_" + rand.Text()
-
-	other, err := e.db.SQL.Conn(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer other.Close()
-
-	err = raw(e.conn, func(conn *pgconn.PgConn) error {
-		if _, err := conn.Prepare(ctx, name, backend, nil); err != nil {
-			return err
+		if e.db.Driver != pgx.QueryExecModeCacheStatement {
+			return found(Note, pools, "", "")
 		}
 
-		for range 2 {
-			if err := conn.ExecPrepared(ctx, name, nil, nil, nil).Read().Err; err != nil {
-				return err
-			}
-		}
-
-		return raw(other, func(conn *pgconn.PgConn) error {
-			_, err := conn.Prepare(ctx, name, backend, nil)
-
-			return err
-		})
-	})
-
-	// A session of the server that has it by now goes to other clients.
-	for _, conn := range []*sql.Conn{other, e.conn} {
-		_ = raw(conn, func(conn *pgconn.PgConn) error { return conn.Deallocate(ctx, name) })
+		return found(Note, pools, "programs with this URL prepare statements, and fail with SQLSTATE 42P05 or 26000 if those do not pass the proxy",
+			"default_query_exec_mode=exec in the URL, or max_prepared_statements in PgBouncer 1.21 or later")
 	}
-
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && (refused.Code == "42P05" || refused.Code == "26000") {
-		return false, nil
-	}
-
-	return err == nil, err
-}
-
-// raw calls f with the connection below database/sql.
-func raw(conn *sql.Conn, f func(*pgconn.PgConn) error) error {
-	return conn.Raw(func(c any) error {
-		below, ok := c.(*stdlib.Conn)
-		if !ok {
-			return errors.ErrUnsupported
-		}
-
-		return f(below.Conn().PgConn())
-	})
 }

@@ -33,7 +33,6 @@ func postgresChecks() []check {
 		{"durability", postgresDurability},
 		{"timeouts", postgresTimeouts},
 		{"connections", postgresConnections},
-		{"notifications", postgresNotifications},
 		clock(`SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::float)::bigint`),
 	}
 }
@@ -292,21 +291,4 @@ func postgresConnections(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 
 	return connections(e, most, used), nil
-}
-
-// postgresNotifications looks whether this user's releases can tell those who wait.
-func postgresNotifications(ctx context.Context, e *exam) ([]Finding, error) {
-	var may bool
-
-	err := e.one(ctx, `SELECT pg_catalog.has_function_privilege('pg_catalog.pg_notify(pg_catalog.text, pg_catalog.text)'::pg_catalog.regprocedure, 'EXECUTE')`, &may)
-
-	switch {
-	case err != nil:
-		return nil, err
-	case may:
-		return fine("the user may notify others of releases"), nil
-	default:
-		return found(Warning, "the user may not call pg_notify", "nobody is told of a release: those who wait look every few seconds",
-			"GRANT EXECUTE ON FUNCTION pg_catalog.pg_notify(text, text) TO ..."), nil
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
 	"github.com/sqllock/sqllock/databases"
@@ -30,27 +29,17 @@ func schema(ctx context.Context, e *exam) ([]Finding, error) {
 		return nil, err
 	}
 
-	var pending []string
+	pending := slices.DeleteFunc(slices.Clone(statuses), func(s migrate.Status) bool { return s.Applied })
 
-	for _, s := range statuses {
-		if !s.Applied {
-			pending = append(pending, s.Name)
-		}
-	}
-
-	switch {
-	case len(pending) == 0:
+	switch len(pending) {
+	case 0:
 		e.schema = true
 
-		if len(statuses) == 1 {
-			return fine("the migration is applied"), nil
-		}
-
-		return fine("all %d migrations are applied", len(statuses)), nil
-	case len(pending) == len(statuses):
+		return fine("the migration is applied"), nil
+	case len(statuses):
 		return e.unnoted(ctx)
 	default:
-		return found(Error, "the tables are outdated: "+strings.Join(pending, ", ")+" is pending",
+		return found(Error, "the tables are outdated: "+pending[0].Name+" is pending",
 			"acquisitions of this version fail", "run: "+e.db.Target.MigrateCommand()), nil
 	}
 }
@@ -199,12 +188,6 @@ var triggers = Finding{ //nolint:gochecknoglobals // a constant
 	Effect: "each grant and renewal waits for them, and one that changes or suppresses a row breaks the locks", Fix: "drop them",
 }
 
-// constraints are those that only who made them knows, too.
-var constraints = Finding{ //nolint:gochecknoglobals // a constant
-	Level: Warning, Found: "the tables have %d constraints that are not sqllock's",
-	Effect: "rows that they refuse, or that others refer to, break the locks", Fix: "drop them",
-}
-
 func alterations(dialect databases.Dialect) []alteration {
 	switch dialect {
 	case databases.Postgres:
@@ -259,12 +242,6 @@ func alterations(dialect databases.Dialect) []alteration {
  WHERE c.relname::text LIKE 'sqllock%' AND pg_catalog.pg_table_is_visible(c.oid) AND NOT t.tgisinternal`,
 				triggers,
 			},
-			{
-				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class c ON c.oid IN (k.conrelid, k.confrelid)
- WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid) AND k.contype IN ('c', 'f', 'x')
-   AND NOT (k.contype = 'c' AND pg_catalog.pg_get_constraintdef(k.oid) IN ('CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 255)))', 'CHECK ((id = 1))'))`,
-				constraints,
-			},
 		}
 	case databases.MySQL, databases.TiDB:
 		return []alteration{
@@ -276,11 +253,6 @@ func alterations(dialect databases.Dialect) []alteration {
 			{
 				`SELECT COUNT(*) FROM information_schema.triggers WHERE event_object_schema = DATABASE() AND event_object_table LIKE 'sqllock%'`,
 				triggers,
-			},
-			{
-				`SELECT COUNT(*) FROM information_schema.table_constraints
- WHERE table_schema = DATABASE() AND table_name LIKE 'sqllock%' AND constraint_type IN ('CHECK', 'FOREIGN KEY')`,
-				constraints,
 			},
 		}
 	case databases.SQLite:

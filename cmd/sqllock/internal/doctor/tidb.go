@@ -10,7 +10,6 @@ func tidbChecks() []check {
 	return []check{
 		{"server", tidbServer},
 		{"writable", mysqlWritable},
-		{"transactions", tidbTransactions},
 		{"timeouts", mysqlTimeouts},
 		{"connections", mysqlConnections},
 		clockOf(tidbClock),
@@ -28,22 +27,6 @@ func tidbServer(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 
 	return fine("TiDB %s", version), nil
-}
-
-// tidbTransactions looks what the application's transactions are, in which locks are guarded.
-func tidbTransactions(ctx context.Context, e *exam) ([]Finding, error) {
-	mode, err := e.variable(ctx, "SESSION VARIABLES", "tidb_txn_mode")
-	if err != nil {
-		return nil, err
-	}
-
-	if mode != "optimistic" {
-		return fine("they are pessimistic"), nil
-	}
-
-	return found(Note, "tidb_txn_mode is optimistic",
-		"the locks' own transactions are pessimistic all the same; a guarded transaction keeps nobody from the lock, and its commit fails if the lock was taken over",
-		"leave it out of the URL and of the server's variables, if guarded transactions are long"), nil
 }
 
 // tidbClock asks the clock that leases are counted by, which is one for all servers of a cluster.

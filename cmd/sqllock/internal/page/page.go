@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/doctor"
@@ -47,14 +46,12 @@ type Config struct {
 	MetricNames bool
 }
 
-// How often the doctor, and for a probe the database, is asked at most, how long that may last, and how long it is
-// remembered what was seen of a name.
+// How often the doctor, and for a probe the database, is asked at most, and how long that may last.
 const (
-	doctorAge   = time.Minute
-	doctorTime  = 30 * time.Second
-	healthAge   = time.Second
-	healthTime  = 2 * time.Second
-	rememberFor = time.Minute
+	doctorAge  = time.Minute
+	doctorTime = 30 * time.Second
+	healthAge  = time.Second
+	healthTime = 2 * time.Second
 )
 
 //go:embed page.html style.css script.js
@@ -68,20 +65,6 @@ type server struct {
 	locks     latest[Locks]
 	findings  latest[[]doctor.Finding]
 	answer    latest[struct{}]
-
-	mu    sync.Mutex
-	names map[slot]*inspection
-}
-
-type slot struct {
-	name string
-	slot int
-}
-
-type inspection struct {
-	latest[sqllock.Status]
-
-	asked time.Time
 }
 
 // New is the handler of all pages. It refuses requests of other sites.
@@ -93,7 +76,7 @@ func New(config Config) (http.Handler, error) {
 		return nil, err
 	}
 
-	s := &server{Config: config, templates: templates, names: map[slot]*inspection{}}
+	s := &server{Config: config, templates: templates}
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.overview)
@@ -172,21 +155,19 @@ func (s *server) name(w http.ResponseWriter, r *http.Request) {
 	}
 
 	page.Live = true
-	status := s.inspected(page.Name, max(0, number)).get(r.Context(), s.Every, func(ctx context.Context) (sqllock.Status, error) {
-		return s.Source.Inspect(ctx, page.Name, max(0, number))
-	})
 
-	if errors.Is(status.err, sqllock.ErrInvalidName) {
-		http.Error(w, status.err.Error(), http.StatusBadRequest)
+	status, err := s.Source.Inspect(r.Context(), page.Name, max(0, number))
+	if errors.Is(err, sqllock.ErrInvalidName) {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 
 		return
 	}
 
 	seen := s.look(r.Context())
 	page.view = viewOf(seen.value, func(name string) bool { return name == page.Name })
-	page.Status, page.StatusKnown = status.value, !status.at.IsZero()
+	page.Status, page.StatusKnown = status, err == nil
 	page.looked(seen.at, seen.err)
-	page.looked(status.at, status.err)
+	page.looked(seen.at, err)
 
 	s.write(w, "name", page.status(), page)
 }
@@ -211,27 +192,6 @@ func (s *server) asked(w http.ResponseWriter, r *http.Request) (page shown, numb
 	}
 
 	return page, number, true
-}
-
-// inspected is what is remembered of a name.
-func (s *server) inspected(name string, number int) *latest[sqllock.Status] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	for key, old := range s.names {
-		if time.Since(old.asked) > rememberFor {
-			delete(s.names, key)
-		}
-	}
-
-	key := slot{name, number}
-	if s.names[key] == nil {
-		s.names[key] = &inspection{}
-	}
-
-	s.names[key].asked = time.Now()
-
-	return &s.names[key].latest
 }
 
 func (s *server) doctor(w http.ResponseWriter, r *http.Request) {
