@@ -177,7 +177,7 @@ func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, rea
 		return false, err
 	}
 
-	found, err := s.store.ForceRelease(ctx, seen, reason)
+	found, err := s.base.ForceRelease(ctx, seen, reason)
 	if err != nil || !found {
 		return found, err
 	}

@@ -15,7 +15,7 @@ import (
 
 // grant is an advisory lock of a session, and the lease written down beside it.
 type grant struct {
-	record  grants.Record
+	record  *grants.Grant
 	session *session
 	place   place
 
@@ -31,7 +31,7 @@ type grant struct {
 }
 
 // Record is what the database knows of the grant.
-func (g *grant) Record() grants.Record { return g.record }
+func (g *grant) Record() *grants.Grant { return g.record }
 
 // granted is the grant as the core has it.
 func (g *grant) granted() strategies.Grant {
@@ -250,9 +250,9 @@ func (c *session) releaseOn(ctx context.Context, on []*grant) error {
 	var records []*grants.Grant
 
 	for _, g := range on {
-		if record, ok := g.record.(*grants.Grant); ok && !g.unsure {
-			records, call.Keys = append(records, record), append(call.Keys, g.place.key)
-			owners[record.Request().Owner] = g
+		if !g.record.Shared() && !g.unsure {
+			records, call.Keys = append(records, g.record), append(call.Keys, g.place.key)
+			owners[g.record.Request().Owner] = g
 		}
 	}
 

@@ -157,7 +157,7 @@ func (c *session) ready(ctx context.Context, lease time.Duration, on ...*grant) 
 }
 
 // made is the grant of a record whose key the session has.
-func (c *session) made(record grants.Record, at place, until time.Time) strategies.Grant {
+func (c *session) made(record *grants.Grant, at place, until time.Time) strategies.Grant {
 	g := &grant{record: record, session: c, place: at, until: until}
 	c.grants[at] = g
 
@@ -228,7 +228,7 @@ func (c *session) state(ctx context.Context, name string, key any) (st grants.St
 
 	var readOnly bool
 
-	st, found, err = grants.ReadStateAndKey(ctx, c.conn, s.sql.State, name, key, &readOnly, &locked)
+	st, found, err = grants.ReadState(ctx, c.conn, s.sql.State, databases.Values{"name": name, "key": key}, &readOnly, &locked)
 	if err == nil && readOnly {
 		err = grants.ErrReplica
 	}

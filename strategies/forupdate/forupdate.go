@@ -53,7 +53,7 @@ type base = grants.Base
 // ErrUnsupported for TiDB and SQLite.
 func New(db databases.DB) *Strategy {
 	store := grants.New(db, name, func(d *grants.Dialect) {
-		d.Acquire, d.AcquireFromLine = d.ForUpdate.Acquire, d.ForUpdate.AcquireFromLine
+		d.Acquire = d.ForUpdate.Acquire
 		d.Batch = grants.Batch{}
 	})
 
@@ -148,9 +148,16 @@ func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (made stra
 func (s *Strategy) lock(
 	ctx context.Context, r strategies.Request,
 ) (conn databases.Conn, held string, seen grants.State, err error) {
-	conn, ctx, cancel, err := s.store.Attempt(ctx)
+	conn, err = s.store.Conn(ctx)
 	if err != nil {
 		return nil, "", seen, err
+	}
+
+	ctx, cancel, err := grants.Send(ctx)
+	if err != nil {
+		conn.Release()
+
+		return nil, "", seen, s.store.Explain(err)
 	}
 
 	defer cancel()
@@ -268,24 +275,22 @@ func (s *Strategy) record(
 }
 
 // write draws the token and writes the lease down.
-func (s *Strategy) write(ctx context.Context, r strategies.Request, instead grants.Replaces) (record grants.Record, err error) {
-	conn, ctx, cancel, err := s.store.Attempt(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	defer s.store.Return(conn, &err)
-	defer cancel()
-
+func (s *Strategy) write(ctx context.Context, r strategies.Request, instead grants.Replaces) (record *grants.Grant, err error) {
 	// What was seen may be replaced: its session had the row before, and the row's
 	// lock says that it has ended. What came after the look may not, as this
 	// session may end, too, while this is on its way.
 	// What a reader has seen since then it has seen under its own lock.
-	return s.store.Grants(ctx, conn, r, true, func(ctx context.Context, r strategies.Request, later grants.State) (int64, error) {
-		instead.Token = max(instead.Token, later.Token)
+	err = s.store.Attempt(ctx, func(ctx context.Context, conn databases.Conn) (err error) {
+		record, err = s.store.Grants(ctx, conn, r, true, func(ctx context.Context, r strategies.Request, later grants.State) (int64, error) {
+			instead.Token = max(instead.Token, later.Token)
 
-		return s.store.Acquire(ctx, conn, r, instead)
+			return s.store.Acquire(ctx, conn, r, instead)
+		})
+
+		return err
 	})
+
+	return record, err
 }
 
 // beat tells the server that the holder lives.

@@ -13,7 +13,7 @@ import (
 
 // grant is a row lock on a connection, and the lease written down beside it.
 type grant struct {
-	record   grants.Record
+	record   *grants.Grant
 	strategy *Strategy
 
 	sessions.Gate // the right to use what follows
@@ -30,7 +30,7 @@ type grant struct {
 }
 
 // Record is what the database knows of the grant.
-func (g *grant) Record() grants.Record { return g.record }
+func (g *grant) Record() *grants.Grant { return g.record }
 
 // Renew tells the server that the holder lives, then extends the lease.
 func (g *grant) Renew(ctx context.Context, lease time.Duration) error {

@@ -16,7 +16,7 @@ func (s *Strategy) Reap(ctx context.Context, retention time.Duration) (strategie
 		return strategies.Reaped{}, err
 	}
 
-	return s.store.Reap(ctx, retention)
+	return s.base.Reap(ctx, retention)
 }
 
 // ForceRelease also ends the session of the holder whose grant it ended, or those of all readers.

@@ -20,44 +20,32 @@ package insert
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
 
-const name = "insert"
-
-// Strategy keeps locks as rows that exist. It is safe for concurrent use.
-type Strategy struct {
-	base
-
-	store *grants.Store
-	sql   grants.Insert
-	// take takes the record and makes the row.
-	take func(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error)
-}
+// Strategy keeps locks as rows that exist. It is safe for concurrent use, and can do everything. Records and rows of many names
+// change together on PostgreSQL and SQLite. On MySQL they change in steps that each commit by themselves, as for one name.
+type Strategy struct{ base }
 
 // base is what strategies have whose locks are leases.
 type base = grants.Leased
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
-	store := grants.New(db, name, withRows)
-	s := &Strategy{base: store.Leased(), store: store, sql: store.Dialect().Insert}
+	store := grants.New(db, "insert", withRows)
+	s := &taker{store, &store.Dialect().Insert}
 
 	switch {
-	case s.sql.Acquire.SQL != "":
-		s.take = s.inOne
-	case s.sql.Begin.SQL != "":
-		s.take = s.inTransaction
+	case len(s.sql.Acquire) > 0:
+		return &Strategy{store.Leased(store.Take)} // all is in the statement that takes the record
+	case len(s.sql.Rows.Begin) > 0:
+		return &Strategy{store.Leased(s.asHeld(s.inTransaction))}
 	default:
-		s.take = s.oneByOne
+		return &Strategy{store.Leased(s.asHeld(s.oneByOne))}
 	}
-
-	return s
 }
 
 // withRows puts what sees to the row, too, in the place of what is about the record alone, whose lease decides. Where no
@@ -66,8 +54,8 @@ func New(db databases.DB) *Strategy {
 func withRows(d *grants.Dialect) {
 	own := d.Insert
 
-	if own.Acquire.SQL != "" {
-		d.Acquire, d.AcquireFromLine = own.Acquire, own.AcquireFromLine
+	if len(own.Acquire) > 0 {
+		d.Acquire = own.Acquire
 		d.Release, d.ReleaseTelling, d.ReleaseLater = own.Releases.Release, own.Releases.ReleaseTelling, own.Releases.ReleaseLater
 		d.ReleaseTx, d.Shares.End = own.Releases.ReleaseTx, own.Releases.EndShares
 		d.Batch.Acquire, d.Batch.Release, d.Batch.ReleaseQuietly = own.AcquireAll, own.ReleaseAll, own.ReleaseAllQuietly
@@ -77,66 +65,38 @@ func withRows(d *grants.Dialect) {
 
 	d.BeforeRelease, d.Rows = own.Gone, own.Rows
 
+	if len(own.Rows.Begin) > 0 {
+		d.Commit, d.Rollback = own.Commit, own.Rollback
+	}
+
 	if own.LookAll.SQL != "" {
 		d.Batch.State = own.LookAll
 	}
 }
 
-// Features says what the strategy can do: everything.
-func (s *Strategy) Features() strategies.Features {
-	f := s.store.Features()
-	f.MinHold, f.LockDelay, f.Shared = true, true, true
-
-	return f
+// taker takes records and makes their rows.
+type taker struct {
+	store *grants.Store
+	sql   *grants.Insert
 }
 
-// Acquire takes the records that are free and makes their rows. Records and rows of many names change together on PostgreSQL and
-// SQLite. On MySQL they change in steps that each commit by themselves, as for one name.
-func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, s.try, s.store.AcquireAll)
-}
+// asHeld turns a refusal by the server into the answer that it is.
+func (s *taker) asHeld(take grants.Take) grants.Take {
+	return func(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error) {
+		token, err := take(ctx, conn, r)
 
-func (s *Strategy) try(ctx context.Context, r strategies.Request) (strategies.Grant, error) {
-	grant, err := s.acquire(ctx, r)
-	if s.store.Busy(err) {
-		return grant, &strategies.HeldError{Name: r.Name, Detail: err.Error()}
+		return token, s.store.AsHeld(ctx, conn, r.Name, err)
 	}
-
-	return grant, err
-}
-
-func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (grant strategies.Grant, err error) {
-	conn, ctx, cancel, err := s.store.Attempt(ctx)
-	if err != nil {
-		return grant, err
-	}
-
-	defer s.store.Return(conn, &err)
-	defer cancel()
-
-	acquire := func(ctx context.Context, r strategies.Request, _ grants.State) (int64, error) {
-		return s.take(ctx, conn, r)
-	}
-
-	record, err := s.store.Grants(ctx, conn, r, false, acquire)
-	if err == nil {
-		grant = record.Granted()
-	}
-
-	return grant, err
-}
-
-// inOne does all in the statement that takes the record.
-func (s *Strategy) inOne(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error) {
-	return s.store.Acquire(ctx, conn, r, grants.Replaces{})
 }
 
 // oneByOne looks first, without a lock: that is all that a try costs while
 // the name is held.
-func (s *Strategy) oneByOne(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error) {
+func (s *taker) oneByOne(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error) {
 	var owner string
 
-	st, found, err := grants.ReadState(ctx, conn, s.sql.Look, r.Name, &owner)
+	named := databases.Values{"name": r.Name}
+
+	st, found, err := grants.ReadState(ctx, conn, s.sql.Look, named, &owner)
 
 	switch {
 	case err != nil:
@@ -155,7 +115,7 @@ func (s *Strategy) oneByOne(ctx context.Context, conn databases.Conn, r strategi
 		}
 	}
 
-	token, err := s.store.Acquire(ctx, conn, r, grants.Replaces{})
+	token, err := s.store.Take(ctx, conn, r)
 	if err != nil {
 		return 0, err
 	}
@@ -164,7 +124,7 @@ func (s *Strategy) oneByOne(ctx context.Context, conn databases.Conn, r strategi
 
 	if err == nil && made.RowsAffected == 0 {
 		// It was there, from an attempt before; or somebody has a row locked.
-		_, _, err = grants.ReadState(ctx, conn, s.sql.Look, r.Name, &owner)
+		_, _, err = grants.ReadState(ctx, conn, s.sql.Look, named, &owner)
 	}
 
 	if err == nil && (made.RowsAffected > 0 || owner == r.Owner) || !s.store.Clean(err) {
@@ -176,7 +136,7 @@ func (s *Strategy) oneByOne(ctx context.Context, conn databases.Conn, r strategi
 
 // giveBack frees the record whose row could not be made, or the name would be held by
 // nobody until its lease ends. If that fails, too, the outcome is open.
-func (s *Strategy) giveBack(ctx context.Context, conn databases.Conn, r strategies.Request, cause error) (err error) {
+func (s *taker) giveBack(ctx context.Context, conn databases.Conn, r strategies.Request, cause error) (err error) {
 	refused := cause != nil && !s.store.Busy(cause)
 
 	switch {
@@ -201,27 +161,14 @@ func (s *Strategy) giveBack(ctx context.Context, conn databases.Conn, r strategi
 }
 
 // inTransaction does both in one transaction.
-func (s *Strategy) inTransaction(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error) {
-	if _, err := s.store.Exec(ctx, conn, s.sql.Begin, r); err != nil {
-		return 0, s.store.AsHeld(ctx, conn, r.Name, err)
-	}
-
-	token, err := s.store.Acquire(ctx, conn, r, grants.Replaces{})
-
-	for _, step := range []databases.Statement{s.sql.Make, s.sql.Commit} {
-		if err == nil {
-			_, err = s.store.Exec(ctx, conn, step, r)
+func (s *taker) inTransaction(ctx context.Context, conn databases.Conn, r strategies.Request) (token int64, err error) {
+	err = s.store.InTransaction(ctx, conn, s.sql.Rows.Begin, func() (bool, error) {
+		if token, err = s.store.Take(ctx, conn, r); err == nil {
+			_, err = s.store.Exec(ctx, conn, s.sql.Make, r)
 		}
-	}
 
-	if err == nil {
-		return token, nil
-	}
+		return true, err
+	})
 
-	// Also though ctx has ended: the connection goes back to the pool.
-	if _, failed := s.store.Exec(context.WithoutCancel(ctx), conn, s.sql.Rollback, r); failed != nil {
-		return 0, grants.Doubt(errors.Join(err, fmt.Errorf("roll back: %w", failed)))
-	}
-
-	return 0, s.store.AsHeld(ctx, conn, r.Name, err)
+	return token, err
 }

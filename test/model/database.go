@@ -109,7 +109,7 @@ func (p Protocol) renew(s *state, st statement) bool {
 //
 // Mirrors strategies/internal/grants/postgres.sql grant.release,
 // strategies/internal/grants/grant.go Grant.ReleaseOn,
-// strategies/internal/grants/admin.go Store.Settle.
+// strategies/internal/grants/admin.go Base.Settle.
 func (p Protocol) release(s *state, st statement) bool {
 	if s.row.owner != st.owner && p.Fault != ReleaseWithoutOwner {
 		return false
@@ -124,7 +124,7 @@ func (p Protocol) release(s *state, st statement) bool {
 // pins the row until the transaction ends.
 //
 // Mirrors strategies/internal/grants/postgres.sql grant.guard,
-// strategies/internal/grants/guard.go Grant.Guard.
+// strategies/internal/grants/guard.go Grant.pin.
 func (p Protocol) guard(s *state, st statement) bool {
 	latest := s.row.owner == st.owner && s.row.token == st.token
 
@@ -205,7 +205,7 @@ func (p Protocol) tick(s state, emit emit) {
 // reap ends a grant that expired, in two statements, and removes the row of an
 // idle name. Both leave alone what a guard pins.
 //
-// Mirrors strategies/internal/grants/admin.go Store.Reap,
+// Mirrors strategies/internal/grants/admin.go Base.Reap,
 // strategies/internal/grants/postgres.sql grant.expired,
 // strategies/internal/grants/postgres.sql grant.end,
 // strategies/internal/grants/removal.go Base.ReapIdle,

@@ -2,9 +2,7 @@ package grants
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
@@ -32,9 +30,9 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 	values := s.values(r)
 	values["session"], values["seen"], values["held"] = instead.Strategy, instead.Token, instead.Held
 
-	acquire := s.sql.Acquire
+	acquire := s.sql.Acquire[0]
 	if r.Wait != "" {
-		acquire = s.sql.AcquireFromLine
+		acquire = s.sql.Acquire[1]
 	}
 
 	// The second round follows the making of the row, once in a name's life.
@@ -44,7 +42,7 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 			return token, s.AsHeld(ctx, on, r.Name, err)
 		}
 
-		st, found, err := ReadState(ctx, on, s.sql.State, r.Name)
+		st, found, err := s.State(ctx, on, r.Name)
 
 		switch {
 		case err != nil:
@@ -58,7 +56,12 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 		}
 	}
 
-	return 0, &strategies.HeldError{Name: r.Name, Detail: "its row comes and goes"}
+	return 0, comesAndGoes(r)
+}
+
+// comesAndGoes is the answer to a request whose row was not there again after it had been made.
+func comesAndGoes(r strategies.Request) error {
+	return &strategies.HeldError{Name: r.Name, Detail: "its row comes and goes"}
 }
 
 // Unready says whether a row has no token yet: whoever made it has not come so far, or has died.
@@ -74,33 +77,31 @@ func (s *Store) AsHeld(ctx context.Context, on databases.Session, name string, r
 		return &strategies.HeldError{Name: name, Detail: refused.Error()}
 	}
 
-	if st, _, err := ReadState(ctx, on, s.sql.State, name); err == nil && st.Left+st.Delay > 0 {
+	if st, _, err := s.State(ctx, on, name); err == nil && st.Left+st.Delay > 0 {
 		return st.Held(name)
 	}
 
-	return busyError{busyFile, refused}
+	return busyError(busyFile, refused)
 }
 
 // draw runs a statement that grants and returns the token, zero if it did not.
 func (s *Store) draw(
 	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values,
 ) (token int64, err error) {
-	if s.sql.WithoutReturning {
-		result, err := on.Exec(ctx, statement, values)
-		if err == nil && result.LastInsertID != 0 {
-			err = sound(result.LastInsertID)
-		}
+	granted := false
 
-		return result.LastInsertID, err
+	if s.sql.WithoutReturning {
+		var result databases.Result
+
+		result, err = on.Exec(ctx, statement, values)
+		token, granted = result.LastInsertID, result.LastInsertID != 0
+	} else {
+		granted, err = readOne(ctx, on, statement, values, &token)
 	}
 
-	err = on.Query(ctx, statement, values, func(row databases.Row) error {
-		if err := row(&token); err != nil {
-			return err
-		}
-
-		return sound(token)
-	})
+	if err == nil && granted {
+		err = sound(token)
+	}
 
 	return token, err
 }
@@ -116,59 +117,3 @@ func sound(token int64) error {
 	return fmt.Errorf("the server answered token %d: it does not keep the promise that tokens are positive and grow, "+
 		"so that this is no grant", token)
 }
-
-// WithLockTimeout runs statements that insert rows, and waits no longer than it must for
-// somebody who has inserted the same and not committed. There is no SKIP LOCKED for
-// that.
-func (s *Store) WithLockTimeout(
-	ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values,
-) error {
-	_, err := withLockTimeout(ctx, s, on, func() (struct{}, error) { return struct{}{}, execAll(ctx, on, statements, values) })
-	if s.Busy(err) {
-		// Of one that makes the same, or on InnoDB has locked the gap, which a
-		// guard of another name can.
-		return busyError{"another transaction keeps the row of the name from being made, and has not ended", err}
-	}
-
-	return err
-}
-
-// withLockTimeout calls do, whose statements give up waiting for a row lock after a second, where Brief says so: on MySQL and
-// MariaDB a statement goes on waiting after its client has given it up, on a connection that the pool does not count
-// any more.
-func withLockTimeout[T any](ctx context.Context, s *Store, on databases.Session, do func() (T, error)) (result T, err error) {
-	if s.sql.Brief.SQL == "" {
-		return do()
-	}
-
-	if _, err := on.Exec(ctx, s.sql.Brief, nil); err != nil {
-		return result, err
-	}
-
-	result, err = do()
-	if !s.Clean(err) {
-		return result, err // the connection does not go back to the pool
-	}
-
-	// Also though ctx has ended.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patientTime)
-	defer cancel()
-
-	if _, failed := on.Exec(ctx, s.sql.Patient, nil); failed != nil {
-		return result, Doubt(errors.Join(err, failed))
-	}
-
-	return result, err
-}
-
-// ending is brief for a release that is repeated. Most of the others wait for nobody, and save the round trips.
-func ending[T any](ctx context.Context, s *Store, on databases.Session, again bool, do func() (T, error)) (T, error) {
-	if !again {
-		return do()
-	}
-
-	return withLockTimeout(ctx, s, on, do)
-}
-
-// patientTime bounds what puts a session's patience back.
-const patientTime = time.Second

@@ -12,22 +12,19 @@ import (
 )
 
 // Settle ends what attempts of the request's owner left.
-func (s *Store) Settle(ctx context.Context, r strategies.Request) (err error) {
-	conn, err := s.Conn(ctx)
-	if err != nil {
-		return err
-	}
+func (b Base) Settle(ctx context.Context, r strategies.Request) error {
+	s := b.store
 
-	defer s.Return(conn, &err)
+	return s.use(ctx, func(on databases.Conn) error {
+		if r.Mode == strategies.Shared {
+			return s.reader(r, "", 0).leaveAndTell(ctx, on)
+		}
 
-	if r.Mode == strategies.Shared {
-		return s.settleShare(ctx, conn, r)
-	}
-
-	return s.Release(ctx, conn, r)
+		return s.Release(ctx, on, r)
+	})
 }
 
-// Release is Settle on a connection that the caller has.
+// Release is Settle for a writer on a connection that the caller has.
 func (s *Store) Release(ctx context.Context, on databases.Session, r strategies.Request) error {
 	if err := execAll(ctx, on, s.sql.BeforeRelease, s.values(r)); err != nil {
 		return err
@@ -46,47 +43,31 @@ func (s *Store) ReleaseRecord(ctx context.Context, on databases.Session, r strat
 }
 
 // List returns the names that are held or taken, of every strategy.
-func (s *Store) List(ctx context.Context, f strategies.Filter) (listed []strategies.Status, err error) {
-	conn, err := s.LookConn(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	defer s.Return(conn, &err)
-
-	if f.Name != "" {
-		return readHolders(ctx, conn, s.sql.Slots, f)
-	}
-
-	return readHolders(ctx, conn, s.sql.Holders, f)
+func (b Base) List(ctx context.Context, f strategies.Filter) ([]strategies.Status, error) {
+	return result(ctx, b.store.look, func(on databases.Conn) ([]strategies.Status, error) { return b.store.list(ctx, on, f) })
 }
 
-func readHolders(
-	ctx context.Context, conn databases.Conn, holders databases.Statement, f strategies.Filter,
-) (listed []strategies.Status, err error) {
+func (s *Store) list(ctx context.Context, on databases.Conn, f strategies.Filter) ([]strategies.Status, error) {
+	holders := s.sql.Holders
+	if f.Name != "" {
+		holders = s.sql.Slots
+	}
+
 	above, below := strategies.SlotRange(f.Name, strategies.MaxSlots)
 	values := databases.Values{"name": f.Name, "above": above, "below": below, "prefix": f.Prefix, "limit": limit(f.Limit)}
 
-	err = conn.Query(ctx, holders, values, func(row databases.Row) error {
-		var (
-			st                        strategies.Status
-			pid, heldFor, left, delay int64
-		)
+	return readAll(ctx, on, holders, values, func(row databases.Row, st *strategies.Status) error {
+		var heldFor, left, delay int64
 
-		err := row(&st.Name, &st.Strategy, &st.Token, &st.Holder.Host, &pid, &st.Holder.Label, &st.Holder.Metadata,
+		err := row(&st.Name, &st.Strategy, &st.Token, &st.Holder.Host, &st.Holder.PID, &st.Holder.Label, &st.Holder.Metadata,
 			&heldFor, &left, &delay, &st.Owner, &st.Shared)
-		st.Holder.PID = int(pid)
 
 		if st.Remaining, st.Taken = (State{Owner: st.Owner, Left: micros(left), Delay: micros(delay)}).runs(); st.Remaining > 0 {
 			st.HeldFor = micros(heldFor)
 		}
 
-		listed = append(listed, st)
-
 		return err
 	})
-
-	return listed, err
 }
 
 // limit is a filter's as a statement has it.
@@ -99,15 +80,18 @@ func limit(n int) int64 {
 }
 
 // Status tells of the name's latest grant, and whether it is guarded.
-func (s *Store) Status(ctx context.Context, name string) (status strategies.Status, found bool, err error) {
-	conn, err := s.LookConn(ctx)
-	if err != nil {
-		return status, false, err
-	}
+func (b Base) Status(ctx context.Context, name string) (status strategies.Status, found bool, err error) {
+	err = b.store.look(ctx, func(on databases.Conn) (err error) {
+		status, found, err = b.store.status(ctx, on, name)
 
-	defer s.Return(conn, &err)
+		return err
+	})
 
-	st, found, err := ReadState(ctx, conn, s.sql.State, name)
+	return status, found, err
+}
+
+func (s *Store) status(ctx context.Context, on databases.Conn, name string) (status strategies.Status, found bool, err error) {
+	st, found, err := s.State(ctx, on, name)
 	if err != nil || !found || st.Token <= 0 {
 		return status, false, err
 	}
@@ -115,7 +99,7 @@ func (s *Store) Status(ctx context.Context, name string) (status strategies.Stat
 	status = st.status(name)
 
 	// Names sort by their bytes, so the name itself comes first of its slots.
-	listed, err := readHolders(ctx, conn, s.sql.Slots, strategies.Filter{Name: name, Limit: 1})
+	listed, err := s.list(ctx, on, strategies.Filter{Name: name, Limit: 1})
 	if err != nil {
 		return status, true, err
 	}
@@ -125,7 +109,7 @@ func (s *Store) Status(ctx context.Context, name string) (status strategies.Stat
 		status.Ended, status.Detail = st.end()
 	}
 
-	notes, err := s.notes(ctx, conn, name)
+	notes, err := s.notes(ctx, on, name)
 	if err != nil {
 		return status, true, err
 	}
@@ -135,33 +119,25 @@ func (s *Store) Status(ctx context.Context, name string) (status strategies.Stat
 		status.ReleaseRequested = notes.Asked
 	}
 
-	status.Guarded, err = s.guarded(ctx, conn, s.sql.Unguarded, name)
+	status.Guarded, err = s.guarded(ctx, on, name)
 
 	return status, true, err
 }
 
 // guarded says whether the name's row is locked. That is not known where there is no
 // statement for it.
-func (s *Store) guarded(
-	ctx context.Context, conn databases.Conn, unguarded databases.Statement, name string,
-) (guarded bool, err error) {
-	if unguarded.SQL == "" {
+func (s *Store) guarded(ctx context.Context, on databases.Conn, name string) (bool, error) {
+	if s.sql.Unguarded.SQL == "" {
 		return false, nil
 	}
 
-	guarded = true
-
-	err = conn.Query(ctx, unguarded, databases.Values{"name": name}, func(row databases.Row) error {
-		guarded = false
-
-		return row(&name)
-	})
+	free, err := readOne(ctx, on, s.sql.Unguarded, databases.Values{"name": name}, &name)
 	if s.db.Classify(err) == databases.ReadOnly || errors.Is(err, driver.ErrBadConn) && s.readOnly(ctx) {
 		// Guards are at the primary, and a replica knows nothing of them.
 		return false, nil
 	}
 
-	return guarded, err
+	return !free, err
 }
 
 // readOnly asks the server on another connection whether it takes no writes, after a driver has closed one and has not
@@ -172,17 +148,12 @@ func (s *Store) readOnly(ctx context.Context) bool {
 
 	s.verified.Store(false)
 
-	conn, err := s.Conn(ctx)
-	if err == nil {
-		conn.Release()
-	}
-
-	return errors.Is(err, strategies.ErrReadOnly)
+	return errors.Is(s.use(ctx, func(databases.Conn) error { return nil }), strategies.ErrReadOnly)
 }
 
 // ForceRelease ends the grant that was seen, or what keeps the name taken after it.
-func (s *Store) ForceRelease(ctx context.Context, seen strategies.Status, reason string) (found bool, err error) {
-	_, found, err = s.Force(ctx, seen, reason)
+func (b Base) ForceRelease(ctx context.Context, seen strategies.Status, reason string) (bool, error) {
+	_, found, err := b.store.Force(ctx, seen, reason)
 
 	return found, err
 }
@@ -190,40 +161,39 @@ func (s *Store) ForceRelease(ctx context.Context, seen strategies.Status, reason
 // Force is ForceRelease, and returns the owner whose grant it ended; empty if there was
 // none.
 func (s *Store) Force(ctx context.Context, seen strategies.Status, reason string) (owner string, found bool, err error) {
-	conn, err := s.Conn(ctx)
-	if err != nil {
-		return "", false, err
-	}
+	err = s.use(ctx, func(on databases.Conn) error {
+		var before State
 
-	defer s.Return(conn, &err)
+		// The second round follows the holder's own release, after which a minimum hold
+		// keeps the name taken.
+		for {
+			st, _, err := s.State(ctx, on, seen.Name)
 
-	var before State
+			switch {
+			case err != nil || st.free():
+				return err
+			case !seen.Is(st.Token, st.Owner):
+				return st.successor(seen.Name)
+			case before.Token != 0 && st.Token == before.Token && st.Owner == before.Owner:
+				return st.Held(seen.Name) // its row is locked
+			}
 
-	// The second round follows the holder's own release, after which a minimum hold
-	// keeps the name taken.
-	for {
-		st, _, err := ReadState(ctx, conn, s.sql.State, seen.Name)
+			found, err = s.force(ctx, on, seen.Name, st, forced+reason)
 
-		switch {
-		case err != nil || st.free():
-			return "", false, err
-		case !seen.Is(st.Token, st.Owner):
-			return "", false, st.successor(seen.Name)
-		case before.Token != 0 && st.Token == before.Token && st.Owner == before.Owner:
-			return "", false, st.Held(seen.Name) // its row is locked
+			switch {
+			case err != nil:
+				return err
+			case found:
+				owner = st.Owner
+
+				return s.hint(ctx, on, s.sql.TellAll, databases.Values{"name": seen.Name})
+			}
+
+			before = st
 		}
+	})
 
-		found, err := s.force(ctx, conn, seen.Name, st, forced+reason)
-		if err == nil && found {
-			err = s.hint(ctx, conn, s.sql.TellAll, databases.Values{"name": seen.Name})
-		}
-
-		if err != nil || found {
-			return st.Owner, found, err
-		}
-
-		before = st
-	}
+	return owner, found, err
 }
 
 // successor says who was granted the name after somebody who was seen; nil if the name is free again.
@@ -261,49 +231,47 @@ func (s *Store) force(ctx context.Context, on databases.Session, name string, st
 
 // Reap ends grants that expired, removes the rows of idle names, and clears what
 // grants of any strategy left behind.
-func (s *Store) Reap(ctx context.Context, retention time.Duration) (reaped strategies.Reaped, err error) {
-	conn, err := s.Conn(ctx)
-	if err != nil {
-		return reaped, err
-	}
+func (b Base) Reap(ctx context.Context, retention time.Duration) (reaped strategies.Reaped, err error) {
+	s := b.store
 
-	defer s.Return(conn, &err)
+	err = s.use(ctx, func(on databases.Conn) (err error) {
+		if reaped.Expired, err = s.endExpired(ctx, on); err != nil {
+			return err
+		}
 
-	if reaped.Expired, err = s.endExpired(ctx, conn); err != nil {
-		return reaped, err
-	}
+		if reaped.Removed, err = s.removeForgotten(ctx, on, retention); err != nil {
+			return err
+		}
 
-	if reaped.Removed, err = s.removeForgotten(ctx, conn, retention); err != nil {
-		return reaped, err
-	}
+		if err := s.clear(ctx, on, s.sql.StaleRows, s.sql.ClearRow); err != nil {
+			return err
+		}
 
-	if err := s.clear(ctx, conn, s.sql.StaleRows, s.sql.ClearRow, "name", "owner"); err != nil {
-		return reaped, err
-	}
+		if err := s.clearShares(ctx, on); err != nil {
+			return err
+		}
 
-	if err := s.clearShares(ctx, conn); err != nil {
-		return reaped, err
-	}
+		return s.sweep(ctx, on)
+	})
 
-	return reaped, s.sweep(ctx, conn)
+	return reaped, err
 }
 
 // endExpired ends grants whose lease has ended, and counts those that it has ended. One that is refused is left for the
 // next time.
-func (s *Store) endExpired(ctx context.Context, conn databases.Conn) (count int, err error) {
-	names, err := column(ctx, conn, s.sql.Expired, nil)
+func (s *Store) endExpired(ctx context.Context, on databases.Conn) (count int, err error) {
+	names, err := readTexts(ctx, on, s.sql.Expired, nil)
 	if err != nil {
 		return 0, err
 	}
 
 	for _, name := range names {
-		result, err := conn.Exec(ctx, s.sql.End, databases.Values{"name": name})
-
-		switch {
-		case s.Busy(err):
-		case err != nil:
+		result, err := on.Exec(ctx, s.sql.End, databases.Values{"name": name})
+		if err != nil && !s.Busy(err) {
 			return count, err
-		case result.RowsAffected > 0:
+		}
+
+		if result.RowsAffected > 0 {
 			count++
 		}
 	}
@@ -311,32 +279,16 @@ func (s *Store) endExpired(ctx context.Context, conn databases.Conn) (count int,
 	return count, nil
 }
 
-// clear deletes what was left behind, by two values that list returns of each. There may
+// clear deletes what was left behind, by name and owner, which list returns of each. There may
 // be nothing.
-func (s *Store) clear(ctx context.Context, conn databases.Session, list, each databases.Statement, first, second string) error {
-	if list.SQL == "" {
-		return nil
-	}
+func (s *Store) clear(ctx context.Context, on databases.Session, list, each databases.Statement) error {
+	stale, err := readAll(ctx, on, list, nil, func(row databases.Row, r *strategies.Request) error { return row(&r.Name, &r.Owner) })
 
-	var stale []databases.Values
-
-	err := conn.Query(ctx, list, nil, func(row databases.Row) error {
-		var one, other string
-
-		err := row(&one, &other)
-		stale = append(stale, databases.Values{first: one, second: other})
-
-		return err
-	})
-	if err != nil {
-		return err
-	}
-
-	for _, values := range stale {
-		if _, err := conn.Exec(ctx, each, values); err != nil && !s.Busy(err) {
-			return err
+	for i := 0; i < len(stale) && err == nil; i++ {
+		if _, err = on.Exec(ctx, each, databases.Values{"name": stale[i].Name, "owner": stale[i].Owner}); s.Busy(err) {
+			err = nil
 		}
 	}
 
-	return nil
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -24,39 +25,56 @@ func (s *Store) Base() Base { return Base{s} }
 // Validate reports a database that is nil, or that has no statements.
 func (b Base) Validate() error { return b.store.Validate() }
 
-// Settle ends whatever attempts by r.Owner left behind.
-func (b Base) Settle(ctx context.Context, r strategies.Request) error { return b.store.Settle(ctx, r) }
-
-// List returns the names that are held or taken, of whatever strategy.
-func (b Base) List(ctx context.Context, f strategies.Filter) ([]strategies.Status, error) {
-	return b.store.List(ctx, f)
-}
-
-// Status returns what is known of a name's latest grant; false if nothing is.
-func (b Base) Status(ctx context.Context, name string) (strategies.Status, bool, error) {
-	return b.store.Status(ctx, name)
-}
-
-// ForceRelease ends the grant that was seen, or what keeps the name taken after it.
-func (b Base) ForceRelease(ctx context.Context, seen strategies.Status, reason string) (bool, error) {
-	return b.store.ForceRelease(ctx, seen, reason)
-}
-
-// Reap ends grants that expired, and removes what is left of them and of idle names.
-func (b Base) Reap(ctx context.Context, retention time.Duration) (strategies.Reaped, error) {
-	return b.store.Reap(ctx, retention)
-}
-
 // Close has nothing to give back.
 func (Base) Close(context.Context) {}
 
-// Leased is what a strategy embeds whose locks are leases in the database, and nothing else of a session.
-type Leased struct{ Base }
+// Leased is what a strategy embeds whose locks are leases in the database, and nothing else of a session. It can do everything.
+type Leased struct {
+	Base
+
+	take Take
+}
+
+// Take takes the row of a name for a request's owner, and returns the token.
+type Take func(ctx context.Context, on databases.Conn, r strategies.Request) (int64, error)
 
 var _ strategies.Raiser = Leased{}
 
 // Leased returns what such a strategy of the store embeds.
-func (s *Store) Leased() Leased { return Leased{s.Base()} }
+func (s *Store) Leased(take Take) Leased { return Leased{s.Base(), take} }
+
+// Take takes the row alone.
+func (s *Store) Take(ctx context.Context, on databases.Conn, r strategies.Request) (int64, error) {
+	return s.Acquire(ctx, on, r, Replaces{})
+}
+
+// Features says what the strategy can do.
+func (l Leased) Features() strategies.Features {
+	f := l.store.Features()
+	f.MinHold, f.LockDelay, f.Shared = true, true, true
+
+	return f
+}
+
+// Acquire takes the rows that are free.
+func (l Leased) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	return calls.Acquire(ctx, requests, l.acquire, l.store.AcquireAll)
+}
+
+func (l Leased) acquire(ctx context.Context, r strategies.Request) (made strategies.Grant, err error) {
+	err = l.store.Attempt(ctx, func(ctx context.Context, on databases.Conn) error {
+		g, err := l.store.Grants(ctx, on, r, false, func(ctx context.Context, r strategies.Request, _ State) (int64, error) {
+			return l.take(ctx, on, r)
+		})
+		if err == nil {
+			made = g.Granted()
+		}
+
+		return err
+	})
+
+	return made, err
+}
 
 // Renew renews grants, or checks them.
 func (l Leased) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
@@ -66,47 +84,4 @@ func (l Leased) Renew(ctx context.Context, held []strategies.Grant, lease time.D
 // Release ends grants.
 func (l Leased) Release(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
 	return calls.Release(ctx, held, l.store.ReleaseAll)
-}
-
-// Raise returns a grant under a larger token.
-func (l Leased) Raise(ctx context.Context, held strategies.Grant, token int64) (strategies.Grant, error) {
-	return l.store.Raise(ctx, held, token)
-}
-
-// Guard pins a grant in the caller's transaction.
-func (Base) Guard(ctx context.Context, tx strategies.Tx, g strategies.Grant) error {
-	record, err := recordOf(g)
-	if err != nil {
-		return err
-	}
-
-	return record.Guard(ctx, tx, g.Token)
-}
-
-// ReleaseTx ends a grant when the caller's transaction commits, and records the mark then, if there is one. A session's lock does
-// not end with its record.
-func (b Base) ReleaseTx(ctx context.Context, tx strategies.Tx, g strategies.Grant, mark int64) error {
-	writer, ok := g.State.(*Grant)
-	if !ok {
-		return &strategies.UnsupportedError{
-			Strategy: b.store.strategy, Where: "for the release of a session's or a reader's lock in a transaction", Fix: "release it after that", Instead: "cas",
-		}
-	}
-
-	return writer.ReleaseTx(ctx, tx, mark)
-}
-
-// Join says whether more readers of the process may have a reader's grant, too.
-func (Base) Join(ctx context.Context, g strategies.Grant, r strategies.Request) (bool, error) {
-	record, err := recordOf(g)
-	if err != nil {
-		return false, err
-	}
-
-	reader, ok := record.(*Share)
-	if !ok {
-		return false, notOurs(g)
-	}
-
-	return reader.Join(ctx, r)
 }

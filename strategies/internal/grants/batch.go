@@ -3,355 +3,464 @@ package grants
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// AcquireAll makes one attempt for each request, all in one statement. It
-// waits for nobody's row lock.
-func (s *Store) AcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	b := s.acquisitions(requests)
-
-	if s.sql.Batch.Acquire.SQL == "" {
-		return calls.AcquireAlone(ctx, requests)
-	}
-
-	conn, ctx, cancel, err := s.Attempt(ctx)
-	defer b.answer(&err)
-
-	if err != nil {
-		return b.grants, b.errs
-	}
-
-	defer s.Return(conn, &err)
-	defer cancel()
-
-	sql, asked := &s.sql.Batch, requests
-
-	// The second round follows the making of rows, once in a name's life.
-	for round := 0; round < 2 && err == nil && len(asked) > 0; round++ {
-		values := s.batchValues(sql.Acquire, asked)
-
-		if err = b.draw(ctx, conn, sql.Acquire, values); err != nil {
-			break
-		}
-
-		if asked, err = b.taken(ctx, conn, asked, values); err != nil || len(asked) == 0 {
-			break
-		}
-
-		if len(sql.Create) > 0 {
-			err = s.WithLockTimeout(ctx, conn, sql.Create, s.batchValues(sql.Create[0], asked))
-		}
-	}
-
-	return b.grants, b.errs
-}
-
-// acquisitions are those of one statement.
-type acquisitions struct {
+// batch are calls that share a statement. It waits for nobody's row lock.
+//
+// Where the dialect has WithoutReturning, an UPDATE returns no rows, and how many it changed does not say which. So what
+// became of them is read beside it.
+type batch struct {
 	*Store
 
-	requests []strategies.Request
-	grants   []strategies.Grant
-	errs     []error
-	index    map[string]int       // by owner
-	changed  bool                 // something, by the last statement, where the dialect has WithoutReturning
-	orphans  []strategies.Request // whose records were taken, and whose rows are not there
+	requests  []strategies.Request // that the statement is about
+	open      map[string]int       // by owner, those that have no answer yet
+	grants    []strategies.Grant
+	contended []bool
+	errs      []error // ErrNotBatched of those without an answer: they have to go alone
 }
 
-func (s *Store) acquisitions(requests []strategies.Request) *acquisitions {
-	b := &acquisitions{
-		Store: s, requests: requests,
-		grants: make([]strategies.Grant, len(requests)), errs: make([]error, len(requests)), index: make(map[string]int, len(requests)),
+func (s *Store) batch(n int) *batch {
+	return &batch{
+		Store: s, open: make(map[string]int, n), grants: make([]strategies.Grant, n), contended: make([]bool, n),
+		errs: slices.Repeat([]error{strategies.ErrNotBatched}, n),
 	}
+}
 
-	for i, r := range requests {
-		b.index[r.Owner] = i
+// batchOf takes those grants for which fit is true.
+func (s *Store) batchOf(grants []strategies.Grant, fit func(*Grant) bool) *batch {
+	b := s.batch(len(grants))
+
+	for i, g := range grants {
+		if g, ok := g.State.(*Grant); ok && s.sql.Batch.Acquire.SQL != "" && !g.Shared() && fit(g) {
+			b.add(i, g.request)
+		}
 	}
 
 	return b
 }
 
-// answer is deferred, with the address of an error that came for all: those that have
-// no answer yet get that, or have to go alone.
-func (b *acquisitions) answer(failed *error) {
-	err := *failed
+func (b *batch) add(i int, r strategies.Request) {
+	b.open[r.Owner], b.requests = i, append(b.requests, r)
+}
+
+// answer is the answer to a call, unless it has one.
+func (b *batch) answer(owner string, err error) {
+	if i, ok := b.open[owner]; ok {
+		b.errs[i] = err
+
+		delete(b.open, owner)
+	}
+}
+
+// failed is for an error that came for all.
+func (b *batch) failed(err error) {
 	if err == nil || !errors.Is(err, strategies.ErrUnsettled) && (b.Busy(err) || errors.Is(err, strategies.ErrBusy)) {
-		err = strategies.ErrNotBatched
+		return
 	}
 
-	for i := range b.requests {
-		if b.grants[i].None() && b.errs[i] == nil {
-			b.errs[i] = err
+	for owner := range b.open {
+		b.answer(owner, err)
+	}
+}
+
+// granted is the answer to a request that was granted.
+func (b *batch) granted(r strategies.Request, token int64) {
+	i, ok := b.open[r.Owner]
+	if err := sound(token); ok && err == nil {
+		b.grants[i] = b.Grant(r, token).Granted()
+		b.answer(r.Owner, nil)
+	} else {
+		b.answer(r.Owner, err)
+	}
+}
+
+// done is the answer to calls that were done, and says by owner whether others wait.
+func (b *batch) done(contended map[string]bool) {
+	for owner, waits := range contended {
+		if i, ok := b.open[owner]; ok {
+			b.contended[i] = waits
+			b.answer(owner, nil)
 		}
 	}
 }
 
-// draw grants what is free.
-func (b *acquisitions) draw(
-	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values,
-) error {
-	if b.sql.WithoutReturning {
-		// It does not say what it granted: look does.
-		result, err := conn.Exec(ctx, statement, values)
-		b.changed = result.RowsAffected > 0
-
-		return err
+// AcquireAll makes one attempt for each request, all in one statement.
+func (s *Store) AcquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	b := s.batch(len(requests))
+	for i, r := range requests {
+		b.add(i, r)
 	}
 
-	var tokens map[string]int64
+	if s.sql.Batch.Acquire.SQL != "" {
+		b.failed(s.Attempt(ctx, b.acquire))
+	}
 
-	err := b.withSideRows(ctx, conn, func(rows bool) (err error) {
-		if tokens, err = byOwner[int64](ctx, conn, statement, values, len(b.requests)); err == nil && rows && len(tokens) > 0 {
-			_, err = conn.Exec(ctx, b.sql.Rows.Make, values)
+	return b.grants, b.errs
+}
+
+func (b *batch) acquire(ctx context.Context, on databases.Conn) (err error) {
+	sql, asked := &b.sql.Batch, b.requests
+
+	// The second round follows the making of rows, once in a name's life.
+	for round := 0; round < 2 && err == nil && len(asked) > 0; round++ {
+		values := b.batchValues(sql.Acquire, asked, nil)
+
+		if b.sql.WithoutReturning {
+			asked, err = b.drawAndLook(ctx, on, asked, values)
+		} else if err = b.draw(ctx, on, asked, values); err == nil {
+			asked, _, err = b.look(ctx, on, asked, values)
 		}
 
-		return err
+		if err == nil && len(asked) > 0 && len(sql.Create) > 0 {
+			err = b.WithLockTimeout(ctx, on, sql.Create, b.batchValues(sql.Create[0], asked, nil))
+		}
+	}
+
+	return err
+}
+
+// draw grants what is free.
+func (b *batch) draw(ctx context.Context, on databases.Conn, asked []strategies.Request, values databases.Values) error {
+	var tokens map[string]int64
+
+	err := b.InTransaction(ctx, on, b.sql.Rows.Begin, func() (bool, error) {
+		var err error
+		if tokens, err = readByKey[int64](ctx, on, b.sql.Batch.Acquire, values); err == nil && len(tokens) > 0 && b.sql.Rows.Make.SQL != "" {
+			_, err = on.Exec(ctx, b.sql.Rows.Make, values)
+		}
+
+		return true, err
 	})
 	if err != nil {
 		return err
 	}
 
-	for owner, token := range tokens {
-		b.granted(owner, token)
+	for _, r := range asked {
+		if token, ok := tokens[r.Owner]; ok {
+			b.granted(r, token)
+		}
 	}
 
 	return nil
 }
 
-// byOwner sends a statement that returns a value for each owner that it was done
-// for, of so many at most. There are none after an error: the rows come before the commit, which can
-// still fail.
-func byOwner[V any](
-	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values, most int,
-) (map[string]V, error) {
-	answers := make(map[string]V, most)
+// look asks about those that were not granted, and returns those that have no rows, and those whose records were taken and
+// whose rows beside them are not there. values are those of what was asked for, which has the names.
+func (b *batch) look(
+	ctx context.Context, on databases.Conn, asked []strategies.Request, values databases.Values,
+) (missing, orphans []strategies.Request, err error) {
+	open := slices.DeleteFunc(slices.Clone(asked), func(r strategies.Request) bool {
+		_, ok := b.open[r.Owner]
 
-	err := conn.Query(ctx, statement, values, func(row databases.Row) error {
-		var (
-			owner string
-			value V
-		)
-
-		err := row(&owner, &value)
-		answers[owner] = value
-
-		return err
+		return !ok
 	})
-	if err != nil {
-		return nil, err
-	}
-
-	return answers, nil
-}
-
-func (b *acquisitions) granted(owner string, token int64) {
-	i, ok := b.index[owner]
-	if !ok {
-		return
-	}
-
-	if b.errs[i] = sound(token); b.errs[i] == nil {
-		b.grants[i] = b.Grant(b.requests[i], token).Granted()
-	}
-}
-
-// look asks about those that were not granted, and returns those that have no
-// rows. values are those of what was asked for, which has the names.
-func (b *acquisitions) look(
-	ctx context.Context, conn databases.Conn, statement databases.Statement, asked []strategies.Request, values databases.Values,
-) ([]strategies.Request, error) {
-	var open []strategies.Request
-
-	for _, r := range asked {
-		if i := b.index[r.Owner]; b.grants[i].None() && b.errs[i] == nil {
-			open = append(open, r)
-		}
-	}
-
 	if len(open) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 
 	if len(open) < len(asked) {
-		values = b.batchValues(statement, open)
+		values = b.batchValues(b.sql.Batch.State, open, nil)
 	}
 
-	states, err := b.states(ctx, conn, statement, values)
+	states, err := b.states(ctx, on, values)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-
-	var missing []strategies.Request
 
 	for _, r := range open {
-		i := b.index[r.Owner]
-
 		switch st, found := states[r.Name]; {
 		case !found, b.Unready(st.State):
 			missing = append(missing, r)
 		case b.inSteps() && st.Owner == r.Owner && (st.Left <= 0 || st.row != r.Owner):
-			b.orphans = append(b.orphans, r)
+			orphans = append(orphans, r)
 		case st.Owner == r.Owner && st.Left > 0:
-			b.granted(r.Owner, st.Token)
+			b.granted(r, st.Token)
 		default:
-			b.errs[i] = b.Refused(ctx, conn, st.State, r)
+			b.answer(r.Owner, b.Refused(ctx, on, st.State, r))
 		}
 	}
 
-	return missing, nil
+	return missing, orphans, nil
+}
+
+// rowed is the state of a name, and the owner of its row if records and rows change in steps.
+type rowed struct {
+	State
+
+	row string
+}
+
+// states reads those of the names that values have.
+func (s *Store) states(ctx context.Context, on databases.Conn, values databases.Values) (map[string]rowed, error) {
+	return readMap(ctx, on, s.sql.Batch.State, values, func(row databases.Row, name *string, st *rowed) error {
+		if s.inSteps() {
+			return st.scan(row, name, &st.row)
+		}
+
+		return st.scan(row, name)
+	})
 }
 
 // RenewAll renews grants in one statement.
 func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	if s.sql.Batch.Acquire.SQL == "" {
-		return calls.RenewAlone(ctx, grants, lease)
-	}
+	b := s.batchOf(grants, func(*Grant) bool { return true })
+	b.send(ctx, func(on databases.Conn) error { return b.renew(ctx, on, lease) })
 
-	t := s.together(grants, func(*Grant) bool { return true })
-	if len(t.requests) == 0 {
-		return t.errs
-	}
-
-	conn, err := s.Conn(ctx)
-	defer t.failed(&err)
-
-	if err != nil {
-		return t.errs
-	}
-
-	defer s.Return(conn, &err)
-
-	err = t.renewOn(ctx, conn, lease)
-
-	return t.errs
+	return b.errs
 }
 
-// renewOn renews them in one statement.
-func (t *together) renewOn(ctx context.Context, conn databases.Conn, lease time.Duration) error {
-	renew := t.sql.Batch.Renew
-	values := t.batchValues(renew, t.requests)
-	values["lease"] = t.lease(lease)
-
-	if t.sql.WithoutReturning {
-		return t.renewWithoutReturning(ctx, conn, renew, values)
+// RenewAllOn is RenewAll on a connection that the caller has. An error came for all.
+func (s *Store) RenewAllOn(ctx context.Context, on databases.Conn, grants []strategies.Grant, lease time.Duration) ([]error, error) {
+	b := s.batchOf(grants, func(*Grant) bool { return true })
+	if len(b.requests) == 0 {
+		return b.errs, nil
 	}
 
-	return t.send(ctx, conn, renew, values)
+	err := b.renew(ctx, on, lease)
+	if s.Busy(err) {
+		err = nil
+	}
+
+	return b.errs, err
+}
+
+// send runs f on a connection of the pool, if the statement is about any.
+func (b *batch) send(ctx context.Context, f func(on databases.Conn) error) {
+	if len(b.requests) > 0 {
+		b.failed(replaced(b.use(ctx, f)))
+	}
+}
+
+// renew sends a renewal that returns the owners that it was done for; or else whose answer has the clock that the leases were
+// renewed by: one that was not, because somebody has it locked, ends earlier.
+func (b *batch) renew(ctx context.Context, on databases.Conn, lease time.Duration) error {
+	renew, us := b.sql.Batch.Renew, b.lease(lease)
+	values := b.batchValues(renew, b.requests, nil)
+	values["lease"] = us
+
+	if !b.sql.WithoutReturning {
+		done, err := readByKey[bool](ctx, on, renew, values)
+		b.done(done)
+
+		return err
+	}
+
+	result, err := on.Exec(ctx, renew, values)
+	if err != nil || result.LastInsertID == 0 {
+		return err // or there was none to renew, and no clock was read
+	}
+
+	ends, err := b.leases(ctx, on, b.requests)
+
+	for owner, end := range ends {
+		if end >= result.LastInsertID+us {
+			b.answer(owner, nil)
+		}
+	}
+
+	return err
+}
+
+// leases returns, by owner, when those of the requests end by the database's clock that the owners have.
+func (s *Store) leases(ctx context.Context, on databases.Conn, requests []strategies.Request) (map[string]int64, error) {
+	return readByKey[int64](ctx, on, s.sql.Batch.Leases, s.batchValues(s.sql.Batch.Leases, requests, nil))
 }
 
 // ReleaseAll ends grants in one statement. One with a minimum hold is released in
 // another way, alone.
 func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) ([]bool, []error) {
-	if s.sql.Batch.Acquire.SQL == "" {
-		return calls.ReleaseAlone(ctx, grants)
-	}
-
-	durable := false
-
-	t := s.together(grants, func(g *Grant) bool {
+	b := s.batchOf(grants, func(g *Grant) bool {
 		if g.request.MinHold > 0 {
 			return false
 		}
 
 		g.released.Store(true)
 
-		durable = durable || g.request.DurableRelease
-
 		return true
 	})
-	if len(t.requests) == 0 {
-		return t.contended, t.errs
-	}
 
-	conn, err := s.Conn(ctx)
-	defer t.failed(&err)
-
-	if err != nil {
-		return t.contended, t.errs
-	}
-
-	defer s.Return(conn, &err)
-
-	if s.sql.WithoutReturning {
-		err = t.releaseWithoutReturning(ctx, conn, s.sql.Batch.Release)
-	} else {
-		values := s.batchValues(s.sql.Batch.Release, t.requests)
-		values["durable"] = durable
-		err = t.release(ctx, conn, values)
-	}
-
-	return t.contended, t.errs
-}
-
-// together are grants that one statement is about.
-type together struct {
-	*Store
-
-	grants    []strategies.Grant
-	requests  []strategies.Request
-	index     map[string]int // by owner, of what is not done
-	contended []bool
-	errs      []error
-}
-
-// together takes those grants for which fit is true. The others have to go alone,
-// as have those that the statement will not be done with.
-func (s *Store) together(grants []strategies.Grant, fit func(*Grant) bool) *together {
-	t := &together{
-		Store: s, grants: grants, index: make(map[string]int, len(grants)), contended: make([]bool, len(grants)), errs: make([]error, len(grants)),
-	}
-
-	for i, g := range grants {
-		t.errs[i] = strategies.ErrNotBatched
-
-		if g, ok := g.State.(*Grant); ok && fit(g) {
-			t.index[g.request.Owner] = i
-			t.requests = append(t.requests, g.request)
+	b.send(ctx, func(on databases.Conn) error {
+		if s.sql.WithoutReturning {
+			return b.releaseSeen(ctx, on)
 		}
-	}
 
-	return t
+		return b.release(ctx, on)
+	})
+
+	return b.contended, b.errs
 }
 
-// failed is deferred, with the address of an error that came for all: those that are
-// not done get that, unless they have to go alone.
-func (t *together) failed(failed *error) {
-	if *failed == nil || t.Busy(*failed) {
-		return
-	}
+// release sends a release that returns the owners that it was done for.
+func (b *batch) release(ctx context.Context, on databases.Conn) error {
+	var contended map[string]bool
 
-	for _, i := range t.index {
-		t.errs[i] = replaced(*failed)
-	}
-}
+	sql := b.sql
+	values := b.batchValues(sql.Batch.Release, b.requests, nil)
 
-// send sends a statement that returns the owners that it was done for.
-func (t *together) send(
-	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values,
-) error {
-	contended, err := byOwner[bool](ctx, conn, statement, values, len(t.requests))
+	err := b.InTransaction(ctx, on, sql.Rows.Begin, func() (bool, error) {
+		if sql.Rows.Delete.SQL != "" {
+			if _, err := on.Exec(ctx, sql.Rows.Delete, values); err != nil {
+				return false, err
+			}
+		}
+
+		return true, b.quietly(sql.Batch.Release, sql.Batch.ReleaseQuietly, func(release databases.Statement) (err error) {
+			contended, err = readByKey[bool](ctx, on, release, values)
+
+			return err
+		})
+	})
 	if err == nil {
-		t.allDone(contended)
+		b.done(contended)
 	}
 
 	return err
 }
 
-func (t *together) allDone(contended map[string]bool) {
-	for owner, waits := range contended {
-		t.done(owner, waits)
+// releaseSeen reads before it releases: what is there afterwards may be a successor's already,
+// and would not say whether the lock was released or lost. Only leases that were
+// seen are released. If fewer rows changed than that it looks which are left, which
+// somebody has locked: the others were ours during the call, and are not any more.
+func (b *batch) releaseSeen(ctx context.Context, on databases.Conn) error {
+	seen, err := b.seen(ctx, on)
+	if err != nil || len(seen) == 0 {
+		return err
 	}
+
+	release := b.sql.Batch.Release
+
+	result, err := on.Exec(ctx, release, b.batchValues(release, seen, nil))
+	if err != nil {
+		return err
+	}
+
+	var left map[string]int64
+
+	if result.RowsAffected != int64(len(seen)) {
+		if left, err = b.leases(ctx, on, seen); err != nil {
+			return err
+		}
+	}
+
+	for _, r := range seen {
+		if _, ok := left[r.Owner]; !ok {
+			b.done(map[string]bool{r.Owner: result.LastInsertID != 0})
+		}
+	}
+
+	return nil
 }
 
-func (t *together) done(owner string, contended bool) {
-	if i, ok := t.index[owner]; ok {
-		t.contended[i], t.errs[i] = contended, nil
-
-		delete(t.index, owner)
+// seen are the requests whose leases are there, after their rows are deleted where there are such.
+func (b *batch) seen(ctx context.Context, on databases.Conn) (seen []strategies.Request, err error) {
+	if b.inSteps() {
+		return b.deleted(ctx, on)
 	}
+
+	before, err := b.leases(ctx, on, b.requests)
+
+	for _, r := range b.requests {
+		if _, ok := before[r.Owner]; ok {
+			seen = append(seen, r)
+		}
+	}
+
+	return seen, err
+}
+
+// What a strategy keeps beside the records of a batch changes together with them: in the same statement, and then nothing is
+// needed for it; in one transaction; or in steps, each of which commits by itself, where the dialect has WithoutReturning.
+
+// inSteps says whether records and rows change in steps.
+func (s *Store) inSteps() bool {
+	return s.sql.Rows.Make.SQL != "" && len(s.sql.Rows.Begin) == 0
+}
+
+// drawAndLook grants what is free, makes the rows of that if it is done in steps, and looks what became of it. A record whose
+// row could not be made is given back, or the name would be held by nobody until its lease ends. It returns those that have no
+// records.
+func (b *batch) drawAndLook(
+	ctx context.Context, on databases.Conn, asked []strategies.Request, values databases.Values,
+) (missing []strategies.Request, err error) {
+	granted, err := on.Exec(ctx, b.sql.Batch.Acquire, values)
+	if err != nil {
+		return nil, err
+	}
+
+	var made error
+
+	// It makes all rows or none. Either way some of the records may be ours.
+	if b.inSteps() && granted.RowsAffected > 0 {
+		if made = b.WithLockTimeout(ctx, on, []databases.Statement{b.sql.Rows.Make}, values); !b.Clean(made) {
+			return nil, unsettled(made)
+		}
+	}
+
+	missing, orphans, err := b.look(ctx, on, asked, values)
+	if err == nil && len(orphans) > 0 {
+		err = b.giveBack(ctx, on, orphans, made)
+	}
+
+	if err != nil && b.inSteps() {
+		err = unsettled(made, err)
+	}
+
+	return missing, err
+}
+
+// unsettled marks the errors of an attempt that may have left records.
+func unsettled(errs ...error) error {
+	return Doubt(errors.Join(append(errs, strategies.ErrUnsettled)...))
+}
+
+// giveBack frees the records whose rows are not there. Those that somebody has locked meanwhile are left to Settle. The others are
+// answered with the cause if the server has refused to make their rows, and else have to go alone.
+func (b *batch) giveBack(ctx context.Context, on databases.Conn, orphans []strategies.Request, cause error) error {
+	back := b.batch(len(orphans))
+	for i, r := range orphans {
+		back.add(i, r)
+	}
+
+	if err := back.releaseSeen(ctx, on); err != nil {
+		return err
+	}
+
+	refused := cause != nil && !b.Busy(cause) && !errors.Is(cause, strategies.ErrBusy)
+
+	for i, r := range orphans {
+		if back.errs[i] != nil {
+			b.answer(r.Owner, &strategies.HeldError{Name: r.Name, Detail: "a transaction has its row locked", Err: strategies.ErrUnsettled})
+		} else if refused {
+			b.answer(r.Owner, b.Explain(cause))
+		}
+	}
+
+	return nil
+}
+
+// deleted deletes the rows of grants, and returns the requests whose records are there and whose rows are not. A row that
+// somebody has locked stays, and its record with it; so does one that may not be deleted.
+func (b *batch) deleted(ctx context.Context, on databases.Conn) (seen []strategies.Request, err error) {
+	values := b.batchValues(b.sql.Rows.Delete, b.requests, nil)
+
+	// A row is deleted while its lease is there.
+	result, err := on.Exec(ctx, b.sql.Rows.Delete, values)
+	if !b.Clean(err) || result.RowsAffected == int64(len(b.requests)) {
+		return b.requests, err
+	}
+
+	states, err := b.states(ctx, on, values)
+
+	for _, r := range b.requests {
+		if st := states[r.Name]; st.Owner == r.Owner && st.row != r.Owner {
+			seen = append(seen, r)
+		}
+	}
+
+	return seen, err
 }

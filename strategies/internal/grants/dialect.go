@@ -47,51 +47,36 @@ type Dialect struct {
 
 // dialects are those that there are. A file is read when the first strategy on its database is made.
 var dialects = map[databases.Dialect]func() Dialect{
-	databases.Postgres: sync.OnceValue(func() Dialect {
-		return Dialect{
-			LeavesLine: true,
-			// Text in milliseconds.
-			IdleLimit:  func(lease time.Duration) any { return fmt.Sprint(roundUp(lease, time.Millisecond)) },
-			Statements: statementsOf("postgres.sql", "$", true),
-		}
+	databases.Postgres: reading("postgres.sql", "$", true, Dialect{
+		LeavesLine: true,
+		// Text in milliseconds.
+		IdleLimit: func(lease time.Duration) any { return fmt.Sprint(roundUp(lease, time.Millisecond)) },
 	}),
-	databases.MySQL: sync.OnceValue(func() Dialect {
-		return Dialect{
-			WithoutReturning: true,
-			// Whole seconds.
-			IdleLimit:  func(lease time.Duration) any { return roundUp(lease, time.Second) },
-			Statements: statementsOf("mysql.sql", "?", false),
-		}
+	databases.MySQL: reading("mysql.sql", "?", false, Dialect{
+		WithoutReturning: true,
+		// Whole seconds.
+		IdleLimit: func(lease time.Duration) any { return roundUp(lease, time.Second) },
 	}),
-	databases.TiDB: sync.OnceValue(func() Dialect {
-		return Dialect{
-			OneByOne:   true,
-			Resolution: time.Millisecond,
-			Statements: statementsOf("tidb.sql", "?", false),
-		}
-	}),
-	databases.SQLite: sync.OnceValue(func() Dialect {
-		return Dialect{
-			Resolution:  time.Millisecond,
-			OneWriter:   true,
-			WhyReadOnly: "the process needs to write the file and its folder",
-			Statements:  statementsOf("sqlite.sql", "?", true),
-		}
+	databases.TiDB: reading("tidb.sql", "?", false, Dialect{OneByOne: true, Resolution: time.Millisecond}),
+	databases.SQLite: reading("sqlite.sql", "?", true, Dialect{
+		Resolution: time.Millisecond, OneWriter: true, WhyReadOnly: "the process needs to write the file and its folder",
 	}),
 }
 
-// statementsOf are those of a file, which is part of the program.
-func statementsOf(file, mark string, numbered bool) (statements Statements) {
-	text, err := files.ReadFile(file)
-	if err == nil {
-		err = load(string(text), mark, numbered, &statements)
-	}
+// reading reads the statements of a dialect from a file, which is part of the program.
+func reading(file, mark string, numbered bool, dialect Dialect) func() Dialect {
+	return sync.OnceValue(func() Dialect {
+		text, err := files.ReadFile(file)
+		if err == nil {
+			err = load(string(text), mark, numbered, &dialect.Statements)
+		}
 
-	if err != nil {
-		panic(fmt.Sprintf("%s: %v", file, err))
-	}
+		if err != nil {
+			panic(fmt.Sprintf("%s: %v", file, err))
+		}
 
-	return statements
+		return dialect
+	})
 }
 
 // Written is a statement with a value in its text, where it has no argument: a server may bind none there.

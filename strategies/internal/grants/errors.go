@@ -17,22 +17,18 @@ func (s *Store) noConn(err error) error {
 
 	err = fmt.Errorf("connect: %w", err)
 
-	switch s.db.Classify(err) {
-	case databases.Full:
+	switch class := s.db.Classify(err); {
+	case class == databases.Full:
 		err = fmt.Errorf("%w: %w", strategies.ErrTooManyConnections, err)
-	case databases.Unreachable:
+	case class == databases.Unreachable, class != databases.NotAllowed && class != databases.Busy && s.reached.Load() && s.absent(err):
 		err = fmt.Errorf("%w: %w", strategies.ErrUnreachable, err)
-	case databases.NotAllowed:
+	case class == databases.NotAllowed:
 		err = s.Explain(err)
-	case databases.Busy:
-		err = busyError{busyFile, err}
-	default:
-		if s.reached.Load() && s.absent(err) {
-			err = fmt.Errorf("%w: %w", strategies.ErrUnreachable, err)
-		}
+	case class == databases.Busy:
+		err = busyError(busyFile, err)
 	}
 
-	return notSentError{err}
+	return notSent(err)
 }
 
 // absent says whether an error of connecting is an answer, of a server or of who stands in front of it. Where there has been a
@@ -49,54 +45,68 @@ func (s *Store) absent(err error) bool {
 	return errors.As(err, &coded) && coded.SQLState() != "" || s.db.Classify(err) == databases.Refused
 }
 
+// marked is an error that means something more.
+type marked struct {
+	error
+
+	marks []error
+}
+
+func (m *marked) Unwrap() []error { return append(m.marks, m.error) }
+
 // NotSent marks an error before anything was sent that takes a lock and leaves it.
 func NotSent(err error) error {
 	if verdict(err) {
 		return err
 	}
 
-	return notSentError{err}
+	return notSent(err)
 }
 
-type notSentError struct{ error }
+func notSent(err error) error { return &marked{err, []error{strategies.ErrNotSent}} }
 
-func (e notSentError) Unwrap() error { return e.error }
+var (
+	errDoubt   = errors.New("the connection is in doubt")
+	errUnheard = errors.New("a hint left the connection in doubt")
+)
 
-// Is reports whether target is strategies.ErrNotSent.
-func (notSentError) Is(target error) bool { return target == strategies.ErrNotSent }
+// Doubt marks an error after which the connection must be discarded, whatever the error itself would say.
+func Doubt(err error) error { return &marked{err, []error{errDoubt}} }
 
-// doubtful is an error after which the connection is in doubt, whatever the
-// error itself would say.
-type doubtful struct{ error }
+// unheard marks that of a hint which leaves the connection in doubt, after something that was done.
+func unheard(err error) error { return &marked{err, []error{errUnheard}} }
 
-func (d doubtful) Unwrap() error { return d.error }
+// isUnheard says whether it is one. Wrapped, it is the reason of another error.
+func isUnheard(err error) bool {
+	m, ok := err.(*marked) //nolint:errorlint // see above
 
-// Doubt marks an error after which the connection must be discarded.
-func Doubt(err error) error { return doubtful{err} }
+	return ok && m.marks[0] == errUnheard
+}
 
 // Clean says whether a connection can go back to its pool after err, outside
 // a transaction.
 func (s *Store) Clean(err error) bool {
-	var d doubtful
-
 	switch {
-	case errors.As(err, &d):
+	case err == nil:
+		return true
+	case errors.Is(err, errDoubt):
 		return false
-	case err == nil, verdict(err), errors.As(err, new(notSentError)), errors.Is(err, strategies.ErrBusy):
+	case verdict(err), errors.Is(err, strategies.ErrNotSent), errors.Is(err, strategies.ErrBusy):
+		return true
+	}
+
+	switch s.db.Classify(err) { //nolint:exhaustive // the others leave it in doubt
+	case databases.Refused, databases.Busy, databases.NoSchema, databases.NotAllowed:
 		return true
 	default:
-		class := s.db.Classify(err)
-
-		return class == databases.Refused || class == databases.Busy || class == databases.NoSchema || class == databases.NotAllowed
+		return false
 	}
 }
 
 // refused says whether the server answered a statement with an error that undid it, and that is about the statement
 // itself.
 func (s *Store) refused(err error) bool {
-	var d doubtful
-
-	if err == nil || verdict(err) || errors.As(err, &d) {
+	if err == nil || verdict(err) || errors.Is(err, errDoubt) {
 		return false
 	}
 
@@ -104,11 +114,6 @@ func (s *Store) refused(err error) bool {
 
 	return class == databases.Refused || class == databases.NotAllowed
 }
-
-// unheardError is that of a hint which leaves the connection in doubt, after something that was done.
-type unheardError struct{ error }
-
-func (e unheardError) Unwrap() error { return e.error }
 
 // verdict says whether err is an answer of ours rather than of the driver.
 func verdict(err error) bool {
@@ -122,30 +127,34 @@ func (s *Store) Explain(err error) error {
 		s.verified.Store(false)
 	}
 
-	switch {
-	case err == nil, verdict(err):
+	if err == nil || verdict(err) {
 		return err
+	}
+
+	class := s.db.Classify(err)
+	if errors.Is(err, databases.ErrReadOnly) {
+		class = databases.ReadOnly
+	}
+
+	if class == databases.ReadOnly || class == databases.Changed {
+		// A pool that followed a fail-over may reach another server next time, and a session is looked at before.
+		s.verified.Store(false)
+	}
+
+	switch {
 	case errors.Is(err, databases.ErrWrongServer):
 		return fmt.Errorf("%w: %w", strategies.ErrUnsupported, err)
-	case errors.Is(err, databases.ErrReadOnly), s.db.Classify(err) == databases.ReadOnly:
-		// A pool that followed a fail-over may reach another server next time.
-		s.verified.Store(false)
-
-		if s.sql.WhyReadOnly != "" {
-			return fmt.Errorf("%w: %s: %w", strategies.ErrReadOnly, s.sql.WhyReadOnly, err)
-		}
-
+	case class == databases.ReadOnly && s.sql.WhyReadOnly != "":
+		return fmt.Errorf("%w: %s: %w", strategies.ErrReadOnly, s.sql.WhyReadOnly, err)
+	case class == databases.ReadOnly:
 		return fmt.Errorf("%w: %w", strategies.ErrReadOnly, err)
-	case s.db.Classify(err) == databases.Changed:
-		// The next connection is looked at before.
-		s.verified.Store(false)
-
-		return busyError{changed + "; " + ownPool, err}
-	case s.db.Classify(err) == databases.NoSchema:
+	case class == databases.Changed:
+		return busyError(changed, err)
+	case class == databases.NoSchema:
 		return &strategies.SchemaError{Err: err}
-	case s.db.Classify(err) == databases.NotAllowed:
+	case class == databases.NotAllowed:
 		return fmt.Errorf("%w; \"sqllock doctor\" says which GRANTs are missing: %w", strategies.ErrNotAllowed, err)
-	case s.db.Classify(err) == databases.Unreachable && !errors.Is(err, strategies.ErrUnreachable):
+	case class == databases.Unreachable && !errors.Is(err, strategies.ErrUnreachable):
 		return fmt.Errorf("%w: %w", strategies.ErrUnreachable, err)
 	default:
 		return err
@@ -155,31 +164,34 @@ func (s *Store) Explain(err error) error {
 // Busy says whether the server refused because of somebody else's transaction,
 // so that nothing was done.
 func (s *Store) Busy(err error) bool {
-	var d doubtful
-
-	return err != nil && !errors.As(err, &d) && !errors.Is(err, strategies.ErrBusy) && s.db.Classify(err) == databases.Busy
+	return err != nil && !errors.Is(err, errDoubt) && !errors.Is(err, strategies.ErrBusy) && s.db.Classify(err) == databases.Busy
 }
 
-// busyFile is SQLite's one writer, or whoever has locked a file without a WAL.
-const busyFile = "another process writes to the database file, and did not end in time"
+// busy says of such an error what was in the way; others stay.
+func (s *Store) busy(err error, what string) error {
+	if s.Busy(err) {
+		return busyError(what, err)
+	}
 
-// changedError says that a session was changed, which is to be given up. What the server said of it is text: that tables are missing,
-// for example, which are not.
-func changedError(err error) error {
-	return Doubt(busyError{changed + "; " + ownPool, errors.New(err.Error())})
+	return err
 }
 
 // busyError says that another's transaction was in the way of an attempt, or that the session was, so that
 // nobody is known to have the name, and nothing was taken.
-type busyError struct {
-	what string
-	error
+func busyError(what string, err error) error {
+	return &marked{fmt.Errorf("%s: %w", what, err), []error{strategies.ErrBusy, strategies.ErrUnreachable}}
 }
 
-func (e busyError) Error() string { return fmt.Sprintf("%s: %s", e.what, e.error) }
-func (e busyError) Unwrap() error { return e.error }
+const (
+	// busyFile is SQLite's one writer, or whoever has locked a file without a WAL.
+	busyFile = "another process writes to the database file, and did not end in time"
+	// changed is what is wrong with a session of a pool for several uses, and what to do.
+	changed = "the program has changed the session (search_path, USE, role, timestamp, autocommit, LOCK TABLES) and not set it back; " +
+		"give the locker a pool of its own"
+)
 
-// Is reports whether target is strategies.ErrBusy or strategies.ErrUnreachable.
-func (busyError) Is(target error) bool {
-	return target == strategies.ErrBusy || target == strategies.ErrUnreachable
+// changedError says that a session was changed, which is to be given up. What the server said of it is text: that tables are missing,
+// for example, which are not.
+func changedError(err error) error {
+	return Doubt(busyError(changed, errors.New(err.Error())))
 }

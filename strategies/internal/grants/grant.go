@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Grant is a grant whose lease is in the database.
+// Grant is a grant whose lease is in the database: that of a writer, or of a reader in a phase.
 type Grant struct {
 	store   *Store
 	request strategies.Request
-	last    int64 // of the tokens that are reserved; the one in the row
+	owner   string // of the name's row: the request's, or the phase; empty if that is not known
+	last    int64  // of the tokens that are reserved; the one in the row
 
 	// released refuses a guard from the moment that a release began. The row
 	// that a guard looks at may not tell: a release leaves it alone where a
@@ -34,7 +34,7 @@ type Grant struct {
 // Grant returns the grant that was made for a request with the token in its row,
 // which is the last of those that the request reserves.
 func (s *Store) Grant(r strategies.Request, last int64) *Grant {
-	g := &Grant{store: s, request: r, last: last}
+	g := &Grant{store: s, request: r, owner: r.Owner, last: last}
 	if tokens(r) > 1 {
 		g.dating = make(chan struct{}, 1)
 	}
@@ -44,11 +44,26 @@ func (s *Store) Grant(r strategies.Request, last int64) *Grant {
 
 // Granted is the grant as the core has it.
 func (g *Grant) Granted() strategies.Grant {
-	return strategies.Grant{Token: first(g.request, g.last), Last: g.last, State: g}
+	granted := strategies.Grant{Token: first(g.request, g.last), Last: g.last, State: g}
+	if g.Shared() {
+		granted.Phase = g.owner
+	}
+
+	return granted
 }
 
-// Record is the grant itself.
-func (g *Grant) Record() Record { return g }
+// Record is the grant itself. A strategy's own state of a grant says which it belongs to.
+func (g *Grant) Record() *Grant { return g }
+
+// recordOf is the record of a grant.
+func recordOf(g strategies.Grant) (*Grant, error) {
+	recorded, ok := g.State.(interface{ Record() *Grant })
+	if !ok {
+		return nil, fmt.Errorf("%T is no grant of this strategy", g.State)
+	}
+
+	return recorded.Record(), nil
+}
 
 // tokens is how many tokens the request reserves.
 func tokens(r strategies.Request) int64 { return max(1, r.Tokens) }
@@ -59,16 +74,27 @@ func first(r strategies.Request, last int64) int64 { return last - tokens(r) + 1
 // Request is what the grant was made for.
 func (g *Grant) Request() strategies.Request { return g.request }
 
-// Renew extends the lease.
-func (g *Grant) Renew(ctx context.Context, lease time.Duration) (err error) {
-	conn, err := g.store.Conn(ctx)
-	if err != nil {
-		return replaced(err)
-	}
+// Shared says whether the grant is a reader's.
+func (g *Grant) Shared() bool { return g.request.Mode == strategies.Shared }
 
-	defer g.store.Return(conn, &err)
+// Contended says, after the release, whether somebody was registered as waiting.
+func (g *Grant) Contended() bool { return g.contended.Load() }
 
-	return g.RenewOn(ctx, conn, lease)
+// values are what the statements about the grant bind.
+func (g *Grant) values() databases.Values {
+	values := g.store.values(g.request)
+	values["phase"] = g.owner
+
+	return values
+}
+
+func (g *Grant) state(ctx context.Context, on databases.Session) (State, bool, error) {
+	return g.store.State(ctx, on, g.request.Name)
+}
+
+// use runs f on a connection of the pool.
+func (g *Grant) use(ctx context.Context, f func(databases.Conn) error) error {
+	return replaced(g.store.use(ctx, f))
 }
 
 // replaced is for the error of a connection that was asked for. A database that is not
@@ -81,42 +107,56 @@ func replaced(err error) error {
 	return &strategies.LostError{Reason: strategies.Unknown, Err: err}
 }
 
+// Renew extends the lease.
+func (g *Grant) Renew(ctx context.Context, lease time.Duration) error {
+	return g.use(ctx, func(on databases.Conn) error { return g.RenewOn(ctx, on, lease) })
+}
+
 // RenewOn is Renew on a connection that the caller has.
 func (g *Grant) RenewOn(ctx context.Context, on databases.Session, lease time.Duration) error {
-	values := g.store.values(g.request)
+	values := g.values()
 	values["lease"] = g.store.lease(lease)
 
-	result, err := g.store.retryBusy(ctx, on, g.store.sql.Renew, values)
-	if err != nil || result.RowsAffected > 0 {
-		return err
+	steps := []databases.Statement{g.store.sql.Renew}
+	if g.Shared() {
+		steps = []databases.Statement{g.store.sql.Shares.Keep, g.store.sql.Shares.Prolong}
 	}
 
-	// No row changed. Either it is not ours any more, or MySQL found the new
-	// value to be the old one.
-	st, found, err := ReadState(ctx, on, g.store.sql.State, g.request.Name)
-	if err != nil || found && st.Owner == g.request.Owner {
-		return err
+	for _, step := range steps {
+		result, err := g.store.retryBusy(ctx, on, step, values)
+		if err == nil && result.RowsAffected == 0 {
+			// Either it is not ours any more, or MySQL found the new value to be the old one.
+			err = g.check(ctx, on, false)
+		}
+
+		if err != nil {
+			return err
+		}
 	}
 
-	return g.lost(st)
+	return nil
 }
 
 // Check asks whether the lease is there.
-func (g *Grant) Check(ctx context.Context) (err error) {
-	conn, err := g.store.Conn(ctx)
-	if err != nil {
-		return replaced(err)
-	}
-
-	defer g.store.Return(conn, &err)
-
-	return g.CheckOn(ctx, conn)
+func (g *Grant) Check(ctx context.Context) error {
+	return g.use(ctx, func(on databases.Conn) error { return g.CheckOn(ctx, on) })
 }
 
 // CheckOn is Check on a connection that the caller has.
 func (g *Grant) CheckOn(ctx context.Context, on databases.Session) error {
-	st, _, err := ReadState(ctx, on, g.store.sql.State, g.request.Name)
-	if err != nil || st.Owner == g.request.Owner && st.Left > 0 {
+	return g.check(ctx, on, true)
+}
+
+// check reports a grant that is not there, or not the name's latest; or, if it has to run, whose lease has ended.
+func (g *Grant) check(ctx context.Context, on databases.Session, runs bool) error {
+	st, _, err := g.state(ctx, on)
+	owner, left := st.Owner, st.Left
+
+	if err == nil && owner == g.owner && g.Shared() {
+		owner, left, err = g.readPhase(ctx, on)
+	}
+
+	if err != nil || owner == g.owner && (!runs || min(left, st.Left) > 0) {
 		return err
 	}
 
@@ -125,14 +165,7 @@ func (g *Grant) CheckOn(ctx context.Context, on databases.Session) error {
 
 // Release ends the grant.
 func (g *Grant) Release(ctx context.Context) (contended bool, err error) {
-	conn, err := g.store.Conn(ctx)
-	if err != nil {
-		return false, replaced(err)
-	}
-
-	defer g.store.Return(conn, &err)
-
-	err = g.ReleaseOn(ctx, conn)
+	err = g.use(ctx, func(on databases.Conn) error { return g.ReleaseOn(ctx, on) })
 
 	return g.Contended(), err
 }
@@ -140,7 +173,7 @@ func (g *Grant) Release(ctx context.Context) (contended bool, err error) {
 // ReleaseOn is Release on a connection that the caller has.
 func (g *Grant) ReleaseOn(ctx context.Context, on databases.Session) error {
 	// Who has waited in line was hardly the only one.
-	tells := g.request.Wait != "" && g.request.MinHold == 0
+	tells := g.request.Wait != "" && g.request.MinHold == 0 && !g.Shared()
 
 	freed, err := g.end(ctx, on, tells)
 	if err != nil || freed && tells {
@@ -151,17 +184,12 @@ func (g *Grant) ReleaseOn(ctx context.Context, on databases.Session) error {
 }
 
 // Free is Release where the name cannot be had yet: it tells nobody, and TellOn has to follow.
-func (g *Grant) Free(ctx context.Context) (err error) {
-	conn, err := g.store.Conn(ctx)
-	if err != nil {
-		return replaced(err)
-	}
+func (g *Grant) Free(ctx context.Context) error {
+	return g.use(ctx, func(on databases.Conn) error {
+		_, err := g.end(ctx, on, false)
 
-	defer g.store.Return(conn, &err)
-
-	_, err = g.end(ctx, conn, false)
-
-	return err
+		return err
+	})
 }
 
 // TellOn tells the first in line, if others wait and the statement that freed the name did
@@ -170,43 +198,40 @@ func (g *Grant) TellOn(ctx context.Context, on databases.Session) error {
 	switch {
 	case g.request.MinHold > 0:
 		return g.store.hint(ctx, on, g.store.sql.TellAll, databases.Values{"name": g.request.Name})
-	case g.Contended() && g.store.sql.Tell.SQL != "":
+	case g.Contended():
 		return g.store.TellOn(ctx, on, []string{g.request.Name})
 	default:
 		return nil
 	}
 }
 
-// end frees the name, or when its minimum hold is over, and may tell the first in line. It says whether it freed it: an
-// earlier release may have.
+// end frees the name, or when its minimum hold is over, and may tell the first in line; a reader leaves. It says whether it
+// did: an earlier release may have.
 func (g *Grant) end(ctx context.Context, on databases.Session, tells bool) (freed bool, err error) {
-	again := g.released.Swap(true)
+	s, again := g.store, g.released.Swap(true)
 
-	s, values := g.store, g.store.values(g.request)
+	end := func() (err error) {
+		if g.Shared() {
+			freed, err = g.leave(ctx, on)
+		} else {
+			freed, err = g.endWriter(ctx, on, tells)
+		}
 
-	if err := execAll(ctx, on, s.sql.BeforeRelease, values); err != nil {
-		return false, err
+		return err
 	}
 
-	release, quiet := s.sql.Release, s.sql.Release
-
-	switch {
-	case g.request.MinHold > 0:
-		release = s.sql.ReleaseLater
-	case tells:
-		release = s.sql.ReleaseTelling
+	// Most releases are the first and wait for nobody, and save the round trips.
+	if !again {
+		err = end()
+	} else {
+		err = s.withLockTimeout(ctx, on, end)
 	}
 
-	freed, err = ending(ctx, s, on, again, func() (bool, error) { return g.free(ctx, on, release, quiet, values) })
-
-	switch {
-	case s.Busy(err):
-		return false, busyError{"another transaction is in the way of the release", err}
-	case err != nil || freed:
-		return freed, err
+	if err != nil || freed {
+		return freed, s.busy(err, "another transaction is in the way of the release")
 	}
 
-	st, found, err := ReadState(ctx, on, g.store.sql.State, g.request.Name)
+	st, found, err := g.state(ctx, on)
 
 	switch {
 	case err != nil:
@@ -223,37 +248,48 @@ func (g *Grant) end(ctx context.Context, on databases.Session, tells bool) (free
 	}
 }
 
-// free runs a statement that frees the name, and says whether there was something to
-// free. That which frees it when its minimum hold is over does not say whether anybody waits.
+// endWriter frees the row that a writer has.
+func (g *Grant) endWriter(ctx context.Context, on databases.Session, tells bool) (freed bool, err error) {
+	sql, values := g.store.sql, g.values()
+
+	if err := execAll(ctx, on, sql.BeforeRelease, values); err != nil {
+		return false, err
+	}
+
+	switch {
+	case g.request.MinHold > 0:
+		result, err := on.Exec(ctx, sql.ReleaseLater, values)
+
+		return result.RowsAffected > 0, err
+	case tells:
+		return g.free(ctx, on, sql.ReleaseTelling, sql.Release, values)
+	default:
+		return g.free(ctx, on, sql.Release, sql.Release, values)
+	}
+}
+
+// free runs a statement that frees the name now, and says whether there was something to free.
 func (g *Grant) free(
 	ctx context.Context, on databases.Session, release, quiet databases.Statement, values databases.Values,
 ) (freed bool, err error) {
-	if inID := g.store.sql.WithoutReturning; inID || g.request.MinHold > 0 {
+	if g.store.sql.WithoutReturning {
 		result, err := on.Exec(ctx, release, values)
-		g.contended.Store(inID && result.LastInsertID != 0)
+		g.contended.Store(result.LastInsertID != 0)
 
 		return result.RowsAffected > 0, err
 	}
 
-	err = g.store.quietly(release, quiet, func(release databases.Statement) error {
-		freed = false
+	var contended bool
 
-		return on.Query(ctx, release, values, func(row databases.Row) error {
-			var contended bool
+	err = g.store.quietly(release, quiet, func(release databases.Statement) (err error) {
+		freed, err = readOne(ctx, on, release, values, &contended)
 
-			err := row(&contended)
-			freed = true
-			g.contended.Store(contended)
-
-			return err
-		})
+		return err
 	})
+	g.contended.Store(contended)
 
 	return freed, err
 }
-
-// Contended says, after the release, whether somebody was registered as waiting.
-func (g *Grant) Contended() bool { return g.contended.Load() }
 
 // lost says why a grant is gone, from what its row says now.
 func (g *Grant) lost(st State) error {
@@ -262,7 +298,7 @@ func (g *Grant) lost(st State) error {
 	switch {
 	case st.gone:
 		lost.Detail = "its row is gone from the database"
-	case st.Owner == g.request.Owner, st.Token == g.last && st.Ended == expired:
+	case st.Owner == g.owner, st.Token == g.last && st.Ended == expired:
 		lost.Reason, lost.Detail = strategies.Expired, "by the database's clock"
 	case st.Token == g.last && strings.HasPrefix(st.Ended, forced):
 		lost.Reason, lost.Detail = strategies.Forced, strings.TrimPrefix(st.Ended, forced)
@@ -280,49 +316,55 @@ func (g *Grant) lost(st State) error {
 // SessionGone is the loss of a grant whose session has ended. The lease's row
 // may tell why: an operator who forces a release ends the session, too.
 func (g *Grant) SessionGone(ctx context.Context, cause error) error {
-	return sessionGone(g.Check(ctx), cause)
-}
-
-func sessionGone(checked, cause error) error {
 	var known *strategies.LostError
-	if errors.As(checked, &known) && known.Reason == strategies.Forced {
+	if errors.As(g.Check(ctx), &known) && known.Reason == strategies.Forced {
 		return known
 	}
 
 	return &strategies.LostError{Reason: strategies.SessionGone, Err: cause}
 }
 
-// Record is the grant of a writer or a reader, beside which a strategy may have another lock.
-type Record interface {
-	calls.Held
-
-	Request() strategies.Request
-	Granted() strategies.Grant
-	Contended() bool
-	Guard(ctx context.Context, tx strategies.Tx, token int64) error
-	RenewOn(ctx context.Context, on databases.Session, lease time.Duration) error
-	CheckOn(ctx context.Context, on databases.Session) error
-	ReleaseOn(ctx context.Context, on databases.Session) error
-	Free(ctx context.Context) error
-	TellOn(ctx context.Context, on databases.Session) error
-	SessionGone(ctx context.Context, cause error) error
-}
-
-var (
-	_ Record = (*Grant)(nil)
-	_ Record = (*Share)(nil)
-)
-
-// recordOf is the record of a grant. A strategy's own state of a grant says which that is.
-func recordOf(g strategies.Grant) (Record, error) {
-	recorded, ok := g.State.(interface{ Record() Record })
-	if !ok {
-		return nil, notOurs(g)
+// Raise returns a grant under a token, if that is larger than its own. Where the answer to an earlier call was lost the row
+// has the token already.
+func (l Leased) Raise(ctx context.Context, granted strategies.Grant, token int64) (raised strategies.Grant, err error) {
+	g, err := recordOf(granted)
+	if err != nil {
+		return raised, err
 	}
 
-	return recorded.Record(), nil
+	last, err := result(ctx, g.use, func(on databases.Conn) (int64, error) { return g.raise(ctx, on, token) })
+	if err != nil {
+		return raised, err
+	}
+
+	// One token: what was reserved is below it.
+	r := g.request
+	r.Tokens = 1
+
+	return g.store.Grant(r, last).Granted(), nil
 }
 
-func notOurs(g strategies.Grant) error {
-	return fmt.Errorf("%T is no grant of this strategy", g.State)
+// raise returns the token that the row has afterwards.
+func (g *Grant) raise(ctx context.Context, on databases.Session, token int64) (last int64, err error) {
+	const inTheWay = "another transaction is in the way of the token"
+
+	values := g.values()
+	values["token"] = token
+
+	// Above Read Committed it is refused where another has changed the row since it began: a renewal, for example. Where
+	// there is one writer it has waited for that already.
+	err = g.store.retry(func() (err error) {
+		last, err = g.store.draw(ctx, on, g.store.sql.Raise, values)
+
+		return err
+	})
+	if err != nil || last > 0 {
+		return last, g.store.busy(err, inTheWay)
+	}
+
+	if err := g.check(ctx, on, false); err != nil {
+		return 0, err
+	}
+
+	return 0, busyError(inTheWay, errRowLocked)
 }

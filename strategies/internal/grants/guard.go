@@ -11,36 +11,30 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Guard pins the grant, which its holder has under a token, in the caller's transaction.
-func (g *Grant) Guard(ctx context.Context, tx strategies.Tx, token int64) error {
-	on, err := session(tx)
+// Guard pins the grant in the caller's transaction.
+func (Base) Guard(ctx context.Context, tx strategies.Tx, granted strategies.Grant) error {
+	g, err := recordOf(granted)
 	if err != nil {
 		return err
 	}
 
-	if g.released.Load() {
-		return strategies.ErrReleased
-	}
-
-	if err := g.date(ctx, token); err != nil {
+	on, err := g.session(tx)
+	if err != nil {
 		return err
 	}
 
-	current, err := g.pin(ctx, on)
+	if err := g.date(ctx, granted.Token); err != nil {
+		return err
+	}
 
-	switch {
-	case g.store.Busy(err):
-		// The row changed since the transaction's snapshot was taken: by our
-		// own acquisition, or by that of a successor.
-		if lost := g.superseded(ctx); lost != nil {
-			return lost
-		}
-
-		return fmt.Errorf("%w: %w", errInTheWay, err)
-	case err != nil:
-		return g.store.Explain(err)
-	case current == g.last:
+	pinned, err := g.pin(ctx, on)
+	if err == nil && pinned {
 		return nil
+	}
+
+	busy := g.store.Busy(err)
+	if err != nil && !busy {
+		return g.store.Explain(err)
 	}
 
 	// The caller's transaction may see an old snapshot; ask outside it.
@@ -48,54 +42,50 @@ func (g *Grant) Guard(ctx context.Context, tx strategies.Tx, token int64) error 
 		return lost
 	}
 
+	if busy {
+		// The row changed since the transaction's snapshot was taken: by our own acquisition.
+		return fmt.Errorf("%w: %w", errInTheWay, err)
+	}
+
 	return errOldSnapshot
 }
 
-// pin keeps the next grant from a commit before that of the caller's transaction. It returns the row's token, or zero
-// where the row is not the grant's, or not as the transaction sees it.
-func (g *Grant) pin(ctx context.Context, on databases.Session) (token int64, err error) {
+// pin keeps the next grant from a commit before that of the caller's transaction. false: the row is not the grant's, or not
+// as the transaction sees it.
+func (g *Grant) pin(ctx context.Context, on databases.Session) (pinned bool, err error) {
+	sql, values := g.store.sql, g.key()
+
 	many, err := g.store.manyPrimaries(ctx, on)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 
-	if many != "" || g.store.sql.Guard.SQL == "" {
-		return g.pinAll(ctx, on)
+	if many == "" && sql.Guard.SQL != "" {
+		var token int64
+
+		_, err := readOne(ctx, on, sql.Guard, values, &token)
+
+		return token == g.last, err
 	}
 
-	err = on.Query(ctx, g.store.sql.Guard, g.key(), func(row databases.Row) error { return row(&token) })
+	// A row lock holds on one node only, or not before the commit. It reads before it writes: what a transaction has written it
+	// sees, whatever its snapshot.
+	var acquired int64
 
-	return token, err
-}
-
-// pinAll is pin where a row lock holds on one node only, or not before the commit. It reads before it writes: what a transaction has written it
-// sees, whatever its snapshot.
-func (g *Grant) pinAll(ctx context.Context, on databases.Session) (token int64, err error) {
-	acquired, seen := int64(0), false
-
-	err = on.Query(ctx, g.store.sql.GuardSnapshot, g.key(), func(row databases.Row) error {
-		seen = true
-
-		return row(&acquired)
-	})
+	seen, err := readOne(ctx, on, sql.GuardSnapshot, values, &acquired)
 	if err != nil || !seen {
-		return 0, err
+		return false, err
 	}
 
-	values := g.key()
 	values["acquired"] = acquired
+	result, err := on.Exec(ctx, sql.GuardWrite, values)
 
-	result, err := on.Exec(ctx, g.store.sql.GuardWrite, values)
-	if err != nil || result.RowsAffected == 0 {
-		return 0, err
-	}
-
-	return g.last, nil
+	return result.RowsAffected > 0, err
 }
 
 // key is what its row is found by.
 func (g *Grant) key() databases.Values {
-	return databases.Values{"name": g.request.Name, "owner": g.request.Owner, "token": g.last}
+	return databases.Values{"name": g.request.Name, "owner": g.owner, "token": g.last}
 }
 
 // date changes the row of a grant that was handed on, once and outside the caller's
@@ -121,13 +111,13 @@ func (g *Grant) date(ctx context.Context, token int64) error {
 		return nil
 	}
 
-	err := g.dateOutside(ctx)
-	if err != nil && !errors.Is(err, strategies.ErrLost) {
-		return fmt.Errorf("%w: %w", errNotDated, err)
-	}
+	err := g.store.use(ctx, func(on databases.Conn) error { return g.dateOn(ctx, on) })
 
-	if err == nil {
+	switch {
+	case err == nil:
 		g.dated = token
+	case !errors.Is(err, strategies.ErrLost):
+		return fmt.Errorf("%w: %w", errNotDated, err)
 	}
 
 	return err
@@ -137,27 +127,15 @@ func (g *Grant) date(ctx context.Context, token int64) error {
 // acquisition does for a moment.
 const dateAgain = 5 * time.Millisecond
 
-func (g *Grant) dateOutside(ctx context.Context) (err error) {
-	conn, err := g.store.Conn(ctx)
-	if err != nil {
-		return err
-	}
-
-	defer g.store.Return(conn, &err)
-
+func (g *Grant) dateOn(ctx context.Context, on databases.Session) error {
 	for {
-		result, err := conn.Exec(ctx, g.store.sql.Date, g.key())
+		result, err := on.Exec(ctx, g.store.sql.Date, g.key())
 		if err != nil && !g.store.Busy(err) || result.RowsAffected > 0 {
 			return err
 		}
 
-		st, _, err := ReadState(ctx, conn, g.store.sql.State, g.request.Name)
-
-		switch {
-		case err != nil:
+		if err := g.check(ctx, on, false); err != nil {
 			return err
-		case st.Owner != g.request.Owner:
-			return g.lost(st)
 		}
 
 		select {
@@ -173,25 +151,12 @@ func (g *Grant) dateOutside(ctx context.Context) (err error) {
 // returns.
 const askTimeout = time.Second
 
-// superseded asks outside the caller's transaction whether the grant is still
-// the name's latest, though its lease may have run out.
-func (g *Grant) superseded(ctx context.Context) (err error) {
+// superseded asks outside the caller's transaction whether the grant is still the name's latest.
+func (g *Grant) superseded(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 
-	conn, err := g.store.Conn(ctx)
-	if err != nil {
-		return err
-	}
-
-	defer g.store.Return(conn, &err)
-
-	st, _, err := ReadState(ctx, conn, g.store.sql.State, g.request.Name)
-	if err != nil || st.Owner == g.request.Owner {
-		return err
-	}
-
-	return g.lost(st)
+	return g.store.use(ctx, func(on databases.Conn) error { return g.check(ctx, on, false) })
 }
 
 var (
@@ -207,57 +172,45 @@ var (
 		"roll it back and begin again, at READ COMMITTED")
 )
 
-// ReleaseTx ends the grant when the caller's transaction commits, and records the mark then, if there is one.
-func (g *Grant) ReleaseTx(ctx context.Context, tx strategies.Tx, mark int64) error {
-	on, err := session(tx)
+// ReleaseTx ends a grant when the caller's transaction commits, and records the mark then, if there is one. A session's lock does
+// not end with its record.
+func (b Base) ReleaseTx(ctx context.Context, tx strategies.Tx, granted strategies.Grant, mark int64) error {
+	g, ok := granted.State.(*Grant)
+	if !ok || g.Shared() {
+		return &strategies.UnsupportedError{
+			Strategy: b.store.strategy, Where: "for the release of a session's or a reader's lock in a transaction", Fix: "release it after that", Instead: "cas",
+		}
+	}
+
+	on, err := g.session(tx)
 	if err != nil {
 		return err
 	}
 
-	if g.released.Load() {
-		return strategies.ErrReleased
-	}
-
-	var result databases.Result
-
-	release := g.store.sql.ReleaseTx
-	if g.request.MinHold > 0 {
-		release = g.store.sql.ReleaseLater
-	}
-
-	values := g.store.values(g.request)
-	values["mark"] = mark
-
-	before := g.store.sql.BeforeRelease
-	if mark != 0 {
-		// Only as long as the row has its owner.
-		before = append(slices.Clip(before), g.store.sql.Mark)
-	}
-
-	if err = execAll(ctx, on, before, values); err == nil {
-		result, err = on.Exec(ctx, release, values)
-	}
-
-	if err == nil && result.RowsAffected > 0 {
+	freed, err := g.freeTx(ctx, on, mark)
+	if err == nil && freed {
 		return nil
 	}
 
+	busy := g.store.Busy(err)
+
 	// The caller's snapshot may not show what became of the lock; ask outside it. If
 	// the lock is still the grant's there, this transaction has released it before.
-	if err == nil || g.store.Busy(err) {
+	if err == nil || busy {
 		if lost := g.superseded(ctx); errors.Is(lost, strategies.ErrLost) {
 			return lost
 		}
 	}
 
-	switch {
-	case g.store.Busy(err):
+	if busy {
 		return fmt.Errorf("%w: %w", errRenewed, g.store.Explain(err))
-	case err != nil:
+	}
+
+	if err != nil {
 		return g.store.Explain(err)
 	}
 
-	st, _, err := ReadState(ctx, on, g.store.sql.State, g.request.Name)
+	st, _, err := g.state(ctx, on)
 
 	switch {
 	case err != nil:
@@ -269,12 +222,40 @@ func (g *Grant) ReleaseTx(ctx context.Context, tx strategies.Tx, mark int64) err
 	}
 }
 
-func session(tx strategies.Tx) (databases.Session, error) {
-	on, ok := tx.(databases.Session)
-	if !ok {
-		return nil, fmt.Errorf("%w: a transaction of type %T; wrap yours with the Tx function of its database's package",
-			strategies.ErrUnsupported, tx)
+// freeTx frees the name in a transaction, and says whether there was something to free.
+func (g *Grant) freeTx(ctx context.Context, on databases.Session, mark int64) (freed bool, err error) {
+	sql, values := g.store.sql, g.values()
+	values["mark"] = mark
+
+	before, release := sql.BeforeRelease, sql.ReleaseTx
+	if mark != 0 {
+		before = append(slices.Clip(before), sql.Mark) // only as long as the row has its owner
 	}
 
-	return on, nil
+	if g.request.MinHold > 0 {
+		release = sql.ReleaseLater
+	}
+
+	if err := execAll(ctx, on, before, values); err != nil {
+		return false, err
+	}
+
+	result, err := on.Exec(ctx, release, values)
+
+	return result.RowsAffected > 0, err
+}
+
+// session is what the grant's statements are sent on in the caller's transaction, as long as it has not been released.
+func (g *Grant) session(tx strategies.Tx) (databases.Session, error) {
+	on, ok := tx.(databases.Session)
+
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("%w: a transaction of type %T; wrap yours with the Tx function of its database's package",
+			strategies.ErrUnsupported, tx)
+	case g.released.Load():
+		return nil, strategies.ErrReleased
+	default:
+		return on, nil
+	}
 }

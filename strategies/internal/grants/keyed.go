@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
 )
 
 // A strategy whose lock is a key of its session can take the key and grant the name in one statement, and give both back in
-// one. Such statements bind "key", or "keys" in the order of the requests, or have them in "calls". What they return begins
+// one. Such statements bind "key", or "each_key", or have them in "calls". What they return begins
 // with the owner. Where the dialect has WithoutReturning they return nothing: the numbers of the answer tell what they did, or that a
 // look has to.
 
@@ -74,18 +73,12 @@ var ErrReplica = fmt.Errorf("%w: advisory locks of a replica exclude nobody", da
 
 // lookKeyed sends a statement that returns what it says of each owner.
 func (s *Store) lookKeyed(ctx context.Context, c KeyedCall, statement databases.Statement) (map[string]Keyed, error) {
-	answers := make(map[string]Keyed, len(c.Requests))
+	return readMap(ctx, c.On, statement, s.keyed(c, statement), func(row databases.Row, owner *string, answer *Keyed) error {
+		var last bool // read-only, or of no account
 
-	err := c.On.Query(ctx, statement, s.keyed(c, statement), func(row databases.Row) error {
-		var (
-			owner  string
-			answer Keyed
-			last   bool // read-only, or of no account
-		)
+		err := row(owner, &answer.Locked, &answer.Token, &last)
 
-		err := row(&owner, &answer.Locked, &answer.Token, &last)
-
-		switch answers[owner] = answer; {
+		switch {
 		case err != nil:
 			return err
 		case s.sql.WithoutReturning && last:
@@ -96,24 +89,11 @@ func (s *Store) lookKeyed(ctx context.Context, c KeyedCall, statement databases.
 			return sound(answer.Token)
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-
-	return answers, nil
 }
 
 // keyed are the values of such a statement. Whoever has the key may replace any grant of the strategy.
 func (s *Store) keyed(c KeyedCall, statement databases.Statement) databases.Values {
-	var values databases.Values
-
-	if slices.Contains(statement.Args, "key") {
-		values = s.values(c.Requests[0])
-		values["key"] = c.Keys[0]
-	} else {
-		values = s.keyedValues(statement, c.Requests, c.Keys)
-	}
-
+	values := s.batchValues(statement, c.Requests, c.Keys)
 	values["session"], values["seen"] = s.strategy, AnyToken
 
 	return values
@@ -127,25 +107,20 @@ type Freed struct {
 
 // ReleaseKeyed sends a statement that ends grants and gives their keys back, and returns by owner what it says: of one that
 // was not ended nothing. It says nothing after an error, and any of the keys may be unlocked.
-func (s *Store) ReleaseKeyed(ctx context.Context, c KeyedCall, grants []*Grant) (map[string]Freed, error) {
+func (s *Store) ReleaseKeyed(ctx context.Context, c KeyedCall, grants []*Grant) (answers map[string]Freed, err error) {
 	c.Requests = make([]strategies.Request, len(grants))
-	again, durable := make([]bool, len(grants)), false
+	again := make([]bool, len(grants))
 
 	for i, g := range grants {
-		again[i] = g.released.Swap(true)
-		c.Requests[i] = g.request
-		durable = durable || g.request.DurableRelease
+		again[i], c.Requests[i] = g.released.Swap(true), g.request
 	}
 
-	release := s.releaseKeyed
 	if s.sql.WithoutReturning {
-		release = s.releaseKeyedWithoutReturning
+		answers, err = s.releaseKeyedWithoutReturning(ctx, c)
+	} else {
+		answers, err = s.releaseKeyed(ctx, c)
 	}
 
-	values := s.keyed(c, c.Statement)
-	values["durable"] = durable
-
-	answers, err := release(ctx, c, values)
 	if err != nil {
 		return nil, err
 	}
@@ -164,29 +139,17 @@ func (s *Store) ReleaseKeyed(ctx context.Context, c KeyedCall, grants []*Grant) 
 }
 
 // releaseKeyed reads what the statement says of each owner.
-func (s *Store) releaseKeyed(ctx context.Context, c KeyedCall, values databases.Values) (map[string]Freed, error) {
-	answers := make(map[string]Freed, len(c.Requests))
-
-	err := c.On.Query(ctx, c.Statement, values, func(row databases.Row) error {
-		var (
-			owner string
-			freed Freed
-		)
-
-		err := row(&owner, &freed.contended, &freed.Unlocked)
-		answers[owner] = freed
-
-		return err
+func (s *Store) releaseKeyed(ctx context.Context, c KeyedCall) (map[string]Freed, error) {
+	return readMap(ctx, c.On, c.Statement, s.keyed(c, c.Statement), func(row databases.Row, owner *string, freed *Freed) error {
+		return row(owner, &freed.contended, &freed.Unlocked)
 	})
-
-	return answers, err
 }
 
 // releaseKeyedWithoutReturning takes what the statement did from the numbers of its answer. That about one grant tells of it by the insert
 // id; that about several ends those whose keys it has freed, and tells whether anybody waits. The session had the keys of all, so that
 // one whose key and name are both gone was freed by it.
-func (s *Store) releaseKeyedWithoutReturning(ctx context.Context, c KeyedCall, values databases.Values) (map[string]Freed, error) {
-	result, err := c.On.Exec(ctx, c.Statement, values)
+func (s *Store) releaseKeyedWithoutReturning(ctx context.Context, c KeyedCall) (map[string]Freed, error) {
+	result, err := c.On.Exec(ctx, c.Statement, s.keyed(c, c.Statement))
 	if err != nil {
 		return nil, err
 	}
@@ -218,32 +181,7 @@ func (s *Store) releaseKeyedWithoutReturning(ctx context.Context, c KeyedCall, v
 	return answers, nil
 }
 
-// RenewAllOn is RenewAll on a connection that the caller has. An error came for all.
-func (s *Store) RenewAllOn(ctx context.Context, on databases.Conn, grants []strategies.Grant, lease time.Duration) ([]error, error) {
-	t := s.together(grants, func(*Grant) bool { return true })
-	if len(t.requests) == 0 {
-		return t.errs, nil
-	}
-
-	err := t.renewOn(ctx, on, lease)
-	if s.Busy(err) {
-		err = nil
-	}
-
-	return t.errs, err
-}
-
-// Create makes the rows of a request's name, if they are not there.
-func (s *Store) Create(ctx context.Context, on databases.Session, r strategies.Request) error {
-	return s.WithLockTimeout(ctx, on, s.sql.Create, s.values(r))
-}
-
 // Unreachable says whether an error means that the connection broke.
 func (s *Store) Unreachable(err error) bool {
 	return err != nil && s.db.Classify(err) == databases.Unreachable && !errors.Is(err, context.DeadlineExceeded)
-}
-
-// Array is the text of an array of keys.
-func Array(keys []any) string {
-	return array(keys, func(key any) string { return fmt.Sprint(key) })
 }

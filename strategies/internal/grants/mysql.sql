@@ -63,7 +63,7 @@
 
 -- What is read of the JSON array of waiters.
 -- let waiters = (SELECT CONVERT(id USING binary) AS id, CONVERT(name USING binary) AS name, host, pid, label, metadata, holding, waited, shared
---           FROM JSON_TABLE(CONVERT(UNHEX(:waiters) USING utf8mb4), _utf8mb4'$[*]' COLUMNS (
+--           FROM JSON_TABLE(CONVERT(UNHEX(:calls) USING utf8mb4), _utf8mb4'$[*]' COLUMNS (
 --         id VARCHAR(64) CHARACTER SET utf8mb4 PATH _utf8mb4'$.id', name VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.name',
 --         host VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.host', pid BIGINT PATH _utf8mb4'$.pid',
 --         label VARCHAR(255) CHARACTER SET utf8mb4 PATH _utf8mb4'$.label', metadata VARCHAR(4096) CHARACTER SET utf8mb4 PATH _utf8mb4'$.metadata',
@@ -322,12 +322,6 @@ START TRANSACTION
    AND (e.name IS NOT NULL OR NOT EXISTS (SELECT 1 FROM sqllock_leases x WHERE x.name = l.name))
    FOR UPDATE SKIP LOCKED
 
--- name: grant.lock-leftover inserts
-SELECT t.name FROM sqllock_inserts t FORCE INDEX (PRIMARY) WHERE t.name IN (UNHEX(:names)...) FOR UPDATE SKIP LOCKED
-
--- name: grant.lock-leftover mutexes
-SELECT t.name FROM sqllock_mutexes t FORCE INDEX (PRIMARY) WHERE t.name IN (UNHEX(:names)...) FOR UPDATE SKIP LOCKED
-
 -- name: grant.floor
 INSERT INTO sqllock_floor (id, token) VALUES (1, :token) ON DUPLICATE KEY UPDATE token = GREATEST(token, VALUES(token))
 
@@ -338,10 +332,16 @@ DELETE l FROM sqllock_locks l FORCE INDEX (PRIMARY) WHERE l.name IN (UNHEX(:name
 DELETE e FROM sqllock_leases e FORCE INDEX (PRIMARY) WHERE e.name IN (UNHEX(:names)...)
 
 -- name: grant.remove-leftover inserts
-DELETE t FROM sqllock_inserts t FORCE INDEX (PRIMARY) WHERE t.name IN (UNHEX(:names)...)
+DELETE t FROM (
+    SELECT name FROM sqllock_inserts FORCE INDEX (PRIMARY) WHERE name IN (UNHEX(:names)...) LIMIT 1000 FOR UPDATE SKIP LOCKED
+) free
+STRAIGHT_JOIN sqllock_inserts t FORCE INDEX (PRIMARY) ON t.name = free.name
 
 -- name: grant.remove-leftover mutexes
-DELETE t FROM sqllock_mutexes t FORCE INDEX (PRIMARY) WHERE t.name IN (UNHEX(:names)...)
+DELETE t FROM (
+    SELECT name FROM sqllock_mutexes FORCE INDEX (PRIMARY) WHERE name IN (UNHEX(:names)...) LIMIT 1000 FOR UPDATE SKIP LOCKED
+) free
+STRAIGHT_JOIN sqllock_mutexes t FORCE INDEX (PRIMARY) ON t.name = free.name
 
 -- name: group.commit
 COMMIT
@@ -460,8 +460,9 @@ STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = slots.name
 
 -- name: queue.enqueue-all
 INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, shared)
-SELECT UNHEX(:process), a.id, a.name, {now} - a.waited, {now} + :ttl, a.host, a.pid, a.label, a.metadata, a.holding, a.shared FROM {waiters}
-    ON DUPLICATE KEY UPDATE expires_at = {now} + :ttl, ticket = IF(sqllock_queue.behind, {now} - a.waited, sqllock_queue.ticket), behind = false
+SELECT UNHEX(:process), a.id, a.name, {now} - COALESCE(a.waited, :waited), {now} + :ttl, COALESCE(a.host, UNHEX(:host)), COALESCE(a.pid, :pid),
+       COALESCE(a.label, UNHEX(:label)), COALESCE(a.metadata, UNHEX(:metadata)), COALESCE(a.holding, UNHEX(:holding)), COALESCE(a.shared, :shared) FROM {waiters}
+    ON DUPLICATE KEY UPDATE expires_at = {now} + :ttl, ticket = IF(sqllock_queue.behind, {now} - COALESCE(a.waited, :waited), sqllock_queue.ticket), behind = false
 
 -- name: queue.wait-all
 UPDATE (
@@ -485,12 +486,14 @@ UPDATE sqllock_queue SET expires_at = {now} + :ttl WHERE process = UNHEX(:proces
 DELETE q FROM {waiters}
 STRAIGHT_JOIN sqllock_queue q FORCE INDEX (PRIMARY) ON q.process = UNHEX(:process) AND q.id = a.id
 
+-- let ahead = o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id
+
 -- name: queue.stand
-SELECT q.name, q.id, COALESCE(SUM(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id), 0),
-       COALESCE(MIN(IF(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id, o.expires_at, NULL)) - {now}, 0),
-       COALESCE(e.expires_at + l.lock_delay_us - {now}, 0), COALESCE(e.waiting, 0),
-       COUNT(o.id) + COALESCE(e.waiting > {now} - 2000000, 0), q.slots,
-       q.shared, COALESCE(LEFT(e.owner, 7) = {shared}, 0)
+-- Nobody is ahead of a reader who has readers only before it, nor in its way while readers have the name.
+SELECT q.name, q.id, IF(q.shared AND COALESCE(SUM(({ahead}) AND NOT o.shared), 0) = 0, 0, COALESCE(SUM({ahead}), 0)),
+       COALESCE(MIN(IF({ahead}, o.expires_at, NULL)) - {now}, 0),
+       IF(q.shared AND LEFT(e.owner, 7) = {shared}, 0, COALESCE(e.expires_at + l.lock_delay_us - {now}, 0)), COALESCE(e.waiting, 0),
+       COUNT(o.id) + COALESCE(e.waiting > {now} - 2000000, 0), q.slots
   FROM sqllock_queue q
   LEFT JOIN sqllock_leases e ON e.name = q.name
   LEFT JOIN sqllock_locks l ON l.name = q.name
@@ -589,7 +592,7 @@ UPDATE {ours}
    SET e.owner = '', e.expires_at = IF(e.waiting <> 0, 0 * LAST_INSERT_ID(1), 0)
 
 -- name: grant.leases-all
-SELECT e.name, e.owner, e.expires_at FROM {owners}
+SELECT e.owner, e.expires_at FROM {owners}
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
      WHERE e.owner = a.owner
 
@@ -811,8 +814,8 @@ KILL %d
 -- none: insert.acquire, insert.acquire from line, insert releases, insert.acquire-all, insert.release-all, insert.release-all quietly
 -- none: insert.begin, insert.commit, insert.rollback
 
--- Transactions of more than one statement begin with grant.remove-begin. No name is left over by a remove.
--- none: group.begin, grant.remove-leftover
+-- Transactions of more than one statement begin with grant.remove-begin.
+-- none: group.begin
 
 -- Waiters are called, and not notified.
 -- none: notes.announce, queue.tell, queue.tell-all

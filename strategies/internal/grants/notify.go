@@ -64,17 +64,27 @@ func (s *Store) hint(ctx context.Context, on databases.Session, tell databases.S
 		return nil
 	}
 
-	return unheardError{err}
+	return unheard(err)
 }
 
-// TellOn tells those who are the first in the lines of names that have been released. Its error is that of a connection in
-// doubt.
+// TellOn tells those who are the first in the lines of names that have been released, where a statement can. Its error is that
+// of a connection in doubt.
 func (s *Store) TellOn(ctx context.Context, on databases.Session, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
 
-	return s.hint(ctx, on, s.sql.Tell, databases.Values{"names": names})
+	return s.hint(ctx, on, s.sql.Tell, s.named(s.sql.Tell, names))
+}
+
+// named are what a statement binds that is about names.
+func (s *Store) named(statement databases.Statement, names []string) databases.Values {
+	requests := make([]strategies.Request, len(names))
+	for i, name := range names {
+		requests[i].Name = name
+	}
+
+	return s.batchValues(statement, requests, nil)
 }
 
 // quietly sends a release, and instead of it a quiet one if the server refuses its notification: who waits looks anyway.
@@ -90,51 +100,28 @@ func (s *Store) quietly(release, quiet databases.Statement, send func(databases.
 
 // Call tells the processes that are the first in the lines of names to look how they
 // stand. On SQLite they see commits.
-func (b Base) Call(ctx context.Context, names []string) (err error) {
+func (b Base) Call(ctx context.Context, names []string) error {
 	s := b.store
 
 	if !s.wakes() && s.sql.Tell.SQL == "" {
 		return nil
 	}
 
-	requests := make([]strategies.Request, len(names))
-	for i, name := range names {
-		requests[i].Name = name
-	}
-
-	conn, err := s.Conn(ctx)
-	if err != nil {
-		return err
-	}
-
-	defer s.Return(conn, &err)
-
-	if s.sql.Tell.SQL != "" {
-		return s.hint(ctx, conn, s.sql.Tell, s.batchValues(s.sql.Tell, requests))
-	}
-
-	var processes []string
-
-	err = conn.Query(ctx, s.sql.First, s.batchValues(s.sql.First, requests), func(row databases.Row) error {
-		var process string
-
-		err := row(&process)
-		processes = append(processes, process)
-
-		return err
-	})
-	if err != nil {
-		return err
-	}
-
-	var errs []error
-
-	for _, process := range processes {
-		// None is asleep that polls, and one may be another account's.
-		if _, err := conn.Exec(ctx, Written(s.sql.Call, channelOf+process), nil); err != nil && !s.gone(err) {
-			errs = append(errs, err)
+	return s.use(ctx, func(on databases.Conn) error {
+		if s.sql.Tell.SQL != "" {
+			return s.TellOn(ctx, on, names)
 		}
-	}
 
-	return errors.Join(errs...)
+		processes, err := readTexts(ctx, on, s.sql.First, s.named(s.sql.First, names))
+		errs := []error{err}
+
+		for _, process := range processes {
+			// None is asleep that polls, and one may be another account's.
+			if _, err := on.Exec(ctx, Written(s.sql.Call, channelOf+process), nil); err != nil && !s.gone(err) {
+				errs = append(errs, err)
+			}
+		}
+
+		return errors.Join(errs...)
+	})
 }

@@ -526,7 +526,7 @@ WITH entry AS (
 )
 UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, {micros})
   FROM entry WHERE l.name = entry.name AND NOT entry.behind
-RETURNING {free-at} > {now}
+RETURNING l.name, {free-at} > {now}
 
 -- name: queue.enqueue-slots
 -- Of the slots beside the first. In order, as others do the same.
@@ -541,7 +541,7 @@ UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, {micros}) F
 -- name: queue.enqueue-all
 -- Of several names it waits for no row: as long as it did, it would keep the others' from their grants.
 WITH asked AS MATERIALIZED (
-    SELECT * FROM unnest(:ids::pg_catalog.text[], :names::pg_catalog.text[], :hosts::pg_catalog.text[], :pids::bigint[], :labels::pg_catalog.text[], :metadatas::pg_catalog.text[], :holdings::pg_catalog.text[], :waiteds::bigint[], :shareds::boolean[])
+    SELECT * FROM unnest(:each_id::pg_catalog.text[], :each_name::pg_catalog.text[], :each_host::pg_catalog.text[], :each_pid::bigint[], :each_label::pg_catalog.text[], :each_metadata::pg_catalog.text[], :each_holding::pg_catalog.text[], :each_waited::bigint[], :each_shared::boolean[])
                AS a (id, name, host, pid, label, metadata, holding, waited, shared)
 ), clock AS MATERIALIZED (
     SELECT {micros} AS micros
@@ -568,15 +568,18 @@ UPDATE sqllock_queue SET expires_at = {now} + :ttl::float * interval '1 microsec
  WHERE process = :process AND {async}
 
 -- name: queue.leave
-DELETE FROM sqllock_queue WHERE process = :process AND id = ANY (:ids::pg_catalog.text[]) AND {async}
+DELETE FROM sqllock_queue WHERE process = :process AND id = ANY (:each_id::pg_catalog.text[]) AND {async}
+
+-- let ahead = o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id
 
 -- name: queue.stand
-SELECT q.name, q.id, pg_catalog.count(o.id) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id),
-       coalesce((pg_catalog.date_part('epoch', pg_catalog.min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id)
-                                               - {now}) * 1000000::float)::bigint, 0),
-       coalesce((pg_catalog.date_part('epoch', l.expires_at - {now}) * 1000000::float)::bigint + l.lock_delay_us, 0),
-       coalesce(l.waiting, 0), pg_catalog.count(o.id), q.slots,
-       q.shared, coalesce({read}, false)
+-- Nobody is ahead of a reader who has readers only before it, nor in its way while readers have the name.
+SELECT q.name, q.id, CASE WHEN q.shared AND pg_catalog.count(o.id) FILTER (WHERE ({ahead}) AND NOT o.shared) = 0 THEN 0::bigint
+                          ELSE pg_catalog.count(o.id) FILTER (WHERE {ahead}) END,
+       coalesce((pg_catalog.date_part('epoch', pg_catalog.min(o.expires_at) FILTER (WHERE {ahead}) - {now}) * 1000000::float)::bigint, 0),
+       CASE WHEN q.shared AND {read} THEN 0::bigint
+            ELSE coalesce((pg_catalog.date_part('epoch', l.expires_at - {now}) * 1000000::float)::bigint + l.lock_delay_us, 0::bigint) END,
+       coalesce(l.waiting, 0), pg_catalog.count(o.id), q.slots
   FROM sqllock_queue q
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND NOT o.behind AND o.expires_at > {now}
@@ -598,7 +601,7 @@ SELECT process, id FROM sqllock_queue WHERE expires_at < {now} - interval '1 min
 -- Not in one statement with what was done before, whose snapshot may be older than a release.
 SELECT {tell}
   FROM sqllock_locks l
- WHERE l.name = ANY (:names::pg_catalog.text[])
+ WHERE l.name = ANY (:each_name::pg_catalog.text[])
    AND (l.expires_at <= {now} OR {read} AND (
            SELECT q.shared FROM sqllock_queue q
             WHERE q.name = l.name AND NOT q.behind AND q.expires_at > {now} ORDER BY q.ticket, q.id LIMIT 1))
@@ -610,14 +613,14 @@ SELECT pg_catalog.pg_notify('sqllock_released', l.name) FROM sqllock_locks l WHE
 -- Many grants at a time
 
 -- name: grant.create-all
-INSERT INTO sqllock_locks (name, acquired_at) SELECT n, {now} FROM pg_catalog.unnest(:names::pg_catalog.text[]) n
+INSERT INTO sqllock_locks (name, acquired_at) SELECT n, {now} FROM pg_catalog.unnest(:each_name::pg_catalog.text[]) n
  WHERE {briefly} AND {async} ORDER BY n COLLATE "C" ON CONFLICT DO NOTHING
 
 -- name: grant.ready-all
 -- In order, as others do the same.
 WITH made AS MATERIALIZED (
     SELECT name FROM sqllock_locks
-     WHERE name = ANY (:names::pg_catalog.text[]) AND token = 0 AND {briefly} AND {async}
+     WHERE name = ANY (:each_name::pg_catalog.text[]) AND token = 0 AND {briefly} AND {async}
      ORDER BY name
        FOR NO KEY UPDATE
 )
@@ -630,8 +633,8 @@ UPDATE sqllock_locks l SET token = {floor} FROM made WHERE l.name = made.name
 --        strategy = :strategy, ended = '', waiting = CASE WHEN l.waiting = a.line THEN 0 ELSE l.waiting END
 
 -- let free-of-asked = WITH asked AS MATERIALIZED (
---     SELECT * FROM unnest(:names::pg_catalog.text[], :owners::pg_catalog.text[], :leases::bigint[], :delays::bigint[], :hosts::pg_catalog.text[], :pids::bigint[], :labels::pg_catalog.text[], :metadatas::pg_catalog.text[], :tokens::bigint[],
---                          :firsts::boolean[], :lines::bigint[], :waits::pg_catalog.text[])
+--     SELECT * FROM unnest(:each_name::pg_catalog.text[], :each_owner::pg_catalog.text[], :each_lease::bigint[], :each_delay::bigint[], :each_host::pg_catalog.text[], :each_pid::bigint[], :each_label::pg_catalog.text[], :each_metadata::pg_catalog.text[], :each_tokens::bigint[],
+--                          :each_first::boolean[], :each_line::bigint[], :each_wait::pg_catalog.text[])
 --                AS a (name, owner, lease, delay, host, pid, label, metadata, tokens, first, line, wait)
 -- ), free AS MATERIALIZED (
 --     SELECT l.name, a.owner, a.wait AS id FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.token <> 0
@@ -678,11 +681,11 @@ RETURNING l.owner, l.token
 -- name: grant.state-all
 SELECT name, owner, token, ended, (pg_catalog.date_part('epoch', expires_at - {now}) * 1000000::float)::bigint,
        lock_delay_us, host, pid, label, metadata, waiting
-  FROM sqllock_locks WHERE name = ANY (:names::pg_catalog.text[])
+  FROM sqllock_locks WHERE name = ANY (:each_name::pg_catalog.text[])
 
 -- name: grant.renew-all
 WITH ours AS MATERIALIZED (
-    SELECT l.name FROM unnest(:names::pg_catalog.text[], :owners::pg_catalog.text[]) AS a (name, owner)
+    SELECT l.name FROM unnest(:each_name::pg_catalog.text[], :each_owner::pg_catalog.text[]) AS a (name, owner)
       JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.owner = a.owner
      WHERE {here}
      ORDER BY l.name
@@ -694,7 +697,7 @@ UPDATE sqllock_locks l
 RETURNING l.owner, false
 
 -- let ours = WITH ours AS MATERIALIZED (
---     SELECT l.name, l.owner FROM unnest(:names::pg_catalog.text[], :owners::pg_catalog.text[]) AS a (name, owner)
+--     SELECT l.name, l.owner FROM unnest(:each_name::pg_catalog.text[], :each_owner::pg_catalog.text[]) AS a (name, owner)
 --       JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.owner = a.owner
 --      WHERE {here} AND {async-release}
 --      ORDER BY l.name
@@ -713,7 +716,7 @@ RETURNING ours.owner, l.waiting <> 0
 
 -- A record whose row somebody has locked is not freed here.
 -- let ours-with-row = WITH ours AS MATERIALIZED (
---     SELECT l.name, l.owner FROM unnest(:names::pg_catalog.text[], :owners::pg_catalog.text[]) AS a (name, owner)
+--     SELECT l.name, l.owner FROM unnest(:each_name::pg_catalog.text[], :each_owner::pg_catalog.text[]) AS a (name, owner)
 --       JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.owner = a.owner
 --       JOIN sqllock_inserts i ON i.name = l.name AND i.owner = l.owner
 --      WHERE {here} AND {async-release}
@@ -870,8 +873,8 @@ SELECT :owner::pg_catalog.text, seen.ok, coalesce((SELECT token FROM granted), 0
 
 -- name: advisory.acquire-all
 WITH asked AS MATERIALIZED (
-    SELECT * FROM unnest(:names::pg_catalog.text[], :owners::pg_catalog.text[], :leases::bigint[], :delays::bigint[], :hosts::pg_catalog.text[], :pids::bigint[], :labels::pg_catalog.text[], :metadatas::pg_catalog.text[], :tokens::bigint[],
-                         :firsts::boolean[], :lines::bigint[], :waits::pg_catalog.text[], :keys::bigint[])
+    SELECT * FROM unnest(:each_name::pg_catalog.text[], :each_owner::pg_catalog.text[], :each_lease::bigint[], :each_delay::bigint[], :each_host::pg_catalog.text[], :each_pid::bigint[], :each_label::pg_catalog.text[], :each_metadata::pg_catalog.text[], :each_tokens::bigint[],
+                         :each_first::boolean[], :each_line::bigint[], :each_wait::pg_catalog.text[], :each_key::bigint[])
                AS a (name, owner, lease, delay, host, pid, label, metadata, tokens, first, line, wait, key)
 ), seen AS MATERIALIZED (
     SELECT a.*, pg_catalog.pg_try_advisory_lock(a.key) AS ok FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C"
@@ -910,7 +913,7 @@ SELECT :owner::pg_catalog.text, e.contended, pg_catalog.pg_advisory_unlock(:key)
 -- name: advisory.release-all
 -- A name whose row somebody has locked keeps its key, as it keeps its record.
 WITH asked AS MATERIALIZED (
-    SELECT * FROM unnest(:names::pg_catalog.text[], :owners::pg_catalog.text[], :keys::bigint[]) AS a (name, owner, key)
+    SELECT * FROM unnest(:each_name::pg_catalog.text[], :each_owner::pg_catalog.text[], :each_key::bigint[]) AS a (name, owner, key)
 ), ours AS MATERIALIZED (
     SELECT l.name, l.owner FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.owner = a.owner
      WHERE {async-release}

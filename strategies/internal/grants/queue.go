@@ -3,6 +3,8 @@ package grants
 import (
 	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,95 +13,113 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Enqueue puts waiters into the lines for their names.
-func (b Base) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
-	if len(all) != 1 {
-		return b.enqueueSeveral(ctx, all, ttl)
-	}
-
-	taken, err := b.enqueueOne(ctx, all[0], ttl)
-
-	return []bool{taken}, []error{err}
-}
-
-// enqueueOne puts w into the line for its name. The first time it also removes what dead
-// processes left: not everybody runs a reaper.
-func (b Base) enqueueOne(ctx context.Context, w strategies.Waiter, ttl time.Duration) (taken bool, err error) {
+// Enqueue puts waiters into the lines for their names. Several wait for no row lock: who has to goes alone, with ErrNotBatched.
+func (b Base) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) (taken []bool, errs []error) {
 	s := b.store
+	taken, errs = make([]bool, len(all)), make([]error, len(all))
+
+	var known map[string]bool
 
 	// Leave would find nothing if it overtook a statement that was given up.
-	conn, ctx, cancel, err := s.Attempt(ctx)
-	if err != nil {
-		return false, err
-	}
-
-	defer s.Return(conn, &err)
-	defer cancel()
-
-	defer func() {
-		if s.Busy(err) {
-			err = busyError{"another transaction has the row of the name locked", err}
+	err := s.Attempt(ctx, func(ctx context.Context, on databases.Conn) (err error) {
+		if known, err = s.enqueue(ctx, on, all, ttl); err == nil && len(all) == 1 {
+			err = s.enqueued(ctx, on, all[0], known)
 		}
-	}()
 
-	values := waiterValues(w, ttl)
-
-	steps := s.sql.Enqueue
-	if w.Behind {
-		steps = steps[:1]
+		return s.busy(err, "another transaction has the row of the name locked")
+	})
+	if len(all) > 1 && errors.Is(err, strategies.ErrBusy) {
+		err = strategies.ErrNotBatched
 	}
 
-	for _, step := range steps[:len(steps)-1] {
-		if _, err := conn.Exec(ctx, step, values); err != nil {
-			return false, err
+	for i, w := range all {
+		var found bool
+		if taken[i], found = known[w.Name]; err == nil && !found && len(all) > 1 {
+			errs[i] = strategies.ErrNotBatched
+		} else {
+			errs[i] = err
 		}
 	}
 
-	taken, err = s.taken(ctx, conn, steps[len(steps)-1], values)
-
-	// A slot may have been released before this.
-	if err == nil && w.Slots > 1 && !w.Behind {
-		taken = false
-		values["above"], values["below"] = strategies.SlotRange(w.Name, w.Slots)
-		_, err = conn.Exec(ctx, s.sql.EnqueueSlots, values)
-	}
-
-	if err != nil || s.swept.Swap(true) {
-		return taken, err
-	}
-
-	return taken, s.sweep(ctx, conn)
+	return taken, errs
 }
 
-// waiterValues are what the statements about a waiter bind.
-func waiterValues(w strategies.Waiter, ttl time.Duration) databases.Values {
-	return databases.Values{
-		"process": w.Process, "id": w.ID, "name": w.Name, "ttl": ceil(ttl), "waited": ceil(w.Waited), "holding": strings.Join(w.Holding, " "),
-		"host": w.Holder.Host, "pid": int64(w.Holder.PID), "label": w.Holder.Label, "metadata": w.Holder.Metadata, "behind": w.Behind,
-		"slots": int64(max(1, w.Slots)), "shared": w.Shared,
-	}
-}
-
-// taken sends a statement that says whether a name is taken.
-func (s *Store) taken(
-	ctx context.Context, conn databases.Conn, statement databases.Statement, values databases.Values,
-) (taken bool, err error) {
-	if s.sql.WithoutReturning {
-		result, err := conn.Exec(ctx, statement, values)
-
-		return result.LastInsertID != 0, err
+// enqueue returns, of the names whose rows say now that somebody waits, whether they are taken.
+func (s *Store) enqueue(ctx context.Context, on databases.Conn, all []strategies.Waiter, ttl time.Duration) (map[string]bool, error) {
+	switch {
+	case len(all) == 1 && all[0].Behind:
+		return s.enqueueIn(ctx, on, s.sql.Enqueue[:1], all, ttl)
+	case len(all) == 1:
+		return s.enqueueIn(ctx, on, s.sql.Enqueue, all, ttl)
+	case !s.sql.OneByOne:
+		return s.enqueueIn(ctx, on, s.sql.EnqueueAll, all, ttl)
 	}
 
-	err = conn.Query(ctx, statement, values, func(row databases.Row) error { return row(&taken) })
+	taken := make(map[string]bool, len(all))
+
+	// In a transaction, whose clock is the same for all.
+	err := s.InTransaction(ctx, on, []databases.Statement{s.sql.Begin}, func() (bool, error) {
+		for one := range slices.Chunk(all, 1) {
+			known, err := s.enqueueIn(ctx, on, s.sql.EnqueueEach, one, ttl)
+			if err != nil {
+				return false, err
+			}
+
+			maps.Copy(taken, known)
+		}
+
+		return true, nil
+	})
 
 	return taken, err
 }
 
+// enqueueIn is enqueue in steps, of which the last says it.
+func (s *Store) enqueueIn(
+	ctx context.Context, on databases.Conn, steps []databases.Statement, all []strategies.Waiter, ttl time.Duration,
+) (map[string]bool, error) {
+	values := waiterColumns.ofAll(steps[0], all)
+	values["ttl"] = ceil(ttl)
+	last := len(steps) - 1
+
+	if err := execAll(ctx, on, steps[:last], values); err != nil {
+		return nil, err
+	}
+
+	if !s.sql.WithoutReturning || len(all) > 1 {
+		return readByKey[bool](ctx, on, steps[last], values)
+	}
+
+	result, err := on.Exec(ctx, steps[last], values)
+
+	return map[string]bool{all[0].Name: result.LastInsertID != 0}, err
+}
+
+// enqueued does what comes after one was put into the line. The first time it also removes what dead
+// processes left: not everybody runs a reaper.
+func (s *Store) enqueued(ctx context.Context, on databases.Conn, w strategies.Waiter, taken map[string]bool) error {
+	// A slot may have been released before this.
+	if w.Slots > 1 && !w.Behind {
+		delete(taken, w.Name)
+
+		above, below := strategies.SlotRange(w.Name, w.Slots)
+		if _, err := on.Exec(ctx, s.sql.EnqueueSlots, databases.Values{"above": above, "below": below}); err != nil {
+			return err
+		}
+	}
+
+	if s.swept.Swap(true) {
+		return nil
+	}
+
+	return s.sweep(ctx, on)
+}
+
 // sweep removes those who did not leave.
-func (s *Store) sweep(ctx context.Context, conn databases.Conn) error {
+func (s *Store) sweep(ctx context.Context, on databases.Conn) error {
 	dead := make(map[string][]string)
 
-	err := conn.Query(ctx, s.sql.Dead, nil, func(row databases.Row) error {
+	err := on.Query(ctx, s.sql.Dead, nil, func(row databases.Row) error {
 		var process, id string
 
 		err := row(&process, &id)
@@ -112,7 +132,7 @@ func (s *Store) sweep(ctx context.Context, conn databases.Conn) error {
 	}
 
 	for process, ids := range dead {
-		if _, err := conn.Exec(ctx, s.sql.Leave, leaving(s.sql.Leave, process, ids)); err != nil && !s.Busy(err) {
+		if _, err := on.Exec(ctx, s.sql.Leave, leaving(s.sql.Leave, process, ids)); err != nil && !s.Busy(err) {
 			return err
 		}
 	}
@@ -121,183 +141,131 @@ func (s *Store) sweep(ctx context.Context, conn databases.Conn) error {
 }
 
 // Keep gives all waiters of a process another ttl, and returns how many they are.
-func (b Base) Keep(ctx context.Context, process string, ttl time.Duration) (kept int, err error) {
-	result, err := b.exec(ctx, b.store.sql.Keep, databases.Values{"process": process, "ttl": ceil(ttl)})
+func (b Base) Keep(ctx context.Context, process string, ttl time.Duration) (int, error) {
+	kept, err := result(ctx, b.store.use, func(on databases.Conn) (databases.Result, error) {
+		return on.Exec(ctx, b.store.sql.Keep, databases.Values{"process": process, "ttl": ceil(ttl)})
+	})
 
-	return int(result.RowsAffected), err
+	return int(kept.RowsAffected), err
 }
 
 // Leave ends what Enqueue noted.
-func (b Base) Leave(ctx context.Context, process string, ids []string) (err error) {
-	leave := b.store.sql.Leave
-	_, err = b.exec(ctx, leave, leaving(leave, process, ids))
+func (b Base) Leave(ctx context.Context, process string, ids []string) error {
+	return b.store.use(ctx, func(on databases.Conn) error {
+		_, err := on.Exec(ctx, b.store.sql.Leave, leaving(b.store.sql.Leave, process, ids))
 
-	return err
+		return err
+	})
 }
 
 // leaving is what a Leave binds.
 func leaving(leave databases.Statement, process string, ids []string) databases.Values {
 	waiters := make([]strategies.Waiter, len(ids))
 	for i, id := range ids {
-		waiters[i].ID = id
+		waiters[i] = strategies.Waiter{ID: id, Process: process}
 	}
 
-	values := waitersValues(leave, waiters)
-	values["process"] = process
-
-	return values
+	return waiterColumns.ofAll(leave, waiters)
 }
 
-func (b Base) exec(ctx context.Context, statement databases.Statement, values databases.Values) (result databases.Result, err error) {
-	conn, err := b.store.Conn(ctx)
-	if err != nil {
-		return databases.Result{}, err
-	}
+// standing is how one stands as a statement tells it: also of how many slots.
+type standing struct {
+	strategies.Standing
 
-	defer b.store.Return(conn, &err)
-
-	return conn.Exec(ctx, statement, values)
+	slots int
 }
 
 // Stand says how those of a process stand in their lines.
 func (b Base) Stand(ctx context.Context, process string) (all []strategies.Standing, err error) {
-	conn, err := b.store.LookConn(ctx)
-	if err != nil {
-		return nil, err
-	}
+	s := b.store
 
-	defer b.store.Return(conn, &err)
+	err = s.look(ctx, func(on databases.Conn) error {
+		known, err := readAll(ctx, on, s.sql.Stand, databases.Values{"process": process}, readStanding)
 
-	// Of each in all: how many slots it knows, and whether it waits as a reader.
-	var (
-		slots []int
-		reads []bool
-	)
+		for i := 0; i < len(known) && err == nil; i++ {
+			if known[i].slots > 1 {
+				err = s.standForSlot(ctx, on, process, &known[i])
+			}
 
-	err = conn.Query(ctx, b.store.sql.Stand, databases.Values{"process": process}, func(row databases.Row) error {
-		var (
-			one                           strategies.Standing
-			ahead, life, taken, others, n int64
-			shared, read                  bool
-		)
-
-		err := row(&one.Name, &one.ID, &ahead, &life, &taken, &one.Line, &others, &n, &shared, &read)
-		one.Ahead, one.Life, one.Taken, one.Alone = int(ahead), micros(max(0, life)), micros(max(0, taken)), others == 0
-		if shared && read {
-			one.Taken = 0
+			all = append(all, known[i].Standing)
 		}
-
-		all, slots, reads = append(all, one), append(slots, int(n)), append(reads, shared)
 
 		return err
 	})
 
-	for i := range all {
-		if err != nil || slots[i] == 1 && (!reads[i] || all[i].Ahead == 0) {
-			continue
-		}
-
-		err = b.look(ctx, conn, process, &all[i], slots[i], reads[i])
-	}
-
 	return all, err
 }
 
-// look looks more closely how one stands, in statements for its name alone.
-func (b Base) look(
-	ctx context.Context, conn databases.Conn, process string, one *strategies.Standing, slots int, reads bool,
-) error {
-	var (
-		free []bool
-		left int
-		err  error
-	)
+func readStanding(row databases.Row, one *standing) error {
+	var life, taken, others int64
 
-	// The rows of the slots are a range, which servers find by the primary key if its ends are parameters.
-	if slots > 1 {
-		if free, left, err = b.freeSlots(ctx, conn, one.Name, slots); err != nil {
-			return err
-		}
+	err := row(&one.Name, &one.ID, &one.Ahead, &life, &taken, &one.Line, &others, &one.slots)
+	one.Life, one.Taken, one.Alone = micros(max(0, life)), micros(max(0, taken)), others == 0
 
-		one.Free = left
+	return err
+}
+
+// standForSlot looks, in statements for its name alone, which slots are free for one who waits for any, and who is ahead. The rows
+// of the slots are a range, which servers find by the primary key if its ends are parameters.
+func (s *Store) standForSlot(ctx context.Context, on databases.Conn, process string, one *standing) error {
+	taken, err := s.list(ctx, on, strategies.Filter{Name: one.Name})
+	if err != nil {
+		return err
 	}
 
-	if !reads && (left == 0 || one.Ahead == 0) {
+	free := slices.Repeat([]bool{true}, one.slots)
+	one.Free = one.slots
+
+	for _, status := range taken {
+		if _, slot := strategies.SplitSlot(status.Name); slot < one.slots {
+			free[slot] = false
+			one.Free--
+		}
+	}
+
+	if one.Free == 0 || one.Ahead == 0 {
 		return nil
 	}
 
-	line, err := b.waiters(ctx, conn, strategies.WaiterFilter{Name: one.Name})
+	line, err := s.waiters(ctx, on, strategies.WaiterFilter{Name: one.Name})
 	if err != nil {
 		return err
 	}
 
 	ahead := strategies.WaitersAhead(line, process, one.ID)
-	one.Ahead = len(ahead)
+	known := make([]int, len(ahead))
 
-	if reads && !slices.ContainsFunc(ahead, func(w strategies.Waiter) bool { return !w.Shared }) {
-		one.Ahead = 0
+	for i, w := range ahead {
+		known[i] = w.Slots
 	}
 
-	if slots > 1 {
-		known := make([]int, len(ahead))
-		for i, w := range ahead {
-			known[i] = w.Slots
-		}
-
-		one.Free = strategies.SlotsLeft(slots, free, known)
-	}
+	one.Ahead, one.Free = len(ahead), strategies.SlotsLeft(one.slots, free, known)
 
 	return nil
 }
 
-// freeSlots says which slots of a name are free, and how many.
-func (b Base) freeSlots(ctx context.Context, conn databases.Conn, name string, slots int) (free []bool, left int, err error) {
-	taken, err := readHolders(ctx, conn, b.store.sql.Slots, strategies.Filter{Name: name})
-	free, left = slices.Repeat([]bool{true}, slots), slots
-
-	for _, status := range taken {
-		if _, slot := strategies.SplitSlot(status.Name); slot < slots {
-			free[slot] = false
-			left--
-		}
-	}
-
-	return free, left, err
-}
-
 // Waiters lists those who wait, and for whom.
-func (b Base) Waiters(ctx context.Context, f strategies.WaiterFilter) (waiters []strategies.Waiter, err error) {
-	conn, err := b.store.LookConn(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	defer b.store.Return(conn, &err)
-
-	return b.waiters(ctx, conn, f)
+func (b Base) Waiters(ctx context.Context, f strategies.WaiterFilter) ([]strategies.Waiter, error) {
+	return result(ctx, b.store.look, func(on databases.Conn) ([]strategies.Waiter, error) { return b.store.waiters(ctx, on, f) })
 }
 
-func (b Base) waiters(ctx context.Context, conn databases.Conn, f strategies.WaiterFilter) (waiters []strategies.Waiter, err error) {
+func (s *Store) waiters(ctx context.Context, on databases.Conn, f strategies.WaiterFilter) ([]strategies.Waiter, error) {
 	values := databases.Values{
 		"name": f.Name, "prefix": f.Prefix, "from": cmp.Or(f.Name, f.Prefix), "holds": f.Holding, "limit": limit(f.Limit),
 	}
 
-	err = conn.Query(ctx, b.store.sql.Waiters, values, func(row databases.Row) error {
+	return readAll(ctx, on, s.sql.Waiters, values, func(row databases.Row, w *strategies.Waiter) error {
 		var (
-			w           strategies.Waiter
-			waited, pid int64
-			holding     string
-			slots       int64
+			waited  int64
+			holding string
 		)
 
 		err := row(
-			&w.Name, &w.Process, &w.ID, &w.Ticket, &waited, &w.Holder.Host, &pid, &w.Holder.Label, &w.Holder.Metadata, &holding, &w.Behind, &w.Owner, &slots, &w.Shared,
+			&w.Name, &w.Process, &w.ID, &w.Ticket, &waited, &w.Holder.Host, &w.Holder.PID, &w.Holder.Label, &w.Holder.Metadata,
+			&holding, &w.Behind, &w.Owner, &w.Slots, &w.Shared,
 		)
-		w.Waited, w.Holder.PID, w.Holding, w.Slots = micros(max(0, waited)), int(pid), strings.Fields(holding), int(slots)
-		waiters = append(waiters, w)
+		w.Waited, w.Holding = micros(max(0, waited)), strings.Fields(holding)
 
 		return err
 	})
-
-	return waiters, err
 }

@@ -25,14 +25,12 @@ type Removal struct {
 	// Forgotten.
 	Lock          databases.Statement `sql:"grant.lock-idle"`
 	LockForgotten databases.Statement `sql:"grant.lock-forgotten"`
-	// LockLeftovers lock rows that strategies keep beside, which nobody else has locked, and return the names. As many
-	// RemoveLeftovers remove those.
-	LockLeftovers   []databases.Statement `sql:"grant.lock-leftover inserts,grant.lock-leftover mutexes"`
-	RemoveLeftovers []databases.Statement `sql:"grant.remove-leftover inserts,grant.remove-leftover mutexes"`
+	// Leftovers remove rows that strategies keep beside, and that nobody else has locked.
+	Leftovers []databases.Statement `sql:"grant.remove-leftover inserts,grant.remove-leftover mutexes"`
 	// Floor notes a token. It comes after all rows were locked, as with whoever reads the floor.
 	Floor databases.Statement `sql:"grant.floor"`
 	// Delete removes the rows.
-	Delete []databases.Statement `sql:"grant.remove,grant.remove-leases,grant.remove-leftover"`
+	Delete []databases.Statement `sql:"grant.remove,grant.remove-leases"`
 }
 
 // ReapIdle removes rows of names that nobody uses, nor has acquired for so long, and of which nothing is noted; with the last of them
@@ -40,17 +38,14 @@ type Removal struct {
 func (b Base) ReapIdle(ctx context.Context, idle time.Duration, limit int) (removed int, more bool, err error) {
 	s := b.store
 
-	conn, err := s.Conn(ctx)
-	if err != nil {
-		return 0, false, err
-	}
+	err = s.use(ctx, func(on databases.Conn) (err error) {
+		removed, more, err = s.remove(ctx, on, s.sql.Idle, s.sql.Remove.Lock, idle, limit)
+		if err == nil && !more {
+			err = s.sweep(ctx, on)
+		}
 
-	defer s.Return(conn, &err)
-
-	removed, more, err = s.remove(ctx, conn, s.sql.Idle, s.sql.Remove.Lock, idle, limit)
-	if err == nil && !more {
-		err = s.sweep(ctx, conn)
-	}
+		return err
+	})
 
 	return removed, more, err
 }
@@ -59,11 +54,11 @@ func (b Base) ReapIdle(ctx context.Context, idle time.Duration, limit int) (remo
 const page = 1000
 
 // removeForgotten removes the rows of names that nobody has acquired for the retention.
-func (s *Store) removeForgotten(ctx context.Context, conn databases.Conn, retention time.Duration) (removed int, err error) {
+func (s *Store) removeForgotten(ctx context.Context, on databases.Conn, retention time.Duration) (removed int, err error) {
 	for more := true; more && err == nil; {
 		var n int
 
-		n, more, err = s.remove(ctx, conn, s.sql.Forgotten, s.sql.Remove.LockForgotten, retention, page)
+		n, more, err = s.remove(ctx, on, s.sql.Forgotten, s.sql.Remove.LockForgotten, retention, page)
 		removed += n
 	}
 
@@ -72,40 +67,35 @@ func (s *Store) removeForgotten(ctx context.Context, conn databases.Conn, retent
 
 // remove removes some rows. There are more if it has found as many as it may remove, and none was in its way.
 func (s *Store) remove(
-	ctx context.Context, conn databases.Conn, find, lock databases.Statement, age time.Duration, limit int,
+	ctx context.Context, on databases.Conn, find, lock databases.Statement, age time.Duration, limit int,
 ) (removed int, more bool, err error) {
-	values := databases.Values{"age": age.Microseconds(), "limit": int64(limit)}
+	values, found := databases.Values{"age": age.Microseconds(), "limit": int64(limit)}, 0
 
 	if s.sql.Remove.Floor.SQL == "" {
-		var n int64
+		_, err = readOne(ctx, on, find, values, &removed)
+		found = removed
+	} else {
+		var names []string
 
-		err = conn.Query(ctx, find, values, func(row databases.Row) error { return row(&n) })
-		if s.Busy(err) {
-			return 0, false, nil
+		names, err = readTexts(ctx, on, find, values)
+		if found = len(names); err == nil && found > 0 {
+			removed, err = s.removeNames(ctx, on, lock, values, names)
 		}
-
-		return int(n), int(n) >= limit, err
 	}
 
-	names, err := column(ctx, conn, find, values)
-	if err != nil || len(names) == 0 {
-		return 0, false, err
-	}
-
-	removed, err = s.removeNames(ctx, conn, lock, values, names)
 	if s.Busy(err) {
-		err = nil
+		return removed, false, nil
 	}
 
-	return removed, err == nil && len(names) >= limit && removed > 0, err
+	return removed, err == nil && found >= limit && removed > 0, err
 }
 
 // removeNames removes those of the names that are still idle.
 func (s *Store) removeNames(
-	ctx context.Context, conn databases.Conn, lock databases.Statement, values databases.Values, names []string,
+	ctx context.Context, on databases.Conn, lock databases.Statement, values databases.Values, names []string,
 ) (removed int, err error) {
-	_, err = s.transaction(ctx, conn, s.sql.Remove.Begin, func() (bool, error) {
-		removed, err = s.removeLocked(ctx, conn, lock, values, names)
+	err = s.InTransaction(ctx, on, s.sql.Remove.Begin, func() (_ bool, err error) {
+		removed, err = s.removeLocked(ctx, on, lock, values, names)
 
 		return removed > 0, err
 	})
@@ -121,7 +111,7 @@ func (s *Store) removeNames(
 	half := len(names) / 2
 
 	for _, part := range [][]string{names[:half], names[half:]} {
-		n, err := s.removeNames(ctx, conn, lock, values, part)
+		n, err := s.removeNames(ctx, on, lock, values, part)
 		if err != nil {
 			return removed, err
 		}
@@ -134,18 +124,17 @@ func (s *Store) removeNames(
 
 // removeLocked does so in a transaction.
 func (s *Store) removeLocked(
-	ctx context.Context, conn databases.Conn, lock databases.Statement, values databases.Values, names []string,
-) (removed int, err error) {
-	sql := s.sql.Remove
-
+	ctx context.Context, on databases.Conn, lock databases.Statement, values databases.Values, names []string,
+) (int, error) {
 	var (
 		locked  []string
 		largest int64
+		remove  = &s.sql.Remove
 	)
 
-	lock, bound := named(lock, values, names)
+	lock, bound := listed(lock, values, names)
 
-	err = conn.Query(ctx, lock, bound, func(row databases.Row) error {
+	err := on.Query(ctx, lock, bound, func(row databases.Row) error {
 		var (
 			name  string
 			token int64
@@ -160,36 +149,10 @@ func (s *Store) removeLocked(
 		return 0, err
 	}
 
-	left := make([][]string, len(sql.LockLeftovers))
+	for _, step := range slices.Concat(remove.Leftovers, []databases.Statement{remove.Floor}, remove.Delete) {
+		step, bound := listed(step, databases.Values{"token": largest}, locked)
 
-	for i, lock := range sql.LockLeftovers {
-		lock, bound := named(lock, nil, locked)
-
-		if left[i], err = column(ctx, conn, lock, bound); err != nil {
-			return 0, err
-		}
-	}
-
-	if _, err := conn.Exec(ctx, sql.Floor, databases.Values{"token": largest}); err != nil {
-		return 0, err
-	}
-
-	for _, step := range sql.Delete {
-		step, bound := named(step, nil, locked)
-
-		if _, err := conn.Exec(ctx, step, bound); err != nil {
-			return 0, err
-		}
-	}
-
-	for i, step := range sql.RemoveLeftovers {
-		if len(left[i]) == 0 {
-			continue
-		}
-
-		step, bound := named(step, nil, left[i])
-
-		if _, err := conn.Exec(ctx, step, bound); err != nil {
+		if _, err := on.Exec(ctx, step, bound); err != nil {
 			return 0, err
 		}
 	}
@@ -197,36 +160,27 @@ func (s *Store) removeLocked(
 	return len(locked), nil
 }
 
-// column is what a statement lists of one column.
-func column(ctx context.Context, on databases.Session, list databases.Statement, values databases.Values) (all []string, err error) {
-	err = on.Query(ctx, list, values, func(row databases.Row) error {
-		var text string
+// listed is a statement, in all its steps, with as many placeholders as there are names in place of one that is followed by dots.
+func listed(statement databases.Statement, values databases.Values, names []string) (databases.Statement, databases.Values) {
+	bound := maps.Clone(values)
 
-		err := row(&text)
-		all = append(all, text)
+	before, list, found := strings.Cut(statement.SQL, "IN (")
+	if each, after, dots := strings.Cut(list, "..."); found && dots {
+		args := make([]string, len(names), len(names)+len(statement.Args))
 
-		return err
-	})
+		for i, name := range names {
+			args[i] = "name" + strconv.Itoa(i)
+			bound[args[i]] = name
+		}
 
-	return all, err
-}
-
-// named is a statement with as many placeholders as there are names, in place of its first one, which is followed by dots.
-func named(statement databases.Statement, values databases.Values, names []string) (databases.Statement, databases.Values) {
-	before, list, _ := strings.Cut(statement.SQL, "IN (")
-	each, after, _ := strings.Cut(list, "...")
-	bound := make(databases.Values, len(values)+len(names))
-	maps.Copy(bound, values)
-
-	args := make([]string, 0, len(names)+len(statement.Args))
-
-	for i, name := range names {
-		arg := "name" + strconv.Itoa(i)
-		args, bound[arg] = append(args, arg), name
+		statement.SQL = before + "IN (" + strings.Join(slices.Repeat([]string{each}, len(names)), ", ") + after
+		statement.Args = append(args, statement.Args[1:]...)
 	}
 
-	statement.SQL = before + "IN (" + strings.Join(slices.Repeat([]string{each}, len(names)), ", ") + after
-	statement.Args = append(args, statement.Args[1:]...)
+	if statement.Then != nil {
+		then, _ := listed(*statement.Then, bound, names)
+		statement.Then = &then
+	}
 
 	return statement, bound
 }

@@ -45,14 +45,13 @@ func (s *Store) manyPrimaries(ctx context.Context, on databases.Session) (settin
 		return *known, nil
 	}
 
-	err = on.Query(ctx, s.sql.ManyPrimaries, nil, func(row databases.Row) error {
-		var variable, value string
+	var variable, value string
 
-		err := row(&variable, &value)
+	found, err := readOne(ctx, on, s.sql.ManyPrimaries, nil, &variable, &value)
+	if found {
 		setting = variable + "=" + value
+	}
 
-		return err
-	})
 	if err == nil {
 		s.primaries.Store(&setting)
 	}
@@ -86,43 +85,29 @@ var errSessionEnds = errors.New("the server is ending the session that had the l
 func (s *Store) EndSessions(
 	ctx context.Context, list databases.Statement, values databases.Values, ours func(id int64) bool, kill databases.Statement,
 ) error {
-	left, err := s.endSessions(ctx, list, values, ours, kill)
-	if err == nil && left {
-		return errSessionEnds
+	var left []int64
+
+	err := s.use(ctx, func(on databases.Conn) (err error) {
+		for _, first := range []bool{true, false} {
+			left, err = Sessions(ctx, on, list, values)
+			left = slices.DeleteFunc(left, func(id int64) bool { return !ours(id) })
+
+			if err == nil && first {
+				err = s.Kill(ctx, on, left, kill)
+			}
+
+			if err != nil || len(left) == 0 {
+				break
+			}
+		}
+
+		return err
+	})
+	if err == nil && len(left) > 0 {
+		return errSessionEnds // it has ended a moment later
 	}
 
 	return err
-}
-
-func (s *Store) endSessions(
-	ctx context.Context, list databases.Statement, values databases.Values, ours func(id int64) bool, kill databases.Statement,
-) (left bool, err error) {
-	conn, err := s.Conn(ctx)
-	if err != nil {
-		return false, err
-	}
-
-	defer s.Return(conn, &err)
-
-	find := func() ([]int64, error) {
-		ids, err := Sessions(ctx, conn, list, values)
-
-		return slices.DeleteFunc(ids, func(id int64) bool { return !ours(id) }), err
-	}
-
-	ids, err := find()
-	if err != nil || len(ids) == 0 {
-		return false, err
-	}
-
-	if err := s.Kill(ctx, conn, ids, kill); err != nil {
-		return true, err
-	}
-
-	// It has ended a moment later.
-	ids, err = find()
-
-	return len(ids) > 0, err
 }
 
 // Kill ends sessions, whose holders' locks are to end with them. One that has
@@ -141,3 +126,31 @@ func (s *Store) Kill(ctx context.Context, on databases.Session, ids []int64, kil
 
 // gone says whether a session could not be ended because there is none.
 func (s *Store) gone(err error) bool { return s.db.Classify(err) == databases.NoSession }
+
+// Outcome is what became of the release of a lock that a session holds beside its
+// record, over all attempts at it.
+type Outcome struct {
+	Freed    bool  // by the release, until which the session had the lock
+	Recorded bool  // the record is released, or lost
+	Err      error // of the release: the loss it found
+}
+
+// Note keeps what became of the record, if err tells.
+func (o *Outcome) Note(err error) {
+	lost := new(strategies.LostError)
+	if err != nil && !errors.As(err, &lost) {
+		return
+	}
+
+	// A successor that came after the session gave the lock back took nothing away.
+	if err != nil && o.Freed && lost.Reason == strategies.TakenOver {
+		err = nil
+	}
+
+	o.Recorded = true
+
+	// An operator who forces a release ends the session, too.
+	if err != nil && (o.Err == nil || lost.Reason == strategies.Forced) {
+		o.Err = err
+	}
+}

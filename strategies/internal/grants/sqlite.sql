@@ -146,7 +146,7 @@ INSERT INTO sqllock_floor (id, token) VALUES (1, :token) ON CONFLICT (id) DO UPD
 -- name: grant.remove
 DELETE FROM sqllock_locks WHERE name IN (:names...)
 
--- name: grant.remove-leftover
+-- name: grant.remove-leftover inserts
 DELETE FROM sqllock_inserts WHERE name IN (:names...)
 
 -- name: group.commit
@@ -244,7 +244,7 @@ VALUES (:process, :id, :name, max({now} - :waited, coalesce((SELECT max(ticket) 
 
 -- name: queue.wait
 UPDATE sqllock_locks SET waiting = {now} WHERE name = :name AND waiting < {now} - 2000000
-RETURNING expires_at + lock_delay_us > {now}
+RETURNING name, expires_at + lock_delay_us > {now}
 
 -- name: queue.enqueue-slots
 UPDATE sqllock_locks SET waiting = {now} WHERE name > :above AND name < :below AND waiting < {now} - 2000000
@@ -252,34 +252,37 @@ UPDATE sqllock_locks SET waiting = {now} WHERE name > :above AND name < :below A
 -- name: queue.enqueue-all
 INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, shared)
 SELECT :process, a.value ->> 'id', a.value ->> 'name',
-       max({now} - (a.value ->> 'waited'),
+       max({now} - coalesce(a.value ->> 'waited', :waited),
            coalesce((SELECT max(q.ticket) + 1 FROM sqllock_queue q WHERE q.name = a.value ->> 'name'), 0)), {now} + :ttl,
-       a.value ->> 'host', a.value ->> 'pid', a.value ->> 'label', a.value ->> 'metadata', a.value ->> 'holding', a.value ->> 'shared'
-  FROM json_each(:waiters) a WHERE true
+       coalesce(a.value ->> 'host', :host), coalesce(a.value ->> 'pid', :pid), coalesce(a.value ->> 'label', :label),
+       coalesce(a.value ->> 'metadata', :metadata), coalesce(a.value ->> 'holding', :holding), coalesce(a.value ->> 'shared', :shared)
+  FROM json_each(:calls) a WHERE true
     ON CONFLICT (process, id) DO UPDATE
    SET expires_at = excluded.expires_at, behind = false,
        ticket = CASE WHEN sqllock_queue.behind THEN excluded.ticket ELSE sqllock_queue.ticket END
 
 -- name: queue.wait-all
 UPDATE sqllock_locks SET waiting = {now}
- WHERE name IN (SELECT value ->> 'name' FROM json_each(:waiters)) AND waiting < {now} - 2000000
+ WHERE name IN (SELECT value ->> 'name' FROM json_each(:calls)) AND waiting < {now} - 2000000
 
 -- name: queue.taken-all
 SELECT name, expires_at + lock_delay_us > {now}
-  FROM sqllock_locks WHERE name IN (SELECT value ->> 'name' FROM json_each(:waiters)) AND waiting > {now} - 3000000
+  FROM sqllock_locks WHERE name IN (SELECT value ->> 'name' FROM json_each(:calls)) AND waiting > {now} - 3000000
 
 -- name: queue.keep
 UPDATE sqllock_queue SET expires_at = {now} + :ttl WHERE process = :process
 
 -- name: queue.leave
-DELETE FROM sqllock_queue WHERE process = :process AND id IN (SELECT value ->> 'id' FROM json_each(:waiters))
+DELETE FROM sqllock_queue WHERE process = :process AND id IN (SELECT value ->> 'id' FROM json_each(:calls))
+
+-- let ahead = o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id
 
 -- name: queue.stand
-SELECT q.name, q.id, count(o.id) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id),
-       coalesce(min(o.expires_at) FILTER (WHERE o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id) - {now}, 0),
-       coalesce(l.expires_at + l.lock_delay_us - {now}, 0), coalesce(l.waiting, 0),
-       count(o.id) + coalesce(l.waiting > {now} - 2000000, 0), q.slots,
-       q.shared, coalesce({read}, 0)
+-- Nobody is ahead of a reader who has readers only before it, nor in its way while readers have the name.
+SELECT q.name, q.id, iif(q.shared AND count(o.id) FILTER (WHERE ({ahead}) AND NOT o.shared) = 0, 0, count(o.id) FILTER (WHERE {ahead})),
+       coalesce(min(o.expires_at) FILTER (WHERE {ahead}) - {now}, 0),
+       iif(q.shared AND {read}, 0, coalesce(l.expires_at + l.lock_delay_us - {now}, 0)), coalesce(l.waiting, 0),
+       count(o.id) + coalesce(l.waiting > {now} - 2000000, 0), q.slots
   FROM sqllock_queue q
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND o.id <> coalesce(l.wait, '') AND NOT o.behind AND o.expires_at > {now}
@@ -389,7 +392,7 @@ ROLLBACK
 
 -- grant.remove-begin has the write lock, so that nothing is to be locked.
 -- none: grant.remove-isolate, group.begin, grant.remove-leases
--- none: grant.lock-leftover inserts, grant.lock-leftover mutexes, grant.remove-leftover inserts, grant.remove-leftover mutexes
+-- none: grant.remove-leftover mutexes
 
 -- insert takes the record as all do, and deletes its row before.
 -- none: insert.acquire, insert.acquire from line, insert releases, insert.acquire-all, insert.release-all, insert.release-all quietly

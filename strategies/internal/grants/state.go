@@ -29,32 +29,18 @@ type State struct {
 
 // State reads a name's rows. found is false if there are none.
 func (s *Store) State(ctx context.Context, on databases.Session, name string) (st State, found bool, err error) {
-	return ReadState(ctx, on, s.sql.State, name)
+	return ReadState(ctx, on, s.sql.State, databases.Values{"name": name})
 }
 
 // ReadState reads a name's rows by a statement, which may return more columns before
 // those of State.
 func ReadState(
-	ctx context.Context, on databases.Session, statement databases.Statement, name string, more ...any,
-) (st State, found bool, err error) {
-	return readState(ctx, on, statement, databases.Values{"name": name}, more...)
-}
-
-// ReadStateAndKey is ReadState by a statement that binds a key, too.
-func ReadStateAndKey(
-	ctx context.Context, on databases.Session, statement databases.Statement, name string, key any, more ...any,
-) (st State, found bool, err error) {
-	return readState(ctx, on, statement, databases.Values{"name": name, "key": key}, more...)
-}
-
-func readState(
 	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values, more ...any,
 ) (st State, found bool, err error) {
-	err = on.Query(ctx, statement, values, func(row databases.Row) (err error) {
+	err = on.Query(ctx, statement, values, func(row databases.Row) error {
 		found = true
-		st, err = scan(row, more...)
 
-		return err
+		return st.scan(row, more...)
 	})
 
 	st.gone = err == nil && !found
@@ -63,16 +49,14 @@ func readState(
 }
 
 // scan reads a row of a statement for State, with more columns before its own.
-func scan(row databases.Row, more ...any) (st State, err error) {
-	var left, delay, pid int64
+func (st *State) scan(row databases.Row, more ...any) error {
+	var left, delay int64
 
-	err = row(append(more, &st.Owner, &st.Token, &st.Ended, &left, &delay,
-		&st.Holder.Host, &pid, &st.Holder.Label, &st.Holder.Metadata, &st.Line)...)
-
+	err := row(append(more, &st.Owner, &st.Token, &st.Ended, &left, &delay,
+		&st.Holder.Host, &st.Holder.PID, &st.Holder.Label, &st.Holder.Metadata, &st.Line)...)
 	st.Left, st.Delay = micros(left), micros(delay)
-	st.Holder.PID = int(pid)
 
-	return st, err
+	return err
 }
 
 // Refused is Held for a request, whose turn it may not be.

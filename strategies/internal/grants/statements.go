@@ -10,9 +10,8 @@ type Statements struct {
 	// Acquire grants the name if it is free, and draws the token: the last of as
 	// many as the request reserves, and about the microsecond of now, so that
 	// tokens follow the clock however many are reserved.
-	Acquire databases.Statement `sql:"grant.acquire"`
-	// AcquireFromLine is Acquire for one in line, and takes it out of the line where the dialect LeavesLine.
-	AcquireFromLine databases.Statement `sql:"grant.acquire from line"`
+	// The second one is for who is in line, and takes it out of the line where the dialect LeavesLine.
+	Acquire []databases.Statement `sql:"grant.acquire,grant.acquire from line"`
 	// State reads the name's rows without a lock: see ReadState.
 	State databases.Statement `sql:"grant.state"`
 	// Renew, Release and ReleaseLater act on one owner's grant. ReleaseLater
@@ -118,7 +117,8 @@ type Statements struct {
 
 	Batch Batch `sql:"batch"`
 
-	Cas       Cas
+	// Cas is Acquire of strategy cas: the same under a name of its own, as texts that came to differ would not exclude each other.
+	Cas       []databases.Statement `sql:"cas.acquire,cas.acquire from line"`
 	Insert    Insert
 	ForUpdate ForUpdate `sql:"forupdate"`
 	Advisory  Advisory  `sql:"advisory"`
@@ -139,7 +139,7 @@ type Batch struct {
 	State databases.Statement `sql:"grant.state-all"`
 	// Renew and Release act on each owner's grant. They return the owners, and whether
 	// somebody waits. With WithoutReturning they return nothing: Leases reads
-	// name, owner and end of the owners' leases, and the insert id of Renew's
+	// owner and end of the owners' leases, and the insert id of Renew's
 	// answer is the clock that it renewed by. ReleaseQuietly tells nobody.
 	Renew          databases.Statement `sql:"grant.renew-all"`
 	Release        databases.Statement `sql:"grant.release-all"`
@@ -151,36 +151,27 @@ type Batch struct {
 type Rows struct {
 	// Begin is of one transaction with what changes the records. If it is empty each statement commits by itself; then State
 	// has the owner of the row, empty if there is none, after the name.
-	Begin databases.Statement `sql:"insert.begin"`
+	Begin []databases.Statement `sql:"insert.begin"`
 	// Make makes the rows of the owners that have the records.
 	Make databases.Statement `sql:"insert.insert-all"`
 	// Delete deletes the rows of the owners, before their records are freed; in steps, of those that have the records.
 	Delete databases.Statement `sql:"insert.gone-all"`
 }
 
-// Cas are the statements of strategy cas. They are those of all strategies under names of their own: texts that came to
-// differ would not exclude each other.
-type Cas struct {
-	Acquire         databases.Statement `sql:"cas.acquire"`
-	AcquireFromLine databases.Statement `sql:"cas.acquire from line"`
-}
-
 // Insert are the statements of strategy insert, which keeps a row beside the record.
 type Insert struct {
 	// Acquire and the releases are those of Statements that see to the row, too, where a statement can. Otherwise Gone
 	// deletes it before.
-	Acquire         databases.Statement   `sql:"insert.acquire"`
-	AcquireFromLine databases.Statement   `sql:"insert.acquire from line"`
-	Releases        InsertReleases        `sql:"insert releases"`
-	Gone            []databases.Statement `sql:"insert.gone"`
+	Acquire  []databases.Statement `sql:"insert.acquire,insert.acquire from line"`
+	Releases InsertReleases        `sql:"insert releases"`
+	Gone     []databases.Statement `sql:"insert.gone"`
 	// Look reads the owner of the name's row, empty if there is none, and its
 	// state. Clear deletes a row whose owner no longer has the name. Make makes the
 	// row for the owner of the record.
 	Look  databases.Statement `sql:"insert.look"`
 	Clear databases.Statement `sql:"insert.clear"`
 	Make  databases.Statement `sql:"insert.insert"`
-	// Begin, Commit and Rollback are of SQLite's transaction.
-	Begin    databases.Statement `sql:"insert.begin"`
+	// Commit and Rollback are of SQLite's transactions, which Begin of Rows begins.
 	Commit   databases.Statement `sql:"insert.commit"`
 	Rollback databases.Statement `sql:"insert.rollback"`
 
@@ -206,8 +197,7 @@ type InsertReleases struct {
 // rolled back by a crash, and given out again.
 type ForUpdate struct {
 	// Acquire grants the name as that of Statements, while the session goes on whose lock is bound as "held".
-	Acquire         databases.Statement `sql:"grant.acquire held"`
-	AcquireFromLine databases.Statement `sql:"grant.acquire held from line"`
+	Acquire []databases.Statement `sql:"grant.acquire held,grant.acquire held from line"`
 	// Create makes the row to lock, on another connection: FOR UPDATE of a
 	// row that is not there locks nothing and is no error.
 	Exists databases.Statement `sql:"forupdate.exists"`

@@ -39,8 +39,8 @@ type Store struct {
 	reached     atomic.Bool            // the server has been asked what it is, and answered
 	place       atomic.Pointer[place]  // what the first session found, with tables that were not dropped since; nil before
 	primaries   atomic.Pointer[string] // the setting that says that there are several, or nothing; nil before it is asked
-	swept       atomic.Bool            // what dead waiters left, and sharesSwept what dead readers did
-	sharesSwept atomic.Bool
+	swept       atomic.Bool            // what dead waiters left
+	sharesSwept atomic.Bool            // what dead readers left
 	invalid     error
 }
 
@@ -106,12 +106,6 @@ func (s *Store) Conn(ctx context.Context) (databases.Conn, error) {
 	return s.conn(ctx, false)
 }
 
-// LookConn is Conn for statements that change and lock nothing: a read-only server,
-// such as a replica, will do.
-func (s *Store) LookConn(ctx context.Context) (databases.Conn, error) {
-	return s.conn(ctx, true)
-}
-
 // Return returns a connection to the pool. It is deferred with the address of the
 // error that its caller returns: after one that leaves the connection in doubt, and in
 // a panic, that is discarded. The error becomes sqllock's where it means one, and nil where only a hint failed.
@@ -129,10 +123,8 @@ func (s *Store) Return(conn databases.Conn, err *error) {
 		conn.Discard()
 	}
 
-	if _, unheard := (*err).(unheardError); unheard { //nolint:errorlint // wrapped, it is the reason of another error
+	if isUnheard(*err) {
 		*err = nil
-
-		return
 	}
 
 	*err = s.Explain(*err)
@@ -142,31 +134,28 @@ func (s *Store) Return(conn databases.Conn, err *error) {
 // same, and looks a second longer for what they may bring: change both.
 const attemptTime = 5 * time.Second
 
-// Attempt is Conn for what takes a lock, and returns the context of what is sent. The
+// Attempt runs f on a connection of the pool for what takes a lock, with the context of what is sent. The
 // end of ctx ends the wait for a connection, and nothing that was sent: a statement
 // that its client has given up goes on at the server, and its grant may come after
 // everything that was to end it.
-func (s *Store) Attempt(ctx context.Context) (databases.Conn, context.Context, context.CancelFunc, error) {
-	conn, err := s.Conn(ctx)
-	if err != nil {
-		return nil, nil, nil, err
-	}
+func (s *Store) Attempt(ctx context.Context, f func(ctx context.Context, on databases.Conn) error) error {
+	return s.use(ctx, func(on databases.Conn) error {
+		ctx, cancel, err := Send(ctx)
+		if err != nil {
+			return err
+		}
 
-	sent, cancel, err := Send(ctx)
-	if err != nil {
-		conn.Release()
+		defer cancel()
 
-		return nil, nil, nil, s.Explain(err)
-	}
-
-	return conn, sent, cancel, nil
+		return f(ctx, on)
+	})
 }
 
 // Send returns the context of what is sent for an attempt, which does not end with
 // ctx, unless ctx has ended before.
 func Send(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, nil, notSentError{err}
+		return nil, nil, notSent(err)
 	}
 
 	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTime)
@@ -204,7 +193,7 @@ func (s *Store) conn(ctx context.Context, looking bool) (databases.Conn, error) 
 	default:
 		conn.Discard()
 
-		return nil, notSentError{s.Explain(err)}
+		return nil, notSent(s.Explain(err))
 	}
 
 	return conn, nil
@@ -213,17 +202,20 @@ func (s *Store) conn(ctx context.Context, looking bool) (databases.Conn, error) 
 // place is what a session finds.
 type place struct {
 	tables string // those of sqllock; empty if it finds none
+	there  bool   // the tables that were found first are still there
 	user   string // as whom it acts
+	mixed  bool   // it finds some tables elsewhere than others
 }
 
-// look asks a session what it finds, whether the tables that were found first are still there, and whether it finds some elsewhere than
-// others.
-func (s *Store) look(ctx context.Context, on databases.Session) (found place, there, mixed bool, err error) {
-	err = on.Query(ctx, s.sql.Where, databases.Values{"where": s.Where()}, func(row databases.Row) error {
-		return row(&found.tables, &there, &found.user, &mixed)
-	})
+func (s *Store) find(ctx context.Context, on databases.Session) (found place, err error) {
+	_, err = readOne(ctx, on, s.sql.Where, databases.Values{"where": s.Where()}, &found.tables, &found.there, &found.user, &found.mixed)
 
-	return found, there, mixed, err
+	return found, err
+}
+
+// elsewhere says whether a session finds other tables than the first one did, which are still there.
+func (p place) elsewhere(first *place) bool {
+	return first != nil && p.there && (p.mixed || p.tables != first.tables)
 }
 
 // locate notes which tables a session finds, or refuses it: a program may have set it to look elsewhere. It says whether there are any.
@@ -232,47 +224,43 @@ func (s *Store) locate(ctx context.Context, on databases.Session) (located bool,
 		return true, nil
 	}
 
-	found, there, mixed, err := s.look(ctx, on)
+	found, err := s.find(ctx, on)
 	first := s.place.Load()
 
 	switch {
 	case err != nil:
 		return false, err
-	case first != nil && there && (mixed || first.tables != found.tables):
+	case found.elsewhere(first):
 		return false, changedError(errors.New("the session finds other tables than before"))
-	case mixed:
+	case found.mixed:
 		return false, &databases.ServerError{
 			Found: "the session finds some of sqllock's tables in one schema and some in another, or a temporary one",
 			Fix:   "let search_path lead to one set of tables; sqllock doctor says where they are",
 		}
-	case found.tables == "":
-		return false, nil // the statement that follows says so
-	case first == nil || !there:
+	case found.tables != "" && (first == nil || !found.there):
 		s.place.Store(&found)
 	}
 
-	return true, nil
+	return found.tables != "", nil // if not, the statement that follows says so
 }
 
 // Recheck is for an error of a session: where tables or privileges are missing that there were, the program may have changed it. Then
 // the tables are not missing, and another session will do.
 func (s *Store) Recheck(on databases.Session, err error) error {
 	first := s.place.Load()
-	if err == nil || verdict(err) || first == nil || s.sql.Where.SQL == "" {
+	if err == nil || verdict(err) || first == nil {
 		return err
 	}
 
-	class := s.db.Classify(err)
-	if class != databases.NoSchema && class != databases.NotAllowed {
+	if class := s.db.Classify(err); class != databases.NoSchema && class != databases.NotAllowed {
 		return err
 	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), patientTime) //nolint:forbidigo // the caller's may have ended
 	defer cancel()
 
-	found, there, mixed, failed := s.look(ctx, on)
-
-	if failed == nil && there && (mixed || found.tables != first.tables || found.user != first.user) {
+	found, failed := s.find(ctx, on)
+	if failed == nil && (found.elsewhere(first) || found.there && found.user != first.user) {
 		s.verified.Store(false) // the next connection is looked at before
 
 		return changedError(err)
@@ -289,9 +277,3 @@ func (s *Store) Where() string {
 
 	return ""
 }
-
-// What is wrong with a session of a pool for several uses, and what to do.
-const (
-	changed = "the program has changed the session (search_path, USE, role, timestamp, autocommit, LOCK TABLES) and not set it back"
-	ownPool = "give the locker a pool of its own"
-)

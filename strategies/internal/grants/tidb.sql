@@ -211,9 +211,6 @@ BEGIN
    AND (e.name IS NOT NULL OR NOT EXISTS (SELECT 1 FROM sqllock_leases x WHERE x.name = l.name))
    FOR UPDATE NOWAIT
 
--- name: grant.lock-leftover inserts
-SELECT t.name FROM sqllock_inserts t FORCE INDEX (PRIMARY) WHERE t.name IN (UNHEX(:names)...) FOR UPDATE NOWAIT
-
 -- name: grant.floor
 INSERT INTO sqllock_floor (id, token) VALUES (1, :token) ON DUPLICATE KEY UPDATE token = GREATEST(token, VALUES(token))
 
@@ -224,6 +221,8 @@ DELETE l FROM sqllock_locks l FORCE INDEX (PRIMARY) WHERE l.name IN (UNHEX(:name
 DELETE e FROM sqllock_leases e FORCE INDEX (PRIMARY) WHERE e.name IN (UNHEX(:names)...)
 
 -- name: grant.remove-leftover inserts
+SELECT t.name FROM sqllock_inserts t FORCE INDEX (PRIMARY) WHERE t.name IN (UNHEX(:names)...) FOR UPDATE NOWAIT
+-- then
 DELETE t FROM sqllock_inserts t FORCE INDEX (PRIMARY) WHERE t.name IN (UNHEX(:names)...)
 
 -- name: group.commit
@@ -329,7 +328,7 @@ VALUES (UNHEX(:process), UNHEX(:id), UNHEX(:name), {now} - :waited, {now} + :ttl
 
 -- name: queue.wait
 -- name: queue.wait-each
-SELECT expires_at > {now} FROM sqllock_leases
+SELECT name, expires_at > {now} FROM sqllock_leases
  WHERE name = UNHEX(:name) AND waiting < {now} - 2000000 FOR UPDATE NOWAIT
 -- then
 UPDATE sqllock_leases SET waiting = {now} WHERE name = UNHEX(:name)
@@ -351,14 +350,16 @@ UPDATE sqllock_queue SET expires_at = {now} + :ttl WHERE process = UNHEX(:proces
 
 -- name: queue.leave
 DELETE FROM sqllock_queue
- WHERE process = UNHEX(:process) AND JSON_CONTAINS(JSON_EXTRACT(CONVERT(UNHEX(:waiters) USING utf8mb4), _utf8mb4'$[*].id'), JSON_QUOTE(CONVERT(id USING utf8mb4)))
+ WHERE process = UNHEX(:process) AND JSON_CONTAINS(JSON_EXTRACT(CONVERT(UNHEX(:calls) USING utf8mb4), _utf8mb4'$[*].id'), JSON_QUOTE(CONVERT(id USING utf8mb4)))
+
+-- let ahead = o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id
 
 -- name: queue.stand
-SELECT q.name, q.id, COALESCE(SUM(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id), 0),
-       COALESCE(MIN(IF(o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id, o.expires_at, NULL)) - {now}, 0),
-       COALESCE(e.expires_at + l.lock_delay_us - {now}, 0), COALESCE(e.waiting, 0),
-       COUNT(o.id) + COALESCE(e.waiting > {now} - 2000000, 0), q.slots,
-       q.shared, COALESCE(LEFT(e.owner, 7) = {shared}, 0)
+-- Nobody is ahead of a reader who has readers only before it, nor in its way while readers have the name.
+SELECT q.name, q.id, IF(q.shared AND COALESCE(SUM(({ahead}) AND NOT o.shared), 0) = 0, 0, COALESCE(SUM({ahead}), 0)),
+       COALESCE(MIN(IF({ahead}, o.expires_at, NULL)) - {now}, 0),
+       IF(q.shared AND LEFT(e.owner, 7) = {shared}, 0, COALESCE(e.expires_at + l.lock_delay_us - {now}, 0)), COALESCE(e.waiting, 0),
+       COUNT(o.id) + COALESCE(e.waiting > {now} - 2000000, 0), q.slots
   FROM sqllock_queue q
   LEFT JOIN sqllock_leases e ON e.name = q.name
   LEFT JOIN sqllock_locks l ON l.name = q.name
@@ -415,7 +416,7 @@ INSERT INTO sqllock_inserts (name, owner) VALUES (UNHEX(:name), UNHEX(:owner)) O
 -- none: grant.guard, grant.many-primaries
 
 -- Transactions begin with group.begin. There is no forupdate.
--- none: grant.remove-isolate, grant.remove-begin, grant.lock-leftover mutexes, grant.remove-leftover mutexes, grant.remove-leftover
+-- none: grant.remove-isolate, grant.remove-begin, grant.remove-leftover mutexes
 
 -- There are few sessions that others change, and it takes no error for an answer: nothing finds out.
 -- none: grant.where

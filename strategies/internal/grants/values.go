@@ -1,58 +1,175 @@
 package grants
 
 import (
-	"context"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Exec runs a statement of the strategy's own about a request.
-func (s *Store) Exec(
-	ctx context.Context, on databases.Session, statement databases.Statement, r strategies.Request,
-) (databases.Result, error) {
-	return on.Exec(ctx, statement, s.values(r))
+// columns are the values that statements bind of something, by name. A statement about several of them binds an array of each
+// column's values ("each_name" and so on, PostgreSQL); or "calls", a JSON array of objects, and the values of the first beside it.
+type columns[T any] map[string]func(T) any
+
+// call is a request as statements bind it. The key is that of a session's lock, if there is one.
+type call struct {
+	*strategies.Request
+
+	store *Store
+	key   any
 }
 
-// conflictTries is how often a statement is sent that was refused because another transaction changed the row. Above the
-// isolation level Read Committed it fails where it would have waited. A waiter that notes itself is enough.
-const conflictTries = 20
-
-// retryBusy is Exec for a statement that must not fail because of others who change the row, too. It may wait for them.
-func (s *Store) retryBusy(
-	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values,
-) (result databases.Result, err error) {
-	return withLockTimeout(ctx, s, on, func() (result databases.Result, err error) {
-		for range conflictTries {
-			if result, err = on.Exec(ctx, statement, values); !s.Busy(err) || s.sql.OneWriter {
-				break
-			}
-		}
-
-		return result, err
-	})
+var callColumns = columns[call]{
+	"name":     func(c call) any { return c.Name },
+	"owner":    func(c call) any { return c.Owner },
+	"key":      func(c call) any { return c.key },
+	"strategy": func(c call) any { return c.store.strategy },
+	"where":    func(c call) any { return c.store.Where() },
+	"lease":    func(c call) any { return c.store.lease(c.Lease) },
+	"delay":    func(c call) any { return ceil(c.LockDelay) },
+	"min_hold": func(c call) any { return ceil(c.MinHold) },
+	"durable":  func(c call) any { return c.DurableRelease },
+	"tokens":   func(c call) any { return tokens(*c.Request) },
+	"first":    func(c call) any { return c.First },
+	"line":     func(c call) any { return c.Line },
+	"process":  func(c call) any { return c.Process },
+	"wait":     func(c call) any { return c.Wait },
+	"host":     func(c call) any { return c.Holder.Host },
+	"pid":      func(c call) any { return int64(c.Holder.PID) },
+	"label":    func(c call) any { return c.Holder.Label },
+	"metadata": func(c call) any { return c.Holder.Metadata },
 }
 
-// execAll runs statements that bind the same.
-func execAll(ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values) error {
-	for _, statement := range statements {
-		if _, err := on.Exec(ctx, statement, values); err != nil {
-			return err
-		}
-	}
-
-	return nil
+var waiterColumns = columns[strategies.Waiter]{
+	"id":       func(w strategies.Waiter) any { return w.ID },
+	"name":     func(w strategies.Waiter) any { return w.Name },
+	"process":  func(w strategies.Waiter) any { return w.Process },
+	"host":     func(w strategies.Waiter) any { return w.Holder.Host },
+	"pid":      func(w strategies.Waiter) any { return int64(w.Holder.PID) },
+	"label":    func(w strategies.Waiter) any { return w.Holder.Label },
+	"metadata": func(w strategies.Waiter) any { return w.Holder.Metadata },
+	"holding":  func(w strategies.Waiter) any { return strings.Join(w.Holding, " ") },
+	"waited":   func(w strategies.Waiter) any { return ceil(w.Waited) },
+	"behind":   func(w strategies.Waiter) any { return w.Behind },
+	"slots":    func(w strategies.Waiter) any { return int64(max(1, w.Slots)) },
+	"shared":   func(w strategies.Waiter) any { return w.Shared },
 }
 
 // values are what the statements about a request bind.
 func (s *Store) values(r strategies.Request) databases.Values {
-	return databases.Values{
-		"name": r.Name, "owner": r.Owner, "strategy": s.strategy, "where": s.Where(),
-		"lease": s.lease(r.Lease), "delay": ceil(r.LockDelay), "min_hold": ceil(r.MinHold), "durable": r.DurableRelease, "tokens": tokens(r),
-		"first": r.First, "line": r.Line, "process": r.Process, "wait": r.Wait,
-		"host": r.Holder.Host, "pid": int64(r.Holder.PID), "label": r.Holder.Label, "metadata": r.Holder.Metadata,
+	return callColumns.of(call{Request: &r, store: s})
+}
+
+// batchValues are what a statement about several requests binds, whose keys are nil if they have none.
+func (s *Store) batchValues(statement databases.Statement, requests []strategies.Request, keys []any) databases.Values {
+	calls := make([]call, len(requests))
+	process, durable := "", false
+
+	for i := range requests {
+		calls[i] = call{Request: &requests[i], store: s}
+		process, durable = cmp.Or(process, requests[i].Process), durable || requests[i].DurableRelease
+
+		if keys != nil {
+			calls[i].key = keys[i]
+		}
 	}
+
+	values := callColumns.ofAll(statement, calls)
+	values["process"], values["durable"] = process, durable // all are of one process
+
+	return values
+}
+
+func (c columns[T]) of(one T) databases.Values {
+	values := make(databases.Values, len(c)+len(c)/2)
+	for name, column := range c {
+		values[name] = column(one)
+	}
+
+	return values
+}
+
+// ofAll are the values of the first, and what a statement binds of all.
+func (c columns[T]) ofAll(statement databases.Statement, all []T) databases.Values {
+	values := c.of(all[0])
+
+	for _, arg := range statement.Args {
+		if name, ok := strings.CutPrefix(arg, "each_"); ok {
+			values[arg] = array(all, c[name])
+		} else if arg == "calls" {
+			values[arg] = JSON(c.objects(statement, all, values))
+		}
+	}
+
+	return values
+}
+
+// objects are what tells each of them, and what else a statement binds if it is not that of the first: nearly always nothing.
+func (c columns[T]) objects(statement databases.Statement, all []T, first databases.Values) []databases.Values {
+	objects := make([]databases.Values, len(all))
+	for i := range objects {
+		objects[i] = databases.Values{}
+	}
+
+	for name, column := range c {
+		tells := name == "name" || name == "owner" || name == "id" || name == "key"
+		if !tells && !slices.Contains(statement.Args, name) {
+			continue
+		}
+
+		for i, one := range all {
+			if value := column(one); tells && value != nil || value != first[name] {
+				objects[i][name] = value
+			}
+		}
+	}
+
+	return objects
+}
+
+// array is the text of an array of a column's values.
+func array[T any](all []T, column func(T) any) string {
+	var b strings.Builder
+
+	for i, one := range all {
+		b.WriteByte("{,"[min(i, 1)])
+		b.WriteByte('"')
+
+		switch value := column(one).(type) {
+		case string:
+			b.WriteString(quoteElement.Replace(value))
+		case int64:
+			b.WriteString(strconv.FormatInt(value, 10))
+		default:
+			fmt.Fprint(&b, value)
+		}
+
+		b.WriteByte('"')
+	}
+
+	b.WriteByte('}')
+
+	return b.String()
+}
+
+// quoteElement escapes what has a meaning between the quotes of an array's element
+// (https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO).
+var quoteElement = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// Array is the text of an array of keys.
+func Array(keys []any) string { return array(keys, func(key any) any { return key }) }
+
+// JSON is the text of strings and numbers, which always have a form in JSON.
+func JSON(value any) string {
+	text, _ := json.Marshal(value)
+
+	return string(text)
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -1,0 +1,237 @@
+package grants
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// result is what f returns on a connection, which use or look gives it.
+func result[T any](
+	ctx context.Context, use func(context.Context, func(databases.Conn) error) error, f func(on databases.Conn) (T, error),
+) (result T, err error) {
+	err = use(ctx, func(on databases.Conn) (err error) {
+		result, err = f(on)
+
+		return err
+	})
+
+	return result, err
+}
+
+// use runs f on a connection of the pool, and returns that afterwards.
+func (s *Store) use(ctx context.Context, f func(on databases.Conn) error) error {
+	return s.useConn(ctx, false, f)
+}
+
+// look is use for statements that change and lock nothing: a read-only server, such as a replica, will do.
+func (s *Store) look(ctx context.Context, f func(on databases.Conn) error) error {
+	return s.useConn(ctx, true, f)
+}
+
+func (s *Store) useConn(ctx context.Context, looking bool, f func(databases.Conn) error) (err error) {
+	conn, err := s.conn(ctx, looking)
+	if err != nil {
+		return err
+	}
+
+	defer s.Return(conn, &err)
+
+	return f(conn)
+}
+
+// readAll reads the rows that a statement returns.
+func readAll[T any](
+	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values, read func(databases.Row, *T) error,
+) (all []T, err error) {
+	err = on.Query(ctx, statement, values, func(row databases.Row) error {
+		var one T
+
+		err := read(row, &one)
+		all = append(all, one)
+
+		return err
+	})
+
+	return all, err
+}
+
+// readOne reads the row that a statement returns, if there is one.
+func readOne(
+	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values, dest ...any,
+) (found bool, err error) {
+	err = on.Query(ctx, statement, values, func(row databases.Row) error {
+		found = true
+
+		return row(dest...)
+	})
+
+	return found, err
+}
+
+// readTexts reads the only column of a statement.
+func readTexts(ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values) ([]string, error) {
+	return readAll(ctx, on, statement, values, func(row databases.Row, text *string) error { return row(text) })
+}
+
+// readMap reads a key, and a value for it, from each row.
+func readMap[V any](
+	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values,
+	read func(row databases.Row, key *string, value *V) error,
+) (map[string]V, error) {
+	answers := make(map[string]V)
+
+	err := on.Query(ctx, statement, values, func(row databases.Row) error {
+		var (
+			key   string
+			value V
+		)
+
+		err := read(row, &key, &value)
+		answers[key] = value
+
+		return err
+	})
+	if err != nil {
+		return nil, err // the rows come before the commit, which can still fail
+	}
+
+	return answers, nil
+}
+
+// readByKey reads two columns: a key, and its value.
+func readByKey[V any](
+	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values,
+) (map[string]V, error) {
+	return readMap(ctx, on, statement, values, func(row databases.Row, key *string, value *V) error { return row(key, value) })
+}
+
+// Exec runs a statement of the strategy's own about a request.
+func (s *Store) Exec(
+	ctx context.Context, on databases.Session, statement databases.Statement, r strategies.Request,
+) (databases.Result, error) {
+	return on.Exec(ctx, statement, s.values(r))
+}
+
+// execAll runs statements that bind the same.
+func execAll(ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values) error {
+	for _, statement := range statements {
+		if _, err := on.Exec(ctx, statement, values); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// conflictTries is how often a statement is sent that was refused because another transaction changed the row. Above the
+// isolation level Read Committed it fails where it would have waited. A waiter that notes itself is enough.
+const conflictTries = 20
+
+// retry sends a statement that must not fail because of others who change the row, too.
+func (s *Store) retry(send func() error) (err error) {
+	for range conflictTries {
+		if err = send(); !s.Busy(err) || s.sql.OneWriter {
+			break
+		}
+	}
+
+	return err
+}
+
+// retryBusy is Exec for such a statement. It may wait for them.
+func (s *Store) retryBusy(
+	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values,
+) (result databases.Result, err error) {
+	err = s.withLockTimeout(ctx, on, func() error {
+		return s.retry(func() (err error) {
+			result, err = on.Exec(ctx, statement, values)
+
+			return err
+		})
+	})
+
+	return result, err
+}
+
+// WithLockTimeout runs statements that insert rows, and waits no longer than it must for
+// somebody who has inserted the same and not committed. There is no SKIP LOCKED for
+// that.
+func (s *Store) WithLockTimeout(
+	ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values,
+) error {
+	err := s.withLockTimeout(ctx, on, func() error { return execAll(ctx, on, statements, values) })
+
+	// Of one that makes the same, or on InnoDB has locked the gap, which a
+	// guard of another name can.
+	return s.busy(err, "another transaction keeps the row of the name from being made, and has not ended")
+}
+
+// Create makes the rows of a request's name, if they are not there.
+func (s *Store) Create(ctx context.Context, on databases.Session, r strategies.Request) error {
+	return s.WithLockTimeout(ctx, on, s.sql.Create, s.values(r))
+}
+
+// patientTime bounds what puts a session's patience back.
+const patientTime = time.Second
+
+// withLockTimeout calls do, whose statements give up waiting for a row lock after a second, where Brief says so: on MySQL and
+// MariaDB a statement goes on waiting after its client has given it up, on a connection that the pool does not count
+// any more.
+func (s *Store) withLockTimeout(ctx context.Context, on databases.Session, do func() error) error {
+	if s.sql.Brief.SQL == "" {
+		return do()
+	}
+
+	if _, err := on.Exec(ctx, s.sql.Brief, nil); err != nil {
+		return err
+	}
+
+	err := do()
+	if !s.Clean(err) {
+		return err // the connection does not go back to the pool
+	}
+
+	return putBack(ctx, on, s.sql.Patient, err)
+}
+
+// putBack sends what makes a session again what it was, also though ctx has ended: it goes back to the pool. It returns the
+// cause.
+func putBack(ctx context.Context, on databases.Session, statement databases.Statement, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patientTime)
+	defer cancel()
+
+	if _, failed := on.Exec(ctx, statement, nil); failed != nil {
+		return Doubt(errors.Join(cause, failed))
+	}
+
+	return cause
+}
+
+// InTransaction commits what do has done if it says so, and rolls it back otherwise. Without statements to begin with there is
+// no transaction.
+func (s *Store) InTransaction(
+	ctx context.Context, on databases.Session, begin []databases.Statement, do func() (done bool, err error),
+) error {
+	if err := execAll(ctx, on, begin, nil); err != nil {
+		return err
+	}
+
+	done, err := do()
+
+	if len(begin) == 0 {
+		return err
+	}
+
+	if done && err == nil {
+		if _, err = on.Exec(ctx, s.sql.Commit, nil); err == nil {
+			return nil
+		}
+	}
+
+	// A commit that SQLite refuses has left the transaction open.
+	return putBack(ctx, on, s.sql.Rollback, err)
+}
