@@ -12,14 +12,14 @@ import (
 // result is what f returns on a connection, which use or look gives it.
 func result[T any](
 	ctx context.Context, use func(context.Context, func(databases.Conn) error) error, f func(on databases.Conn) (T, error),
-) (result T, err error) {
+) (made T, err error) {
 	err = use(ctx, func(on databases.Conn) (err error) {
-		result, err = f(on)
+		made, err = f(on)
 
 		return err
 	})
 
-	return result, err
+	return made, err
 }
 
 // use runs f on a connection of the pool, and returns that afterwards.

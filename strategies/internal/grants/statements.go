@@ -127,8 +127,8 @@ type Statements struct {
 // Batch are the statements about many grants at a time. None of them waits for
 // a row that somebody else has locked: that grant is dealt with alone.
 //
-// They bind an array for each column ("names", "owners" and so on, PostgreSQL), or
-// "calls", a JSON array of objects, and once what those leave out: see call.
+// They bind an array for each column ("each_name" and so on, PostgreSQL), or
+// "calls", a JSON array of objects, and once what those leave out: see columns.
 type Batch struct {
 	// Create makes the names' rows, if they are not there, and the last gives them their first tokens. All bind the same.
 	Create []databases.Statement `sql:"grant.create-all,grant.create-all-leases,grant.ready-all"`

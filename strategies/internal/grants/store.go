@@ -9,14 +9,7 @@
 // the place of some.
 //
 // Methods that are sent on a connection which the caller has end with On, or take it
-// as an argument. The others check one out and return it:
-//
-//	conn, err := s.Conn(ctx)
-//	if err != nil {
-//		return err
-//	}
-//
-//	defer s.Return(conn, &err)
+// as an argument. The others check one out and return it: see use. What a query returns is read by readOne and its likes.
 package grants
 
 import (
@@ -55,24 +48,20 @@ func New(db databases.DB, strategy string, own func(*Dialect)) *Store {
 		return s
 	}
 
-	dialect := Dialect{}
+	name := db.Dialect()
 
-	read, ok := dialects[db.Dialect()]
-	if ok {
-		dialect = read()
+	if read, ok := dialects[name]; ok {
+		*s.sql = read()
+	} else {
+		s.invalid = &strategies.UnsupportedError{Op: strategy + ".New", Strategy: strategy, Where: "on " + string(name)}
 	}
 
-	dialect.Name = db.Dialect()
-	own(&dialect)
-	s.sql = &dialect
-
-	if !ok {
-		s.invalid = &strategies.UnsupportedError{Op: strategy + ".New", Strategy: strategy, Where: "on " + string(dialect.Name)}
-	}
+	s.sql.Name = name
+	own(s.sql)
 
 	if v, ok := db.(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
-			s.invalid = fmt.Errorf("%s.New: %w: %w", dialect.Name, strategies.ErrInvalidOption, err)
+			s.invalid = fmt.Errorf("%s.New: %w: %w", name, strategies.ErrInvalidOption, err)
 		}
 	}
 

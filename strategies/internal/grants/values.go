@@ -1,9 +1,9 @@
 package grants
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,19 +103,17 @@ func (c columns[T]) ofAll(statement databases.Statement, all []T) databases.Valu
 		if name, ok := strings.CutPrefix(arg, "each_"); ok {
 			values[arg] = array(all, c[name])
 		} else if arg == "calls" {
-			values[arg] = JSON(c.objects(statement, all, values))
+			values[arg] = c.objects(statement, all, values)
 		}
 	}
 
 	return values
 }
 
-// objects are what tells each of them, and what else a statement binds if it is not that of the first: nearly always nothing.
-func (c columns[T]) objects(statement databases.Statement, all []T, first databases.Values) []databases.Values {
-	objects := make([]databases.Values, len(all))
-	for i := range objects {
-		objects[i] = databases.Values{}
-	}
+// objects is the text of what tells each of them, and of what else a statement binds if it is not that of the first: nearly
+// always nothing.
+func (c columns[T]) objects(statement databases.Statement, all []T, first databases.Values) string {
+	texts := make([][]byte, len(all))
 
 	for name, column := range c {
 		tells := name == "name" || name == "owner" || name == "id" || name == "key"
@@ -125,12 +123,17 @@ func (c columns[T]) objects(statement databases.Statement, all []T, first databa
 
 		for i, one := range all {
 			if value := column(one); tells && value != nil || value != first[name] {
-				objects[i][name] = value
+				texts[i] = append(texts[i], `,"`+name+`":`...)
+				texts[i] = append(texts[i], JSON(value)...)
 			}
 		}
 	}
 
-	return objects
+	for i := range texts {
+		texts[i] = append(append([]byte{'{'}, texts[i][1:]...), '}')
+	}
+
+	return "[" + string(bytes.Join(texts, []byte{','})) + "]"
 }
 
 // array is the text of an array of a column's values.
@@ -143,11 +146,15 @@ func array[T any](all []T, column func(T) any) string {
 
 		switch value := column(one).(type) {
 		case string:
-			b.WriteString(quoteElement.Replace(value))
+			if strings.ContainsAny(value, `"\`) {
+				value = quoteElement.Replace(value)
+			}
+
+			b.WriteString(value)
 		case int64:
 			b.WriteString(strconv.FormatInt(value, 10))
-		default:
-			fmt.Fprint(&b, value)
+		case bool:
+			b.WriteString(strconv.FormatBool(value))
 		}
 
 		b.WriteByte('"')
