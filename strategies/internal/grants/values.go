@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,8 +154,8 @@ func array[T any](all []T, column func(T) any) string {
 			b.WriteString(value)
 		case int64:
 			b.WriteString(strconv.FormatInt(value, 10))
-		case bool:
-			b.WriteString(strconv.FormatBool(value))
+		default:
+			b.WriteString(fmt.Sprint(value))
 		}
 
 		b.WriteByte('"')
