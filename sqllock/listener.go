@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock/internal/call"
@@ -26,13 +27,13 @@ const (
 // listener hears whose turn it is while somebody of this locker waits. It has one
 // connection, for all names. And it calls others, where releases do not tell them.
 type listener struct {
-	locker *Locker
-	calls  call.Batcher[string, struct{}]
+	locker  *Locker
+	calls   call.Batcher[string, struct{}]
+	hearing atomic.Bool // nothing is missed at this moment
 
 	mu        sync.Mutex
 	users     int // who wait
 	open      bool
-	hearing   bool // nothing is missed
 	pollUntil time.Time
 	stop      context.CancelFunc
 	closing   *time.Timer // when nobody waits any more
@@ -162,23 +163,10 @@ func (n *listener) callAll(ctx context.Context, names []string) ([]struct{}, []e
 
 // set notes whether nothing is missed. Everybody looks then: for what may have been before.
 func (n *listener) set(hearing bool) {
-	n.mu.Lock()
-	changed := n.hearing != hearing
-	n.hearing = hearing
-	n.mu.Unlock()
-
-	if changed {
+	if n.hearing.Swap(hearing) != hearing {
 		n.locker.waiters.lookNow()
 		n.locker.watches.look()
 	}
-}
-
-// hears reports whether nothing is missed at this moment.
-func (n *listener) hears() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-
-	return n.hearing
 }
 
 func wakeUp(call chan<- struct{}) {

@@ -14,7 +14,7 @@ import (
 
 // The mutexes of the core, in the order in which they are locked, if several are:
 //
-//	waiters.mu → listener.mu → background.mu → keeper.mu → hold.mu
+//	waiters.mu, listener.mu → background.mu → keeper.mu → hold.mu
 //	background.mu → queue.mu, slots.mu, shares.mu
 //
 // All others are locked with no other one inside. No code of a strategy, of an observer or of a log runs under any of them, but under

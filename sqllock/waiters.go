@@ -271,7 +271,7 @@ func (w *waiters) silentLocked() time.Duration {
 
 // pause is how long one stands in line before it is looked how.
 func (w *waiters) pause(one *waiting) time.Duration {
-	if one.set.listens && w.locker.listener.hears() {
+	if one.set.listens && w.locker.listener.hearing.Load() {
 		return standEvery
 	}
 

@@ -231,7 +231,7 @@ func (w *watch) lookOnce(ctx context.Context, shown *strategies.Notes) (seen sig
 // interval is how long after a look that found these notes the next one follows, if nothing is announced.
 func (w *watch) interval(notes strategies.Notes) time.Duration {
 	interval := watchPoll
-	if w.locker.listener.hears() {
+	if w.locker.listener.hearing.Load() {
 		interval = watchSlow
 	}
 
