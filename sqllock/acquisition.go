@@ -749,20 +749,7 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 
 	h := newHold(ctx, a, request, grant, start)
 
-	// Close takes stock under the same mutex: a lock is either refused here or
-	// found there.
-	l.background.mu.Lock()
-	defer l.background.mu.Unlock()
-
-	if l.background.closed {
-		a.giveSlot(request)
-		l.settleLocked(ctx, request, grant)
-
-		return nil, ErrClosed
-	}
-
-	// From then on the lock can end, and the turn with it. The next one of this process may ask for
-	// another slot at once.
+	// The next one of this process may ask for another slot at once.
 	switch {
 	case a.set.shared:
 		l.shares.add(h)
@@ -773,7 +760,13 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 		l.queue.hold(a.queued, h)
 	}
 
-	l.keeper.keep(h)
+	// From then on the lock can end, and the turn with it. Close takes stock there: a lock is either refused or found.
+	if !l.keeper.keep(h) {
+		h.refuse()
+		l.settleGrant(ctx, request, grant)
+
+		return nil, ErrClosed
+	}
 
 	l.reached.Store(true)
 

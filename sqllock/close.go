@@ -54,7 +54,7 @@ func (l *Locker) Close(ctx context.Context) error {
 
 	// All work is told to stop, then others may have the locks. A lock that has
 	// just been lost may still be there; whoever has it was told.
-	for _, h := range l.keeper.all() {
+	for _, h := range l.keeper.close() {
 		// Also for another call of Close, which does not find it any more.
 		l.background.count(h.name())
 

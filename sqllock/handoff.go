@@ -19,14 +19,6 @@ func (h *hold) handOff() bool {
 		return false
 	}
 
-	// Close takes stock under the same mutex.
-	l.background.mu.Lock()
-	defer l.background.mu.Unlock()
-
-	if l.background.closed {
-		return false
-	}
-
 	return l.queue.handOff(h.request.Name, func(w *waiter, crowded bool) *hold {
 		bound := handOffTime
 		if crowded {
@@ -37,18 +29,12 @@ func (h *hold) handOff() bool {
 			return nil
 		}
 
-		next := h.next(w, bound)
-		if next == nil {
-			return nil
+		next := l.keeper.replace(h, func() *hold { return h.next(w, bound) })
+		if next != nil {
+			// The turn goes with the lock. Nobody is in leave, which locks the queue inside that
+			// Once: next has ended the hold.
+			h.leaving.Do(func() {})
 		}
-
-		// First the work is told to stop, then the next has the lock.
-		h.cancel(ErrReleased)
-		// The turn goes with the lock. Nobody is in leave, which locks the queue inside that
-		// Once: next has ended the hold.
-		h.leaving.Do(func() {})
-		next.open(w.ctx, reentry{l, h.request.Name})
-		l.keeper.replace(h, next)
 
 		return next
 	})
@@ -96,14 +82,20 @@ func (h *hold) next(w *waiter, bound time.Duration) *hold {
 
 	h.ended = ErrReleased
 
+	// First the work is told to stop, then the next has the lock.
+	h.cancel(ErrReleased)
+
 	grant := h.grant
 	grant.Token++
 
-	return &hold{
+	next := &hold{
 		locker: h.locker, settings: w.set, request: h.request, grant: grant, acquired: n, from: n, grantedAt: h.grantedAt,
 		first: h.first, confirmed: h.confirmed, lease: h.lease, extended: w.set.lease, handles: 1, doubt: h.doubt,
 		schedule: schedule{index: -1},
 	}
+	next.open(w.ctx, reentry{h.locker, h.request.Name})
+
+	return next
 }
 
 // pin keeps the lock from being handed on: a transaction may guard it from now on,

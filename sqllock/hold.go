@@ -272,6 +272,19 @@ func (h *hold) endCounted(state error) error {
 	return state
 }
 
+// refuse ends a hold that nobody keeps, because the locker was closed. Readers may have joined it by now.
+func (h *hold) refuse() {
+	h.mu.Lock()
+	h.ended = errReleasedByClose
+	h.mu.Unlock()
+
+	h.cancel(errReleasedByClose)
+
+	if h.readers != nil || h.settings.many() {
+		h.passTurn() // otherwise whoever asked gives it up
+	}
+}
+
 // lost does what follows when a hold has ended by a loss.
 func (h *hold) lost(state error) {
 	overdue := h.overdueBy(state)

@@ -34,6 +34,7 @@ type keeper struct {
 	ready   []*hold // due for renewal, waiting for a renewer
 	busy    int     // renewers at work
 	running bool
+	closed  bool // no hold comes any more
 	wake    chan struct{}
 	next    time.Duration // monotonic time of the next look at the latest
 	offset  time.Duration // of the wall clock to the monotonic one, last seen
@@ -48,10 +49,14 @@ type schedule struct {
 	single   bool          // not together with others this time
 }
 
-// keep takes a new hold over.
-func (k *keeper) keep(h *hold) {
+// keep takes a new hold over; false if the locker is closed.
+func (k *keeper) keep(h *hold) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
+	if k.closed {
+		return false
+	}
 
 	h.schedule.renewAt = h.acquired.mono + h.renewAfter()
 	h.schedule.due = h.due(h.acquired)
@@ -66,6 +71,8 @@ func (k *keeper) keep(h *hold) {
 	default:
 		k.lookBy(h.schedule.due)
 	}
+
+	return true
 }
 
 // lookBy wakes the keeper if it would look later.
@@ -85,10 +92,19 @@ func (k *keeper) forget(h *hold) {
 	}
 }
 
-// replace keeps next in the place of h, whose grant it has.
-func (k *keeper) replace(h, next *hold) {
+// replace keeps the hold that successor returns in the place of h, whose grant it has, unless that is none or the locker is closed.
+func (k *keeper) replace(h *hold, successor func() *hold) *hold {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
+	if k.closed {
+		return nil
+	}
+
+	next := successor()
+	if next == nil {
+		return nil
+	}
 
 	next.schedule = schedule{index: h.schedule.index, due: h.schedule.due, renewAt: h.schedule.renewAt}
 	h.schedule.index = -1
@@ -97,6 +113,8 @@ func (k *keeper) replace(h, next *hold) {
 	next.schedule.due = next.due(now())
 	heap.Fix(&k.holds, next.schedule.index)
 	k.lookBy(next.schedule.due)
+
+	return next
 }
 
 // reschedule sets the next renewal after one that was begun at start.
@@ -153,10 +171,12 @@ func (k *keeper) alarm() {
 	}
 }
 
-// all lists the holds there are.
-func (k *keeper) all() []*hold {
+// close takes no more holds over, and returns those there are.
+func (k *keeper) close() []*hold {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
+	k.closed = true
 
 	return append([]*hold(nil), k.holds...)
 }

@@ -14,8 +14,8 @@ import (
 
 // The mutexes of the core, in the order in which they are locked, if several are:
 //
-//	waiters.mu, listener.mu → background.mu → keeper.mu → hold.mu
-//	background.mu → queue.mu, slots.mu, shares.mu
+//	waiters.mu, listener.mu → background.mu
+//	queue.mu → keeper.mu → hold.mu
 //
 // All others are locked with no other one inside. No code of a strategy, of an observer or of a log runs under any of them, but under
 // that of an ending, which is outside of all these, and for which nobody waits. TestMutexes reads the package for both.
@@ -201,13 +201,6 @@ func (l *Locker) settle(ctx context.Context, request strategies.Request) *ending
 
 // settleGrant ends a grant that nobody has. It is there, and is ended once.
 func (l *Locker) settleGrant(ctx context.Context, request strategies.Request, grant strategies.Grant) *ending {
-	l.background.mu.Lock()
-	defer l.background.mu.Unlock()
-
-	return l.settleLocked(ctx, request, grant)
-}
-
-func (l *Locker) settleLocked(ctx context.Context, request strategies.Request, grant strategies.Grant) *ending {
 	// Not by the grant, which would keep a minimum hold that nobody has.
 	e := newEnding(ctx, request.Name, request.Lease, func(ctx context.Context) error { return l.strategy.Settle(ctx, request) })
 
@@ -224,6 +217,9 @@ func (l *Locker) settleLocked(ctx context.Context, request strategies.Request, g
 		}
 		e.until = time.Time{}
 	}
+
+	l.background.mu.Lock()
+	defer l.background.mu.Unlock()
 
 	l.background.startLocked(e)
 

@@ -376,6 +376,9 @@ func (w *walk) expr(node ast.Node, held []string) {
 // later are functions that call what they are given at another time, or elsewhere.
 var later = []string{"AfterFunc", "Go", "then", "Then", "newEnding"}
 
+// under are functions that call what they are given while they have a mutex.
+var under = map[string]string{"handOff": "queue.mu", "replace": "keeper.mu"}
+
 // apart is what runs in a goroutine.
 func (w *walk) apart(call *ast.CallExpr) { w.other().expr(call, nil) }
 
@@ -395,9 +398,14 @@ func (w *walk) call(call *ast.CallExpr, held []string) bool {
 	}
 
 	// A function that is given to another one, or called where it is written.
+	inside := held
+	if callee != nil && under[callee.Name()] != "" {
+		inside = append(slices.Clone(held), under[callee.Name()])
+	}
+
 	for _, part := range append(call.Args, call.Fun) {
 		if lit, ok := part.(*ast.FuncLit); ok {
-			w.block(lit.Body.List, held)
+			w.block(lit.Body.List, inside)
 		}
 	}
 
