@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +24,9 @@ type background struct {
 	idle     chan struct{}           // closed when nothing is under way; nil if nobody waits for that
 	ends     map[*acquisition]func() // what ends the acquisitions under way
 
-	endings map[*ending]struct{} // that are not done
-	due     []*ending            // of those, the ones that wait for a worker
-	workers int                  // at work on others
+	endings endingHeap // those that wait for their time
+	workers int        // at work on others
+	timer   *time.Timer
 }
 
 // begin counts a call that Close waits for; false if it is too late.
@@ -95,12 +96,15 @@ func (b *background) close() []func() {
 
 	b.closed = true
 
-	for e := range b.endings {
-		if e.overdue && e.timer.Stop() {
+	for _, e := range b.endings {
+		if e.overdue && len(e.looks) > 0 {
 			e.looks[0] = later(time.Now(), e.soonest)
-			e.timer.Reset(time.Until(e.looks[0]))
+			e.due = e.looks[0]
 		}
 	}
+
+	heap.Init(&b.endings)
+	b.workLocked()
 
 	return slices.Collect(maps.Values(b.ends))
 }
@@ -148,7 +152,7 @@ func (b *background) unfinished() error {
 
 	failed := error(nil)
 
-	for e := range b.endings {
+	for _, e := range b.endings {
 		if e.failed != nil {
 			failed = e.failed
 		}
@@ -177,8 +181,9 @@ type ending struct {
 	overdue bool      // it waits for the end of a lease, which ends it, or for Close, which does not wait for that
 	soonest time.Time // before which not even Close has it ended: it may still be on its way
 
-	failed error       // of the last try
-	timer  *time.Timer // until the next
+	failed error     // of the last try
+	due    time.Time // of the next
+	index  int       // in the heap; -1: somebody is at work on it, or it is done
 }
 
 const (
@@ -223,9 +228,12 @@ func (b *background) startLocked(e *ending) {
 		e.looks[0] = later(time.Now(), e.soonest)
 	}
 
+	e.due = e.looks[0]
+
 	b.underWay[e.name]++
-	b.endings[e] = struct{}{}
-	e.timer = time.AfterFunc(time.Until(e.looks[0]), func() { b.work(e) })
+
+	heap.Push(&b.endings, e)
+	b.workLocked()
 }
 
 // drop ends an ending that there is no need for any more.
@@ -243,60 +251,60 @@ func (b *background) dropLocked(e *ending) {
 
 	e.looks = nil
 
-	// Otherwise whoever tries it finds that, or it is done.
-	if e.timer.Stop() {
+	// Otherwise whoever is at work on it finds that, or it is done.
+	if e.index >= 0 {
+		heap.Remove(&b.endings, e.index)
 		b.nextLocked(e)
+		b.workLocked()
 	}
 }
 
-// nextLocked waits for the next look, or finishes an ending that has none.
+// nextLocked puts an ending back that has more looks, or finishes it.
 func (b *background) nextLocked(e *ending) {
 	if len(e.looks) == 0 {
-		delete(b.endings, e)
 		b.finishLocked(e.name)
 
 		return
 	}
 
-	e.timer.Reset(time.Until(e.looks[0]))
+	e.due = e.looks[0]
+	heap.Push(&b.endings, e)
 }
 
-// work tries an ending that is due, and those that have to wait for that.
-func (b *background) work(e *ending) {
-	b.mu.Lock()
+// workLocked sees to it that endings which are due are worked on.
+func (b *background) workLocked() {
+	for b.workers < enders && len(b.endings) > 0 && !b.endings[0].due.After(time.Now()) {
+		b.workers++
 
-	if b.workers == enders {
-		b.due = append(b.due, e)
-		b.mu.Unlock()
+		go b.work(b.popLocked())
+	}
 
+	if len(b.endings) == 0 || b.workers == enders {
 		return
 	}
 
-	b.workers++
-	b.mu.Unlock()
+	pause := time.Until(b.endings[0].due)
 
-	for ; e != nil; e = b.nextDue() {
-		b.try(e)
+	if b.timer == nil {
+		b.timer = time.AfterFunc(pause, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+
+			b.workLocked()
+		})
+	} else {
+		b.timer.Reset(pause)
 	}
 }
 
-// nextDue takes the next ending to be tried by a worker; nil if it is not needed any more.
-func (b *background) nextDue() (e *ending) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	if len(b.due) == 0 {
-		b.workers--
-
-		return nil
-	}
-
-	e, b.due = b.due[0], b.due[1:]
+func (b *background) popLocked() *ending {
+	e, _ := heap.Pop(&b.endings).(*ending)
 
 	return e
 }
 
-func (b *background) try(e *ending) {
+// work tries an ending.
+func (b *background) work(e *ending) {
 	started := time.Now()
 
 	var err error
@@ -306,6 +314,8 @@ func (b *background) try(e *ending) {
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
+	b.workers--
 
 	answered := err == nil || errors.Is(err, ErrLost)
 
@@ -322,6 +332,7 @@ func (b *background) try(e *ending) {
 	}
 
 	b.nextLocked(e)
+	b.workLocked()
 }
 
 var errStuck = errors.New("the try before has not returned")
@@ -334,4 +345,31 @@ func (e *ending) try(ctx context.Context) error {
 	defer e.stuck.Unlock()
 
 	return e.end(ctx)
+}
+
+// endingHeap orders endings by when they are due.
+type endingHeap []*ending
+
+func (q endingHeap) Len() int           { return len(q) }
+func (q endingHeap) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
+
+func (q endingHeap) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q *endingHeap) Push(x any) {
+	e, _ := x.(*ending)
+	e.index = len(*q)
+	*q = append(*q, e)
+}
+
+func (q *endingHeap) Pop() any {
+	last := len(*q) - 1
+	e := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	e.index = -1
+
+	return e
 }
