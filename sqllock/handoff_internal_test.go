@@ -33,10 +33,11 @@ func TestNext(t *testing.T) {
 		h := &hold{
 			settings: &set, grant: strategies.Grant{Token: 7, Last: 8}, lease: lease, extended: lease, confirmed: now(), grantedAt: now(), acquired: now(),
 		}
+		h.open(t.Context(), reentry{})
 		c.change(h)
 
 		trusted, over := h.left(now()), h.ended != nil
-		next := h.next(&waiter{set: &set}, handOffTime)
+		next := h.next(&waiter{set: &set, ctx: t.Context()}, handOffTime)
 
 		switch {
 		case (next != nil) != c.handed:
@@ -45,6 +46,8 @@ func TestNext(t *testing.T) {
 			t.Errorf("%s: the lock ended with %v though it was not handed on", c.name, h.ended)
 		case next != nil && (next.grant.Token != 8 || h.err() == nil):
 			t.Errorf("%s: token %d and Err() %v, want 8 and an end", c.name, next.grant.Token, h.err())
+		case next != nil && (h.ctx.Err() == nil || next.ctx.Err() != nil):
+			t.Errorf("%s: contexts of the lock and the next: %v and %v, want that the first has ended", c.name, h.ctx.Err(), next.ctx.Err())
 		case next != nil && next.left(now()) > trusted:
 			t.Errorf("%s: the next holder trusts the lock for %s, the one before did for %s", c.name, next.left(now()), trusted)
 		}
