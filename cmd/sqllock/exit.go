@@ -40,15 +40,15 @@ const exitCodes = `sqllock run exits as the command did. Else, and in other subc
         command may exit with too: --conflict-exit-code gives another.
         show, free, resign: nobody holds the lock; doctor: it found an error, or
         what --fail-on says
-   64   wrong usage: a flag, the lock's name, the database URL; the strategy does
-        not work on that database; free: --token or --slot is missing
-   69   the database cannot be reached, is busy with others, is read-only, has no
-        tables of sqllock ("sqllock migrate up" makes them), or its user lacks a
-        privilege ("sqllock doctor" prints the GRANTs)
+   64   wrong usage: a flag, the lock's name, the database URL; the strategy
+        does not work on that database; free: --token or --slot is missing
+   69   the database cannot be reached, is busy with others, is read-only, has
+        no tables of sqllock ("sqllock migrate up" makes them), or its user
+        lacks a privilege ("sqllock doctor" prints the GRANTs)
    70   sqllock could not do its part on this machine, or write what it prints
    75   free: the lock is guarded, or somebody else has it by now; migrate down:
-        locks are held; free, reap, migrate, doctor: somebody else's transaction,
-        or migration, is in the way
+        locks are held; free, reap, migrate, doctor: a transaction or migration
+        of somebody else is in the way
    76   the lock was lost, or could not be renewed for so long that the command
         was ended; what it did is suspect, whatever it said
   126   the command was found and cannot be executed

@@ -2,7 +2,6 @@ package main
 
 import (
 	neturl "net/url"
-	"os"
 	"strings"
 	"testing"
 
@@ -130,14 +129,4 @@ func TestCopiedTable(t *testing.T) {
 	run(t, mixed, "migrate", "up").want(exitUnavailable, said)
 	run(t, mixed, "migrate", "down", "--force").want(exitUnavailable, said)
 	diagnosed(t, run(t, owner, "doctor"), 0, "warning search_path schema copies has sqllock's tables too")
-
-	i := start(t, mixed, "serve", "--listen", "127.0.0.1:0")
-
-	eventually(t, "serve tells of it", func() bool { return strings.Contains(i.stderr.String(), said) })
-
-	if err := i.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-
-	i.wait()
 }

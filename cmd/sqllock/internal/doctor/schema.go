@@ -188,10 +188,23 @@ var triggers = Finding{ //nolint:gochecknoglobals // a constant
 	Effect: "each grant and renewal waits for them, and one that changes or suppresses a row breaks the locks", Fix: "drop them",
 }
 
+// keys is about the tables that let one process at a time have a name: a trial meets nobody at the same moment.
+var keys = Finding{ //nolint:gochecknoglobals // a constant
+	Level: Error, Found: "%d tables have lost their primary key (name)",
+	Effect: "two can hold a lock", Fix: "make it again as \"sqllock migrate print\" shows",
+}
+
 func alterations(dialect databases.Dialect) []alteration {
 	switch dialect {
 	case databases.Postgres:
 		return []alteration{
+			{
+				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
+ WHERE c.relname::text IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes') AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)
+   AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid AND i.indnkeyatts = 1
+                      AND pg_catalog.pg_get_indexdef(i.indexrelid, 1, true) = 'name')`,
+				keys,
+			},
 			{
 				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_class c ON c.oid = r.ev_class
  WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)`,
@@ -245,6 +258,13 @@ func alterations(dialect databases.Dialect) []alteration {
 		}
 	case databases.MySQL, databases.TiDB:
 		return []alteration{
+			{
+				`SELECT COUNT(*) FROM information_schema.tables t
+ WHERE t.table_schema = DATABASE() AND t.table_name IN ('sqllock_locks', 'sqllock_leases', 'sqllock_inserts', 'sqllock_mutexes')
+   AND (SELECT COALESCE(GROUP_CONCAT(s.column_name ORDER BY s.seq_in_index), '') FROM information_schema.statistics s
+         WHERE s.table_schema = t.table_schema AND s.table_name = t.table_name AND s.index_name = 'PRIMARY') <> 'name'`,
+				keys,
+			},
 			{
 				`SELECT COUNT(*) FROM information_schema.tables
  WHERE table_schema = DATABASE() AND table_name LIKE 'sqllock%' AND table_type = 'BASE TABLE' AND engine <> 'InnoDB'`,
