@@ -440,6 +440,7 @@ func TestResolveErrors(t *testing.T) {
 		{"", "sqlite:locks.db", nil, "use --dsn or"},
 		{"", "", map[string]string{dsn.Variable: ""}, "DATABASE_URL is empty"},
 		{"", "", map[string]string{dsn.Variable: "", "PGHOST": "db"}, "DATABASE_URL is empty"},
+		{"", "", map[string]string{"MYSQL_HOST": "db"}, "MYSQL_HOST is not read"},
 	} {
 		_, err := dsn.Resolve(c.flag, c.file, lookup(c.variables))
 

@@ -39,6 +39,8 @@ func Resolve(flag, file string, lookup func(string) (string, bool)) (Target, err
 		return Target{}, errors.New(Variable + " is empty; for locks within this machine unset it, or give --" + Flag + " sqlite:path")
 	case getenv("PGHOST") != "" || getenv("PGSERVICE") != "" || getenv("PGDATABASE") != "":
 		return libpq()
+	case getenv("MYSQL_HOST") != "":
+		return Target{}, errors.New("MYSQL_HOST is not read; put mysql://user:password@host/database into " + Variable)
 	default:
 		return embedded(getenv)
 	}
