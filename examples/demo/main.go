@@ -50,7 +50,7 @@ func main() {
 // the order of the lines is that of what happened.
 func hold(worker string) {
 	fmt.Println(worker, "acquired", os.Getenv("SQLLOCK_TOKEN"))
-	time.Sleep(lease / 8) // the work
+	<-time.After(lease / 8) // the work
 	fmt.Println(worker, "released", os.Getenv("SQLLOCK_TOKEN"))
 }
 
@@ -71,7 +71,7 @@ func run(ctx context.Context, command string, out io.Writer) error {
 		environment = append(environment, "DATABASE_URL=sqlite:"+filepath.Join(folder, "locks.db"))
 	}
 
-	migrate := exec.CommandContext(ctx, command, "migrate", "up")
+	migrate := exec.CommandContext(ctx, command, "migrate", "up") //nolint:gosec // the command that its user names
 	migrate.Env, migrate.Stdout, migrate.Stderr = environment, out, os.Stderr
 
 	if err := migrate.Run(); err != nil {
@@ -96,7 +96,8 @@ func run(ctx context.Context, command string, out io.Writer) error {
 
 	// A worker runs the command under the lock again and again, until the demo ends or it is killed.
 	for number := 1; number <= workers; number++ {
-		worker := exec.CommandContext(ctx, "sh", "-c", `while "$0" run --name "$1" --lease "$2" -- "$3" hold "$4"; do sleep 0.05; done`,
+		worker := exec.CommandContext(ctx, "sh", "-c", //nolint:gosec // likewise
+			`while "$0" run --name "$1" --lease "$2" -- "$3" hold "$4"; do sleep 0.05; done`,
 			command, fmt.Sprintf("demo/%d", os.Getpid()), lease.String(), self, fmt.Sprint(number))
 		worker.Env, worker.Stdout, worker.Stderr = environment, write, os.Stderr
 		worker.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -88,7 +88,7 @@ func (s *Store) AsHeld(ctx context.Context, on databases.Session, name string, r
 func (s *Store) draw(
 	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values,
 ) (token int64, err error) {
-	granted := false
+	var granted bool
 
 	if s.sql.WithoutReturning {
 		var result databases.Result

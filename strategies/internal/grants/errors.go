@@ -80,7 +80,7 @@ func unheard(err error) error { return &marked{err, []error{errUnheard}} }
 func isUnheard(err error) bool {
 	m, ok := err.(*marked) //nolint:errorlint // see above
 
-	return ok && m.marks[0] == errUnheard
+	return ok && errors.Is(m.marks[0], errUnheard)
 }
 
 // Clean says whether a connection can go back to its pool after err, outside
@@ -95,7 +95,7 @@ func (s *Store) Clean(err error) bool {
 		return true
 	}
 
-	switch s.db.Classify(err) { //nolint:exhaustive // the others leave it in doubt
+	switch s.db.Classify(err) {
 	case databases.Refused, databases.Busy, databases.NoSchema, databases.NotAllowed:
 		return true
 	default:

@@ -69,7 +69,9 @@ func (s *Store) removeForgotten(ctx context.Context, on databases.Conn, retentio
 func (s *Store) remove(
 	ctx context.Context, on databases.Conn, find, lock databases.Statement, age time.Duration, limit int,
 ) (removed int, more bool, err error) {
-	values, found := databases.Values{"age": age.Microseconds(), "limit": int64(limit)}, 0
+	var found int
+
+	values := databases.Values{"age": age.Microseconds(), "limit": int64(limit)}
 
 	if s.sql.Remove.Floor.SQL == "" {
 		_, err = readOne(ctx, on, find, values, &removed)

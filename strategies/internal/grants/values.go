@@ -155,7 +155,7 @@ func array[T any](all []T, column func(T) any) string {
 		case int64:
 			b.WriteString(strconv.FormatInt(value, 10))
 		default:
-			b.WriteString(fmt.Sprint(value))
+			_, _ = fmt.Fprint(&b, value)
 		}
 
 		b.WriteByte('"')
