@@ -271,6 +271,8 @@ var kinds = map[string]func(databases.DB) strategies.Strategy{
 }
 
 // TestProve runs the suite with each strategy that the database carries.
+//
+//nolint:paralleltest,tparallel // one strategy after the other: leases are short, and the server may be far away
 func TestProve(t *testing.T) {
 	t.Parallel()
 

@@ -27,7 +27,7 @@ func again(args ...string) (*exec.Cmd, error) {
 		}
 	}
 
-	cmd := exec.Command(path, args...) //nolint:noctx // it ends with a pipe or by Kill, and not with a context
+	cmd := exec.Command(path, args...) //nolint:noctx,gosec // this program; it ends with a pipe or by Kill, and not with a context
 	cmd.Args[0] = os.Args[0]
 
 	return cmd, nil
