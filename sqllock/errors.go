@@ -64,6 +64,27 @@ var (
 	ErrTooManyConnections = strategies.ErrTooManyConnections
 )
 
+// Retryable says whether the call that returned err may succeed later, with a context that has not ended, though the program
+// changes nothing: somebody has the lock, or the database cannot be reached, takes no more connections, or takes no writes. It is
+// false after [ErrDeadlock], where what is held has to be released first, under the context of a lock that has ended, and when the
+// lock was acquired and work has run: after a *[LostError] or a *[ReleaseError]. Of an error that the function of [Locker.Do]
+// returned it says what it would say of that alone.
+func Retryable(err error) bool {
+	for _, final := range []error{ErrDeadlock, ErrLost, ErrReleased, ErrClosed} {
+		if errors.Is(err, final) {
+			return false
+		}
+	}
+
+	for _, passing := range []error{ErrNotAcquired, ErrUnreachable, ErrTooManyConnections, ErrReadOnly} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+
+	return false
+}
+
 // HeldError says that a name is held and by whom. It matches [ErrNotAcquired].
 type HeldError = strategies.HeldError
 

@@ -1,6 +1,7 @@
 package sqllock_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -23,6 +24,37 @@ func TestErrorsArePlain(t *testing.T) {
 	} {
 		if text := err.Error(); strings.ContainsAny(text, "\x1b\n\a") || !strings.Contains(text, `a\x1b[31mb\nc`) {
 			t.Errorf("Error() = %q, want its control characters escaped", text)
+		}
+	}
+}
+
+func TestRetryable(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{&sqllock.HeldError{Name: name}, true},
+		{errors.Join(&sqllock.HeldError{Name: name}, context.DeadlineExceeded), true},
+		{sqllock.ErrUnreachable, true},
+		{sqllock.ErrTooManyConnections, true},
+		{sqllock.ErrReadOnly, true},
+		{&sqllock.DeadlockError{Name: name}, false}, // it matches ErrNotAcquired, too
+		{&sqllock.LostError{Name: name, Err: sqllock.ErrUnreachable}, false},
+		{&sqllock.ReleaseError{Name: name, Err: sqllock.ErrUnreachable}, false},
+		{errors.Join(sqllock.ErrNotAcquired, sqllock.ErrReleased), false}, // under the context of a lock that has ended
+		{sqllock.ErrClosed, false},
+		{sqllock.ErrInvalidOption, false},
+		{sqllock.ErrNoSchema, false},
+		{sqllock.ErrNotAllowed, false},
+		{sqllock.ErrUnsupported, false},
+		{context.Canceled, false},
+		{errors.New("of the driver"), false},
+	} {
+		if got := sqllock.Retryable(c.err); got != c.want {
+			t.Errorf("Retryable(%v) = %t, want %t", c.err, got, c.want)
 		}
 	}
 }

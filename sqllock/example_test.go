@@ -463,6 +463,20 @@ func ExampleWithReentrant() {
 	// <nil>
 }
 
+func ExampleRetryable() {
+	ctx := context.Background()
+	memory, locker := exampleLocker()
+
+	lock, _ := locker.Acquire(ctx, "nightly")
+
+	other, _ := sqllock.New(memory.Peer())
+	_, held := other.TryAcquire(ctx, "nightly")
+	_, wrong := other.TryAcquire(ctx, "nightly", sqllock.WithLease(0))
+
+	fmt.Println(sqllock.Retryable(held), sqllock.Retryable(wrong), sqllock.Retryable(lock.Release(ctx)))
+	// Output: true false false
+}
+
 func ExampleWithObserver() {
 	ctx := context.Background()
 	_, locker := exampleLocker(sqllock.WithObserver(func(_ context.Context, e sqllock.Event) {
