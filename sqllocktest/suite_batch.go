@@ -215,6 +215,41 @@ func batchCases() []testCase {
 				e.Errorf("TryAcquire() of an owner that has it = %v, want the same grant", err)
 			}
 		}},
+		// A guard of its own keeps the row from the second attempt. What the first brought ends too soon for the second.
+		{name: "batch/the same owners ask again beside a guard", skip: both(leaseOnly, both(guardedOnly, oneWriter)), run: func(e *env) {
+			b := batchOnly(e)
+			requests := e.requests(3)
+
+			const lease = 4 * time.Second
+			for i := range requests {
+				requests[i].Lease = lease
+			}
+
+			grants := e.acquireAll(b, requests)
+
+			tx := e.begin("")
+			if err := e.single(grants[1]).Guard(e.ctx(), tx.Tx); err != nil {
+				e.Fatalf("Guard() = %v, want nil", err)
+			}
+
+			e.elapse(lease / 4)
+
+			started := time.Now()
+			again, errs := b.Acquire(e.ctx(), requests)
+
+			for i, err := range errs {
+				if err != nil {
+					continue // it is not known, or has to go alone
+				}
+
+				status, _, err := e.Strategy.Status(e.ctx(), requests[i].Name)
+				if ends := time.Since(started) + status.Remaining; err != nil || ends < lease-resolution {
+					e.Errorf("asked again, grant %d (token %d) lasts for %s from then on, %v, want the lease of %s", i, again[i].Token, ends, err, lease)
+				}
+			}
+
+			e.rollback(tx)
+		}},
 		// Not of a session, as in once/every statement twice: it gets a key again that it has, and has it after one release.
 		// What repeats a statement there is a driver that takes another connection for it, and none does on one that is
 		// checked out.

@@ -17,6 +17,7 @@ import (
 type batch struct {
 	*Store
 
+	began     time.Time            // before a statement that grants was sent
 	requests  []strategies.Request // that the statement is about
 	open      map[string]int       // by owner, those that have no answer yet
 	grants    []strategies.Grant
@@ -109,6 +110,7 @@ func (b *batch) acquire(ctx context.Context, on databases.Conn) (err error) {
 	// The second round follows the making of rows, once in a name's life.
 	for round := 0; round < 2 && err == nil && len(asked) > 0; round++ {
 		values := b.batchValues(sql.Acquire, asked, nil)
+		b.began = time.Now()
 
 		if b.sql.WithoutReturning {
 			asked, err = b.drawAndLook(ctx, on, asked, values)
@@ -179,7 +181,10 @@ func (b *batch) look(
 		case b.inSteps() && st.Owner == r.Owner && (st.Left <= 0 || st.row != r.Owner):
 			orphans = append(orphans, r)
 		case st.Owner == r.Owner && st.Left > 0:
-			b.granted(r, st.Token)
+			// Of an earlier attempt too little may be left, whose row somebody has locked now: it is asked for alone.
+			if st.Left+time.Since(b.began) >= r.Lease {
+				b.granted(r, st.Token)
+			}
 		default:
 			b.answer(r.Owner, b.Refused(ctx, on, st.State, r))
 		}
