@@ -98,6 +98,7 @@ func TestChangedSession(t *testing.T) {
 					c.grant()
 					c.keep()
 					c.raise()
+					c.ask()
 				})
 			}
 		}
@@ -238,6 +239,55 @@ func (c changedSessions) all() {
 		if err := conn.Close(); err != nil {
 			c.Fatal(err)
 		}
+	}
+}
+
+// ask asks for a lock that is held, and releases it. It was not lost.
+func (c changedSessions) ask() {
+	c.Helper()
+
+	ctx, name := c.Context(), c.name+"asked"
+
+	var options []sqllock.LockOption
+	if c.locker.Features().MinHold {
+		options = append(options, sqllock.WithMinHold(time.Minute))
+	}
+
+	c.must(c.locker, c.name+"looked")
+
+	lock, err := c.locker.TryAcquire(ctx, name, options...)
+	for try := 0; try < 5 && err != nil; try++ {
+		lock, err = c.locker.TryAcquire(ctx, name, options...) // the sessions may be those that others have changed
+	}
+
+	if err != nil {
+		c.Fatal(err)
+	}
+
+	c.all()
+
+	for range 5 {
+		if err := lock.Check(ctx); errors.Is(err, sqllock.ErrLost) {
+			c.Fatalf("Check() on a changed session = %v, want no loss", err)
+		}
+	}
+
+	if err := lock.Check(ctx); err != nil {
+		c.Errorf("Check() after five = %v, want nil", err)
+	}
+
+	c.all()
+
+	if err := lock.Release(ctx); errors.Is(err, sqllock.ErrLost) {
+		c.Errorf("Release() on a changed session = %v, want no loss", err)
+	}
+
+	if len(options) > 0 {
+		eventually(c.T, "the name is released, and taken", func() bool {
+			status, err := c.other.Inspect(ctx, name)
+
+			return err == nil && !status.Held() && status.Taken > 0
+		})
 	}
 }
 

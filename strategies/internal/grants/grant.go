@@ -160,7 +160,7 @@ func (g *Grant) check(ctx context.Context, on databases.Session, runs bool) erro
 		return err
 	}
 
-	return g.lost(st)
+	return g.lostOn(ctx, on, st)
 }
 
 // Release ends the grant.
@@ -244,7 +244,7 @@ func (g *Grant) end(ctx context.Context, on databases.Session, tells bool) (free
 	case again && !found:
 		return false, nil // so, too, and the row of the idle name has been removed since
 	default:
-		return false, g.lost(st)
+		return false, g.lostOn(ctx, on, st)
 	}
 }
 
@@ -289,6 +289,15 @@ func (g *Grant) free(
 	g.contended.Store(contended)
 
 	return freed, err
+}
+
+// lostOn is lost, unless the session has looked into other tables.
+func (g *Grant) lostOn(ctx context.Context, on databases.Session, st State) error {
+	if err := g.store.notElsewhere(ctx, on); err != nil {
+		return err
+	}
+
+	return g.lost(st)
 }
 
 // lost says why a grant is gone, from what its row says now.

@@ -171,7 +171,7 @@ UPDATE sqllock_leases SET owner = '', expires_at = 0 * LAST_INSERT_ID(waiting <>
 -- name: grant.release-later
 {latest} UPDATE sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
    SET e.owner = '', e.expires_at = l.acquired_at + :min_hold - l.lock_delay_us
- WHERE e.name = UNHEX(:name) AND e.owner = UNHEX(:owner)
+ WHERE e.name = UNHEX(:name) AND e.owner = UNHEX(:owner) AND {here}
 
 -- name: grant.force
 -- Both rows at once; or, beside a guard, only the one that it leaves alone, which says why the grant ended: an operator

@@ -264,7 +264,7 @@ RETURNING {tell}
 
 -- let release-later = UPDATE sqllock_locks l
 --    SET owner = '', expires_at = acquired_at + :min_hold::float * interval '1 microsecond', lock_delay_us = 0
---  WHERE name = :name AND owner = :owner
+--  WHERE name = :name AND owner = :owner AND {here}
 
 -- name: grant.release-later
 {release-later}

@@ -273,7 +273,7 @@ func (Base) Join(ctx context.Context, granted strategies.Grant, r strategies.Req
 
 		st, _, err := g.state(ctx, on)
 		if err == nil && st.Owner != g.owner {
-			err = g.lost(st)
+			err = g.lostOn(ctx, on, st)
 		}
 
 		return err == nil && st.Line == 0, err

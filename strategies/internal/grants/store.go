@@ -207,6 +207,8 @@ func (p place) elsewhere(first *place) bool {
 	return first != nil && p.there && (p.mixed || p.tables != first.tables)
 }
 
+var errOtherTables = errors.New("the session finds other tables than before")
+
 // locate notes which tables a session finds, or refuses it: a program may have set it to look elsewhere. It says whether there are any.
 func (s *Store) locate(ctx context.Context, on databases.Session) (located bool, err error) {
 	if s.sql.Where.SQL == "" {
@@ -220,7 +222,7 @@ func (s *Store) locate(ctx context.Context, on databases.Session) (located bool,
 	case err != nil:
 		return false, err
 	case found.elsewhere(first):
-		return false, changedError(errors.New("the session finds other tables than before"))
+		return false, changedError(errOtherTables)
 	case found.mixed:
 		return false, &databases.ServerError{
 			Found: "the session finds some of sqllock's tables in one schema and some in another, or a temporary one",
@@ -231,6 +233,21 @@ func (s *Store) locate(ctx context.Context, on databases.Session) (located bool,
 	}
 
 	return found.tables != "", nil // if not, the statement that follows says so
+}
+
+// notElsewhere refuses a session that finds other tables than the first one did, whatever it says of a lock. If it cannot be
+// asked nothing is known against it.
+func (s *Store) notElsewhere(ctx context.Context, on databases.Session) error {
+	first := s.place.Load()
+	if first == nil {
+		return nil
+	}
+
+	if found, err := s.find(ctx, on); err != nil || !found.elsewhere(first) {
+		return nil //nolint:nilerr // see above
+	}
+
+	return changedError(errOtherTables)
 }
 
 // Recheck is for an error of a session: where tables or privileges are missing that there were, the program may have changed it. Then
