@@ -221,12 +221,20 @@ func (a *acquisition) fastPath(ctx context.Context, start instant) (*hold, error
 
 	grant, err := a.ask(ctx, start)
 	if err != nil {
-		return nil, err
+		return nil, a.handleError(ctx, a.request, err)
 	}
 
-	a.attempts++
+	return a.firstGranted(ctx, start, grant)
+}
 
-	return a.granted(ctx, start, a.request, grant)
+// firstGranted makes a hold of what the first attempt has brought.
+func (a *acquisition) firstGranted(ctx context.Context, start instant, grant strategies.Grant) (*hold, error) {
+	h, err := a.granted(ctx, start, a.request, grant)
+	if h != nil {
+		a.attempts++
+	}
+
+	return h, err
 }
 
 // takeFreeTurn takes the turn, if there is nothing to wait for, and says whether that is so.
@@ -250,9 +258,9 @@ func (a *acquisition) takeFreeTurn(ctx context.Context) bool {
 func (a *acquisition) ask(ctx context.Context, start instant) (strategies.Grant, error) {
 	l := a.locker
 
-	bound := longest(a.set)
-	if limit, why := a.limit(); why != nil {
-		bound = min(bound, limit-start.since(a.began))
+	bound, limited := longest(a.set), false
+	if limit, why := a.limit(); why != nil && limit-start.since(a.began) <= bound {
+		bound, limited = limit-start.since(a.began), true
 	}
 
 	first, cancel := context.WithTimeoutCause(ctx, bound, errNoAnswer)
@@ -262,7 +270,7 @@ func (a *acquisition) ask(ctx context.Context, start instant) (strategies.Grant,
 	defer l.background.endsBy(a, nil)
 
 	grant, err := l.acquires.Serve(first, a.request, l.batches(a.set))
-	a.timedOut = err != nil && errors.Is(first.Err(), context.DeadlineExceeded) && ctx.Err() == nil
+	a.timedOut = err != nil && !limited && errors.Is(first.Err(), context.DeadlineExceeded) && ctx.Err() == nil
 
 	return grant, err
 }
@@ -273,8 +281,7 @@ func (a *acquisition) slowPath(ctx context.Context, failed error) (h *hold, err 
 	defer free()
 
 	if failed != nil {
-		a.timedOut = a.timedOut && wait.Err() == nil
-		err = a.retry(wait, ctx, a.entered, a.handleError(ctx, a.request, failed))
+		err = a.retry(wait, ctx, a.entered, failed)
 	} else {
 		h, err = a.awaitTurn(wait, ctx)
 	}
@@ -568,6 +575,12 @@ func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed
 
 	switch {
 	case held != nil && held.Line != 0 && !a.request.First && a.checkQueue(wait, held):
+		return nil
+	case held != nil && a.own(held):
+		if !sleep(wait, backoff(a.attempts-1, lookPause, lastRetry)) {
+			return a.endError(wait, ctx)
+		}
+
 		return nil
 	case held != nil && a.try:
 		switch {

@@ -182,12 +182,17 @@ var errHaunted = fmt.Errorf("%w in time: an earlier attempt of this process may 
 // skipped because of it.
 func (a *acquisition) ours(held *HeldError) bool {
 	if len(a.abandoned) == 0 || held.Owner != "" {
-		return slices.Contains(a.abandoned, held.Owner)
+		return a.own(held) || slices.Contains(a.abandoned, held.Owner)
 	}
 
 	mine := a.request.Holder
 
 	return held.Holder.Host == mine.Host && held.Holder.PID == mine.PID && held.Holder.Label == mine.Label
+}
+
+// own says whether it is the owner of the next attempt, too: its row was locked for a moment, and it is granted again soon.
+func (a *acquisition) own(held *HeldError) bool {
+	return held.Owner != "" && held.Owner == a.request.Owner
 }
 
 // unheld says whether an answer tells of nobody who holds the name.

@@ -153,9 +153,12 @@ func (s *several) fastPath(ctx context.Context) (holds []*hold, refused error) {
 
 		var h *hold
 
-		if i < len(asked) && errs[i] == nil {
-			a.attempts++
-			h, errs[i] = a.granted(under, start, a.request, grants[i])
+		switch {
+		case i >= len(asked):
+		case errs[i] != nil:
+			errs[i] = a.handleError(ctx, a.request, errs[i])
+		default:
+			h, errs[i] = a.firstGranted(under, start, grants[i])
 		}
 
 		switch {
@@ -169,8 +172,6 @@ func (s *several) fastPath(ctx context.Context) (holds []*hold, refused error) {
 			}
 
 			continue
-		case i < len(asked):
-			_ = a.handleError(ctx, a.request, errs[i])
 		}
 
 		if h == nil && a.hasTurn {

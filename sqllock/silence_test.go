@@ -256,14 +256,77 @@ func TestManyUnansweredAcquisitions(t *testing.T) {
 func TestTryWhoseAnswerCameTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		strategy := &late{Memory: sqllocktest.NewMemory(), delay: 990 * time.Millisecond}
-		locker := newLocker(t, strategy, sqllock.WithLease(time.Second), sqllock.WithoutBatching())
+		attempts := 0
+		locker := newLocker(t, strategy, sqllock.WithLease(time.Second), sqllock.WithoutBatching(), observed(hooks{
+			Acquired: func(e sqllock.Event) { attempts = e.Attempts },
+		}))
 
 		lock, err := locker.TryAcquire(t.Context(), name)
 		if err != nil {
 			t.Fatalf("TryAcquire() = %v, want the lock by the next attempt", err)
 		}
 
+		if attempts != 2 {
+			t.Errorf("it took %d attempts, want two", attempts)
+		}
+
 		release(t, lock)
+
+		started := time.Now()
+
+		if err := locker.Close(t.Context()); err != nil || time.Since(started) > time.Second {
+			t.Errorf("Close() = %v after %s, want nil at once: nothing is in doubt", err, time.Since(started))
+		}
+	})
+}
+
+// rowLocked is a strategy whose first attempts take the lock, and get no answer. Those that follow find the row locked, and tell
+// of the grant that is in it.
+type rowLocked struct {
+	*sqllocktest.Memory
+
+	times atomic.Int64
+}
+
+func (s *rowLocked) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	r := requests[0]
+
+	switch n := s.times.Add(1); {
+	case n == 1:
+		_, _ = s.Memory.Acquire(ctx, requests)
+
+		return make([]strategies.Grant, 1), []error{strategies.ErrUnreachable}
+	case n < 4:
+		return make([]strategies.Grant, 1), []error{&strategies.HeldError{Name: r.Name, Holder: r.Holder, Owner: r.Owner, Token: 1, Remaining: time.Second}}
+	default:
+		return s.Memory.Acquire(ctx, requests)
+	}
+}
+
+// The lock is the caller's own, so that a job must not be skipped, nor wait for the end of its own lease.
+func TestOwnGrantWhoseRowIsLocked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, try := range []bool{true, false} {
+			locker := newLocker(t, &rowLocked{Memory: sqllocktest.NewMemory()}, sqllock.WithoutBatching())
+			acquire := locker.Acquire
+
+			if try {
+				acquire = locker.TryAcquire
+			}
+
+			started := time.Now()
+
+			lock, err := acquire(t.Context(), name)
+			if err != nil {
+				t.Fatalf("%t: Acquire() = %v, want the lock", try, err)
+			}
+
+			if took := time.Since(started); took > time.Second {
+				t.Errorf("%t: Acquire() took %s, want that it does not wait for its own lease", try, took)
+			}
+
+			release(t, lock)
+		}
 	})
 }
 
