@@ -32,6 +32,11 @@ import (
 // grant. If the attempt is still under way when its time is over, what it may bring is
 // settled in the background, and the next attempt is another owner's.
 //
+// Most acquisitions need none of this: fastPath asks at once if nobody here is ahead.
+//
+// The turn is this process's own. Once others are in line for the name, the strategy is asked when it is this process's turn among
+// them, too: see inLine.
+//
 // Two contexts go along: wait ends the wait, by the caller, a limit or Close; ctx is the
 // caller's, whose values the lock's context and the background work carry.
 type acquisition struct {
@@ -146,7 +151,7 @@ func newOwner() string {
 const (
 	// attemptTime bounds one attempt, and with TryAcquire all of it: a database that
 	// takes longer is told of as one that does not answer.
-	attemptTime = 5 * time.Second
+	attemptTime = strategies.AttemptTime
 	// maxFailures is how many attempts in a row may end without an answer.
 	maxFailures = 3
 	// silence is how long an attempt that was cut short by the end of the wait may
@@ -438,7 +443,7 @@ func (a *acquisition) recordTurn() {
 		a.request.Tokens = tokens
 	}
 
-	// Where the line is not forgotten with the last of those in it, only an attempt tells.
+	// Where those who have left are not forgotten (LeavesLine), others may seem to wait who do not: only an attempt tells.
 	a.contended = crowded && !a.try && l.features.LeavesLine && l.waiters.queuer != nil
 }
 
@@ -540,12 +545,7 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 			break
 		}
 
-		bound, cancel := context.WithTimeout(wait, longest(a.set))
-
-		grant, err = a.locker.acquires.Serve(bound, request, a.locker.batches(a.set))
-		a.timedOut = bound.Err() != nil && wait.Err() == nil
-
-		cancel()
+		grant, err = a.serve(wait, request)
 	}
 
 	if err != nil {
@@ -565,6 +565,17 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	a.attempts++
 
 	return h, nil
+}
+
+// serve has the strategy asked, together with others if it can be.
+func (a *acquisition) serve(wait context.Context, request strategies.Request) (strategies.Grant, error) {
+	bound, cancel := context.WithTimeout(wait, longest(a.set))
+	defer cancel()
+
+	grant, err := a.locker.acquires.Serve(bound, request, a.locker.batches(a.set))
+	a.timedOut = bound.Err() != nil && wait.Err() == nil
+
+	return grant, err
 }
 
 // retry counts an attempt that failed and pauses before the next one. With an error the acquisition ends.
@@ -609,7 +620,7 @@ func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed
 	}
 
 	if a.set.many() && !a.try && !a.hasTurn {
-		_, err := a.queueForTurn(wait, ctx) // of a name whose locks are not handed on
+		_, err := a.queueForTurn(wait, ctx) // no hold comes with it: locks of names with slots are not handed on
 
 		return err
 	}

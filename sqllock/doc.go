@@ -80,7 +80,7 @@
 //     writer before them, and smaller than that of every writer after them.
 //   - Waiting is first come, first served, also between processes. However many
 //     wait, a locker uses at most one database connection to hear of releases, and
-//     in line it stands once for a name, however many of its goroutines wait.
+//     it stands in line once for all its goroutines that want the same of a name: to write, to read, or one of its permits.
 //
 // # What is not
 //

@@ -20,10 +20,10 @@ import (
 //	  └──────────┼──┴────▶ (the same, without ReleaseTx)
 //	             └ ReleaseTx put the release into a transaction
 //
-// It leaves held by end, once: by Release or Close, by a hand-off to the next in this
-// process (handOff), by the strategy's report that the grant is gone (lost), or when the
-// trust window or the longest hold is over (expire, which the keeper calls). Until the
-// keeper gets to that, err says so all the same, and once it did it is so.
+// It leaves held once. endCounted ends it: for Release and Close, when the strategy reports that the grant is gone
+// (loseBy), and when the trust window or the longest hold is over (expire, which the keeper calls). Until the
+// keeper gets to that, err says so all the same, and once it did it is so. Beside that, next ends a hold whose grant goes to
+// the next holder in this process, and refuse one that came when the locker was closed.
 type hold struct {
 	locker    *Locker
 	settings  *settings
@@ -624,7 +624,7 @@ func (h *hold) releaseGrant(ctx context.Context) (contended bool, err error) {
 
 // releaseOnce makes one try to release the grant, together with others or not, also though ctx has ended.
 func (h *hold) releaseOnce(ctx context.Context, together bool) (contended bool, err error) {
-	ctx = h.locker.release.Of(ctx)
+	ctx = h.locker.releaseLimit.Of(ctx)
 
 	if h.settings.minHold > 0 && h.isKept() {
 		return false, h.giveBack(ctx)

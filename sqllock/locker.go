@@ -37,7 +37,8 @@ type Locker struct {
 	acquires call.Batcher[strategies.Request, strategies.Grant]
 	releases call.Batcher[strategies.Grant, bool]
 	workers  call.Workers
-	release  call.Deadline // of a try to release
+
+	releaseLimit call.Deadline // of a try to release
 
 	listener listener
 	waiters  waiters
@@ -89,7 +90,7 @@ func New(strategy strategies.Strategy, options ...LockerOption) (*Locker, error)
 	l.events = events{locker: l}
 	l.reaper.locker = l
 
-	l.release.After = releaseTimeout / releaseTries
+	l.releaseLimit.After = releaseTimeout / releaseTries
 	l.acquires.Workers, l.releases.Workers, l.listener.calls.Workers, l.waiters.entries.Workers = &l.workers, &l.workers, &l.workers, &l.workers
 
 	if l.acquires.Send = strategy.Acquire; features.ConnectionHeld {

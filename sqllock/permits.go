@@ -171,11 +171,7 @@ func (a *acquisition) askFor(wait context.Context, slot int) (strategies.Grant, 
 		return strategies.Grant{}, request, start, err
 	}
 
-	bound, cancel := context.WithTimeout(wait, longest(a.set))
-	defer cancel()
-
-	grant, err := a.locker.acquires.Serve(bound, request, a.locker.batches(a.set))
-	a.timedOut = bound.Err() != nil && wait.Err() == nil
+	grant, err := a.serve(wait, request)
 
 	return grant, request, start, err
 }

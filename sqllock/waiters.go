@@ -12,7 +12,7 @@ import (
 )
 
 // The database has a line for each name. Of a process stands in it the one that asks for
-// the name, on behalf of all who wait for it here. Whoever is first asks for the lock when it
+// the name, on behalf of all who want the same of it here: to write, to read, or one of its slots. Whoever is first asks for the lock when it
 // is released; whoever has not been in line is granted a name only if nobody is. That is
 // for order and for promptness: a lock is exclusive whatever anybody believes of the line,
 // and if the line cannot be had, those who wait ask now and then.
@@ -43,8 +43,8 @@ const (
 	telling = "\x00the list of those who wait"
 )
 
-// waiters are those of this process who wait, as the database is told: for each name the one
-// that asks for it, and of those behind it the ones that hold other locks meanwhile, which is
+// waiters are those of this process who wait, as the database is told: for each name the ones
+// that ask for it, and of those behind it the ones that hold other locks meanwhile, which is
 // for finding deadlocks. One goroutine keeps them in line and looks how they stand, one
 // statement after the other, while there is anybody.
 type waiters struct {

@@ -89,6 +89,10 @@ type Strategy interface {
 	Close(ctx context.Context)
 }
 
+// AttemptTime is the longest that what is sent for an attempt may take. The core looks for a second longer for what an attempt may
+// have brought whose answer was lost.
+const AttemptTime = 5 * time.Second
+
 // Grant is what an attempt has brought. The zero value is none.
 type Grant struct {
 	// Token is the fencing token, larger than that of every earlier grant of the name. If the request reserved several

@@ -143,7 +143,7 @@ func (s *Store) guarded(ctx context.Context, on databases.Conn, name string) (bo
 // readOnly asks the server on another connection whether it takes no writes, after a driver has closed one and has not
 // said why.
 func (s *Store) readOnly(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, attemptTime) // a pool of one has none until the closed one is back
+	ctx, cancel := context.WithTimeout(ctx, strategies.AttemptTime) // a pool of one has none until the closed one is back
 	defer cancel()
 
 	s.verified.Store(false)

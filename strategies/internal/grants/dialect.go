@@ -22,7 +22,7 @@ type Dialect struct {
 	// Resolution is that of the clock, where it is coarser than a microsecond: it may
 	// be late by as much, so that a lease that begins now would end too early.
 	Resolution time.Duration
-	// LeavesLine: AcquireFromLine takes its owner out of the line. Otherwise Leave has to follow.
+	// LeavesLine: an acquisition from the line takes its owner out of that. Otherwise Leave has to follow.
 	LeavesLine bool
 	// OneWriter: there is one write lock for all names. A caller that is refused for
 	// another's transaction knows nothing of the name.

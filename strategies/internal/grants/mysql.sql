@@ -102,7 +102,7 @@ STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
 STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
    SET {take}
 
--- A lease that runs is in nobody's way who has the lock of the session, see Instead.
+-- A lease that runs is in nobody's way who has the lock of the session, see Replaces.
 -- let instead = OR l.strategy = UNHEX(:session) AND (l.token = :seen OR :seen < 0)
 
 -- name: grant.acquire held

@@ -82,7 +82,7 @@
 -- and the lease is not shortened.
 --
 -- strategy = :session is for locks that a session holds: whoever has the session's lock need not wait for the lease of one
--- whose session has ended, see Instead. It matches nothing for cas.
+-- whose session has ended, see Replaces. It matches nothing for cas.
 -- let free = sqllock_locks l
 --      WHERE l.name = :name AND l.token <> 0 AND {here}
 --        AND ({free-at} <= {now} OR l.owner = :owner
@@ -829,7 +829,7 @@ SELECT pg_catalog.pg_advisory_unlock(:key)
 SELECT pg_catalog.pg_advisory_unlock_shared(:key)
 
 -- True of a name's row that an owner may have who has the key, as the compare-and-set above has it. That of a session
--- which has ended need not run out: whoever has the key replaces it, see Instead.
+-- which has ended need not run out: whoever has the key replaces it, see Replaces.
 --
 -- The key is tried if the row seems free, so that a try of a name that is held, or others wait for, does not keep its
 -- holder's next waiter from it for a moment. What then counts is the row as it is when it is locked, behind the key: the

@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
@@ -119,10 +118,6 @@ func (s *Store) Return(conn databases.Conn, err *error) {
 	*err = s.Explain(*err)
 }
 
-// attemptTime is how long the statements of an attempt may take. Package sqllock has the
-// same, and looks a second longer for what they may bring: change both.
-const attemptTime = 5 * time.Second
-
 // Attempt runs f on a connection of the pool for what takes a lock, with the context of what is sent. The
 // end of ctx ends the wait for a connection, and nothing that was sent: a statement
 // that its client has given up goes on at the server, and its grant may come after
@@ -147,7 +142,7 @@ func Send(ctx context.Context) (context.Context, context.CancelFunc, error) {
 		return nil, nil, notSent(err)
 	}
 
-	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTime)
+	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), strategies.AttemptTime)
 
 	return sent, cancel, nil
 }
