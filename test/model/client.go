@@ -229,7 +229,7 @@ func (p Protocol) request(s *state, i int8) statement {
 
 // giveUp ends an acquisition. What an attempt may have left is given back.
 //
-// Mirrors sqllock/acquisition.go acquisition.run, sqllock/locker.go Locker.settleLocked.
+// Mirrors sqllock/acquisition.go acquisition.run, sqllock/locker.go Locker.settleGrant.
 func (p Protocol) giveUp(s state, i int8, emit emit) {
 	c := &s.clients[i]
 	if c.doubt {
