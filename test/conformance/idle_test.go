@@ -2,6 +2,8 @@ package conformance_test
 
 import (
 	"database/sql"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +59,65 @@ func TestIdleOfTheDead(t *testing.T) {
 						t.Fatalf("%s has %d rows, want none", table, left)
 					}
 				}
+			}
+		})
+	}
+}
+
+// TestIdleManyNames: what strategies keep beside the names of a page goes with those, however many they are.
+func TestIdleManyNames(t *testing.T) {
+	t.Parallel()
+
+	const names = 1500
+
+	for _, server := range []string{"mysql", "mariadb"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			db, beside := databaseAndPool(t, server)
+			rows := strings.TrimSuffix(strings.Repeat("(?),", names), ",")
+			args := make([]any, names)
+
+			for i := range args {
+				args[i] = fmt.Sprint("name", i)
+			}
+
+			for _, table := range []string{"sqllock_locks", "sqllock_leases", "sqllock_mutexes"} {
+				if _, err := beside.ExecContext(t.Context(), "INSERT INTO "+table+" (name) VALUES "+rows, args...); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			exec(t, beside, "UPDATE sqllock_locks SET token = 1, acquired_at = 1")
+
+			// What somebody has locked is not waited for, and stays.
+			tx, err := beside.BeginTx(t.Context(), nil)
+			if err == nil {
+				_, err = tx.ExecContext(t.Context(), "SELECT name FROM sqllock_mutexes WHERE name = 'name7' FOR UPDATE")
+			}
+
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			started := time.Now()
+
+			removed, _, err := cas.New(db).ReapIdle(t.Context(), time.Minute, 2*names)
+			if err != nil || removed != names {
+				t.Fatalf("ReapIdle() = %d, %v, want %d", removed, err, names)
+			}
+
+			if took := time.Since(started); took > 20*time.Second {
+				t.Errorf("ReapIdle() took %s, want that it does not wait for a row", took)
+			}
+
+			if err := tx.Rollback(); err != nil {
+				t.Error(err)
+			}
+
+			var left int
+			if err := beside.QueryRowContext(t.Context(), "SELECT count(*) FROM sqllock_mutexes").Scan(&left); err != nil || left != 1 {
+				t.Errorf("sqllock_mutexes has %d rows, %v, want the one that was locked", left, err)
 			}
 		})
 	}

@@ -331,15 +331,18 @@ DELETE l FROM sqllock_locks l FORCE INDEX (PRIMARY) WHERE l.name IN (UNHEX(:name
 -- name: grant.remove-leases
 DELETE e FROM sqllock_leases e FORCE INDEX (PRIMARY) WHERE e.name IN (UNHEX(:names)...)
 
+-- As many as there are names: a LIMIT, which keeps the derived table from being merged, and is none
+-- (https://dev.mysql.com/doc/refman/9.7/en/select.html).
+
 -- name: grant.remove-leftover inserts
 DELETE t FROM (
-    SELECT name FROM sqllock_inserts FORCE INDEX (PRIMARY) WHERE name IN (UNHEX(:names)...) LIMIT 1000 FOR UPDATE SKIP LOCKED
+    SELECT name FROM sqllock_inserts FORCE INDEX (PRIMARY) WHERE name IN (UNHEX(:names)...) LIMIT 18446744073709551615 FOR UPDATE SKIP LOCKED
 ) free
 STRAIGHT_JOIN sqllock_inserts t FORCE INDEX (PRIMARY) ON t.name = free.name
 
 -- name: grant.remove-leftover mutexes
 DELETE t FROM (
-    SELECT name FROM sqllock_mutexes FORCE INDEX (PRIMARY) WHERE name IN (UNHEX(:names)...) LIMIT 1000 FOR UPDATE SKIP LOCKED
+    SELECT name FROM sqllock_mutexes FORCE INDEX (PRIMARY) WHERE name IN (UNHEX(:names)...) LIMIT 18446744073709551615 FOR UPDATE SKIP LOCKED
 ) free
 STRAIGHT_JOIN sqllock_mutexes t FORCE INDEX (PRIMARY) ON t.name = free.name
 
