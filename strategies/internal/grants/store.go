@@ -242,7 +242,14 @@ func (s *Store) notElsewhere(ctx context.Context, on databases.Session) error {
 		return nil //nolint:nilerr // see above
 	}
 
-	return changedError(errOtherTables)
+	return s.changed(errOtherTables)
+}
+
+// changed is the error of a session that the program has changed. The next connection is looked at before it is used.
+func (s *Store) changed(err error) error {
+	s.verified.Store(false)
+
+	return changedError(err)
 }
 
 // Recheck is for an error of a session: where tables or privileges are missing that there were, the program may have changed it. Then
@@ -262,9 +269,7 @@ func (s *Store) Recheck(on databases.Session, err error) error {
 
 	found, failed := s.find(ctx, on)
 	if failed == nil && (found.elsewhere(first) || found.there && found.user != first.user) {
-		s.verified.Store(false) // the next connection is looked at before
-
-		return changedError(err)
+		return s.changed(err)
 	}
 
 	return err
