@@ -62,12 +62,9 @@ func New(locker *sqllock.Locker, name string, options ...sqllock.Option) (*Elect
 	}
 
 	// A leader is not succeeded by the same process without a look at the line, and those who observe hear of it at once.
-	e := &Election{locker: locker, name: name, options: []sqllock.LockOption{sqllock.WithoutHandOff(), sqllock.WithAnnouncements()}}
-	for _, option := range options {
-		e.options = append(e.options, option)
-	}
+	options = append([]sqllock.Option{sqllock.WithoutHandOff(), sqllock.WithAnnouncements()}, options...)
 
-	return e, nil
+	return &Election{locker: locker, name: name, options: sqllock.LockOptions(options...)}, nil
 }
 
 // Run campaigns, and runs lead whenever this process is the leader, until ctx ends. Then it returns nil, or the error of lead if

@@ -87,8 +87,7 @@ func (e *CompleteError) Error() string {
 // Do acquires the lock and runs f, as [sqllock.Locker.Do] does, unless the job of the tick was done. If f returns nil the tick is
 // recorded before the lock is released. It does not wait for the lock if the database says at once that the job was done.
 //
-// With
-// [sqllock.WithReentrant] a call inside the job of the same tick records nothing: that is for the job around it, which may fail yet.
+// With [sqllock.WithReentrant] a call inside the job of the same tick records nothing: that is for the job around it, which may fail yet.
 //
 // Errors are those of [sqllock.Locker.Do]; a *[DoneError]; a *[CompleteError], after which f has run and the tick may be recorded or
 // not; [sqllock.ErrInvalidOption] if the tick is too early or too late, or not that of the job around it; [sqllock.ErrUnsupported] if
@@ -234,7 +233,7 @@ func (j job) do(
 		}
 
 		return Complete(ctx, lock, tick)
-	}, ofLock(options)...)
+	}, sqllock.LockOptions(options...)...)
 }
 
 func (j job) acquire(ctx context.Context, tick time.Time, options []sqllock.Option) (*sqllock.Lock, error) {
@@ -248,7 +247,7 @@ func (j job) acquire(ctx context.Context, tick time.Time, options []sqllock.Opti
 		acquire = j.locker.TryAcquire
 	}
 
-	lock, err := acquire(ctx, j.name, ofLock(options)...)
+	lock, err := acquire(ctx, j.name, sqllock.LockOptions(options...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -262,16 +261,6 @@ func (j job) acquire(ctx context.Context, tick time.Time, options []sqllock.Opti
 	}
 
 	return lock, nil
-}
-
-// ofLock are the options as an acquisition takes them.
-func ofLock(options []sqllock.Option) []sqllock.LockOption {
-	all := make([]sqllock.LockOption, len(options))
-	for i, option := range options {
-		all[i] = option
-	}
-
-	return all
 }
 
 // key is that of the job in the context of its function, and work which grant it is done under, and for which tick.

@@ -579,3 +579,21 @@ func ExampleLostError() {
 	}
 	// Output: nightly was lost: taken over
 }
+
+// once starts a job that has to run alone: nobody can give it an option with which its lock has several holders.
+func ExampleLockOptions() {
+	_, locker := exampleLocker()
+
+	once := func(ctx context.Context, options ...sqllock.Option) error {
+		return locker.Do(ctx, "job", func(context.Context, *sqllock.Lock) error {
+			fmt.Println("alone")
+
+			return nil
+		}, sqllock.LockOptions(options...)...)
+	}
+
+	fmt.Println(once(context.Background(), sqllock.WithLease(time.Minute)))
+	// Output:
+	// alone
+	// <nil>
+}

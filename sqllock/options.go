@@ -51,6 +51,17 @@ type Option interface {
 	LockOption
 }
 
+// LockOptions are options as an acquisition takes them: for a function that takes an [Option], and so none of [WithShared] and
+// [WithPermits], because its lock has to have one holder.
+func LockOptions(options ...Option) []LockOption {
+	all := make([]LockOption, len(options))
+	for i, one := range options {
+		all[i] = one
+	}
+
+	return all
+}
+
 // option is an Option.
 type option func(*settings) error
 

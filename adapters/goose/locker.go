@@ -74,12 +74,7 @@ var _ lock.Locker = (*Locker)(nil)
 // [sqllock.WithMaxWait] for one, which bounds the wait but not the migrations.
 // New sends nothing to the database.
 func New(locker *sqllock.Locker, name string, options ...sqllock.Option) *Locker {
-	l := &Locker{locker: locker, name: name, turn: make(chan held, 1)}
-	for _, option := range options {
-		l.options = append(l.options, option)
-	}
-
-	return l
+	return &Locker{locker: locker, name: name, options: sqllock.LockOptions(options...), turn: make(chan held, 1)}
 }
 
 // Lock waits for the lock until ctx ends. goose calls it. Its errors are those

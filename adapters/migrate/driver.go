@@ -90,12 +90,9 @@ var _ database.Driver = (*Driver)(nil)
 // If migrate's LockTimeout is not the default, give [sqllock.WithMaxWait] a bit less
 // than that. New sends nothing to the database.
 func New(driver database.Driver, locker *sqllock.Locker, name string, options ...sqllock.Option) *Driver {
-	d := &Driver{Driver: driver, locker: locker, name: name, options: []sqllock.LockOption{sqllock.WithMaxWait(DefaultMaxWait)}}
-	for _, option := range options {
-		d.options = append(d.options, option)
-	}
+	options = append([]sqllock.Option{sqllock.WithMaxWait(DefaultMaxWait)}, options...)
 
-	return d
+	return &Driver{Driver: driver, locker: locker, name: name, options: sqllock.LockOptions(options...)}
 }
 
 // Open opens another database with the driver inside, under the lock because that makes the version table, and returns it

@@ -117,12 +117,7 @@ func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, name string,
 		return once.Acquire(ctx, locker, name, f.tick.Time, limit...)
 	}
 
-	options := f.kind()
-	for _, option := range limit {
-		options = append(options, option)
-	}
-
-	return locker.Acquire(ctx, name, options...)
+	return locker.Acquire(ctx, name, append(f.kind(), sqllock.LockOptions(limit...)...)...)
 }
 
 // kind is what each name is acquired with that a locker does not take.
