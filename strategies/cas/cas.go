@@ -29,5 +29,5 @@ func New(db databases.DB) *Strategy {
 		d.Acquire = d.Cas
 	})
 
-	return &Strategy{store.Leased(store.Take)}
+	return &Strategy{store.Leased(nil)}
 }

@@ -148,16 +148,9 @@ func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (made stra
 func (s *Strategy) lock(
 	ctx context.Context, r strategies.Request,
 ) (conn databases.Conn, held string, seen grants.State, err error) {
-	conn, err = s.store.Conn(ctx)
+	conn, ctx, cancel, err := s.store.Checkout(ctx)
 	if err != nil {
 		return nil, "", seen, err
-	}
-
-	ctx, cancel, err := grants.Send(ctx)
-	if err != nil {
-		conn.Release()
-
-		return nil, "", seen, s.store.Explain(err)
 	}
 
 	defer cancel()

@@ -40,7 +40,7 @@ func New(db databases.DB) *Strategy {
 
 	switch {
 	case len(s.sql.Acquire) > 0:
-		return &Strategy{store.Leased(store.Take)} // all is in the statement that takes the record
+		return &Strategy{store.Leased(nil)} // all is in the statement that takes the record
 	case len(s.sql.Rows.Begin) > 0:
 		return &Strategy{store.Leased(s.asHeld(s.inTransaction))}
 	default:
@@ -115,7 +115,7 @@ func (s *taker) oneByOne(ctx context.Context, conn databases.Conn, r strategies.
 		}
 	}
 
-	token, err := s.store.Take(ctx, conn, r)
+	token, err := s.store.Acquire(ctx, conn, r, grants.Replaces{})
 	if err != nil {
 		return 0, err
 	}
@@ -163,7 +163,7 @@ func (s *taker) giveBack(ctx context.Context, conn databases.Conn, r strategies.
 // inTransaction does both in one transaction.
 func (s *taker) inTransaction(ctx context.Context, conn databases.Conn, r strategies.Request) (token int64, err error) {
 	err = s.store.InTransaction(ctx, conn, s.sql.Rows.Begin, func() (bool, error) {
-		if token, err = s.store.Take(ctx, conn, r); err == nil {
+		if token, err = s.store.Acquire(ctx, conn, r, grants.Replaces{}); err == nil {
 			_, err = s.store.Exec(ctx, conn, s.sql.Make, r)
 		}
 

@@ -96,7 +96,11 @@ func (s *Store) draw(
 		result, err = on.Exec(ctx, statement, values)
 		token, granted = result.LastInsertID, result.LastInsertID != 0
 	} else {
-		granted, err = readOne(ctx, on, statement, values, &token)
+		err = on.Query(ctx, statement, values, func(row databases.Row) error {
+			granted = true
+
+			return row(&token)
+		})
 	}
 
 	if err == nil && granted {

@@ -35,18 +35,13 @@ type Leased struct {
 	take Take
 }
 
-// Take takes the row of a name for a request's owner, and returns the token.
+// Take takes the row of a name for a request's owner, and what the strategy keeps beside it, and returns the token.
 type Take func(ctx context.Context, on databases.Conn, r strategies.Request) (int64, error)
 
 var _ strategies.Raiser = Leased{}
 
-// Leased returns what such a strategy of the store embeds.
+// Leased returns what such a strategy of the store embeds. Without take its row is all that is taken.
 func (s *Store) Leased(take Take) Leased { return Leased{s.Base(), take} }
-
-// Take takes the row alone.
-func (s *Store) Take(ctx context.Context, on databases.Conn, r strategies.Request) (int64, error) {
-	return s.Acquire(ctx, on, r, Replaces{})
-}
 
 // Features says what the strategy can do.
 func (l Leased) Features() strategies.Features {
@@ -56,24 +51,47 @@ func (l Leased) Features() strategies.Features {
 	return f
 }
 
-// Acquire takes the rows that are free.
+// Acquire takes the rows that are free. One is not passed on to functions of its own: this is what most acquisitions go through.
 func (l Leased) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	return calls.Acquire(ctx, requests, l.acquire, l.store.AcquireAll)
+	if len(requests) != 1 {
+		return l.store.AcquireAll(ctx, requests)
+	}
+
+	made, errs := make([]strategies.Grant, 1), make([]error, 1)
+
+	conn, ctx, cancel, err := l.store.Checkout(ctx)
+	if errs[0] = err; err != nil {
+		return made, errs
+	}
+
+	defer l.store.Return(conn, &errs[0])
+	defer cancel()
+
+	if r := requests[0]; r.Mode == strategies.Shared || l.take != nil {
+		made[0], errs[0] = l.acquire(ctx, conn, r)
+	} else if token, err := l.store.Acquire(ctx, conn, r, Replaces{}); err == nil {
+		made[0] = l.store.Grant(r, token).Granted()
+	} else {
+		errs[0] = err
+	}
+
+	return made, errs
 }
 
-func (l Leased) acquire(ctx context.Context, r strategies.Request) (made strategies.Grant, err error) {
-	err = l.store.Attempt(ctx, func(ctx context.Context, on databases.Conn) error {
-		g, err := l.store.Grants(ctx, on, r, false, func(ctx context.Context, r strategies.Request, _ State) (int64, error) {
+// acquire is Acquire of one, of whatever kind.
+func (l Leased) acquire(ctx context.Context, on databases.Conn, r strategies.Request) (made strategies.Grant, err error) {
+	g, err := l.store.Grants(ctx, on, r, false, func(ctx context.Context, r strategies.Request, _ State) (int64, error) {
+		if l.take != nil {
 			return l.take(ctx, on, r)
-		})
-		if err == nil {
-			made = g.Granted()
 		}
 
-		return err
+		return l.store.Acquire(ctx, on, r, Replaces{})
 	})
+	if err != nil {
+		return made, err
+	}
 
-	return made, err
+	return g.Granted(), nil
 }
 
 // Renew renews grants, or checks them.

@@ -118,33 +118,38 @@ func (s *Store) Return(conn databases.Conn, err *error) {
 	*err = s.Explain(*err)
 }
 
-// Attempt runs f on a connection of the pool for what takes a lock, with the context of what is sent. The
+// Attempt runs f on a connection of the pool for what takes a lock, with the context of what is sent: see Checkout.
+func (s *Store) Attempt(ctx context.Context, f func(ctx context.Context, on databases.Conn) error) (err error) {
+	conn, ctx, cancel, err := s.Checkout(ctx)
+	if err != nil {
+		return err
+	}
+
+	defer s.Return(conn, &err)
+	defer cancel()
+
+	return f(ctx, conn)
+}
+
+// Checkout returns a connection for what takes a lock, as Conn does, and the context of what is sent. The
 // end of ctx ends the wait for a connection, and nothing that was sent: a statement
 // that its client has given up goes on at the server, and its grant may come after
 // everything that was to end it.
-func (s *Store) Attempt(ctx context.Context, f func(ctx context.Context, on databases.Conn) error) error {
-	return s.use(ctx, func(on databases.Conn) error {
-		ctx, cancel, err := Send(ctx)
-		if err != nil {
-			return err
-		}
+func (s *Store) Checkout(ctx context.Context) (databases.Conn, context.Context, context.CancelFunc, error) {
+	conn, err := s.Conn(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 
-		defer cancel()
-
-		return f(ctx, on)
-	})
-}
-
-// Send returns the context of what is sent for an attempt, which does not end with
-// ctx, unless ctx has ended before.
-func Send(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, nil, notSent(err)
+		conn.Release()
+
+		return nil, nil, nil, s.Explain(notSent(err))
 	}
 
 	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), strategies.AttemptTime)
 
-	return sent, cancel, nil
+	return conn, sent, cancel, nil
 }
 
 func (s *Store) conn(ctx context.Context, looking bool) (databases.Conn, error) {
