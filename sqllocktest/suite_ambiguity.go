@@ -331,6 +331,7 @@ func renewalAnswerLost(e *env) {
 	}
 
 	e.struck("renew", 1)
+	e.script.Reset() // one of several servers may have been given up before its fault
 
 	if now := lock.Remaining(); now > left {
 		e.Errorf("Remaining() after a renewal without an answer = %s, want at most %s", now, left)

@@ -253,13 +253,28 @@ func (c changedSessions) ask() {
 		options = append(options, sqllock.WithMinHold(time.Minute))
 	}
 
-	c.must(c.locker, c.name+"looked")
+	// The sessions may be those that others have changed.
+	try := func(name string, options ...sqllock.LockOption) (lock *sqllock.Lock, err error) {
+		for range 5 {
+			if lock, err = c.locker.TryAcquire(ctx, name, options...); err == nil {
+				return lock, nil
+			}
+		}
 
-	lock, err := c.locker.TryAcquire(ctx, name, options...)
-	for try := 0; try < 5 && err != nil; try++ {
-		lock, err = c.locker.TryAcquire(ctx, name, options...) // the sessions may be those that others have changed
+		return nil, err
 	}
 
+	// The locker has looked at a session before.
+	looked, err := try(c.name + "looked")
+	if err == nil {
+		err = looked.Release(ctx)
+	}
+
+	if err != nil {
+		c.Fatal(err)
+	}
+
+	lock, err := try(name, options...)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -402,15 +417,17 @@ func (c changedSessions) grant() {
 	c.Errorf("a name that is free is not granted: %v", told)
 }
 
-// keep holds locks for some leases while the sessions are changed, each time that there are new ones. They are renewed together
-// where the strategy can.
+// keep holds locks for longer than their lease while the sessions are changed, each time that there are new ones. They are
+// renewed together where the strategy can.
 func (c changedSessions) keep() {
 	c.Helper()
+
+	const lease = 4 * time.Second
 
 	var locks []*sqllock.Lock
 
 	acquire := func(name string, options ...sqllock.LockOption) {
-		lock, err := c.locker.TryAcquire(c.Context(), c.name+name, append(options, sqllock.WithLease(2*time.Second))...)
+		lock, err := c.locker.TryAcquire(c.Context(), c.name+name, append(options, sqllock.WithLease(lease))...)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -425,10 +442,10 @@ func (c changedSessions) keep() {
 		acquire("read", sqllock.WithShared())
 	}
 
-	for range 6 {
+	for range 5 {
 		c.all()
 
-		<-time.After(500 * time.Millisecond)
+		<-time.After(lease / 4)
 
 		for _, lock := range locks {
 			if lock.Err() != nil {

@@ -729,7 +729,7 @@ func sessionEndsBefore(t *testing.T, statement string, locked bool) {
 func TestEndedSessionIsNotUsedAgain(t *testing.T) {
 	t.Parallel()
 
-	const lease = 2 * time.Second
+	const lease = 5 * time.Second
 
 	// The lease expires, and not the session, which has heard of its holder since.
 	expire := func(t *testing.T, db *sqllocktest.Faulty, grant single.Grant) {
@@ -799,7 +799,11 @@ func TestEndedSessionIsNotUsedAgain(t *testing.T) {
 
 				go func() { done <- ended.end(t.Context(), other, strategies.Status{Name: name, Token: doomed.Token}) }()
 
-				<-reached
+				select {
+				case <-reached:
+				case err := <-done:
+					t.Fatalf("ended by %s without %s: %v", ended.by, ended.kill, err)
+				}
 
 				_ = doomed.Release(t.Context())
 

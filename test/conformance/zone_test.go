@@ -15,7 +15,7 @@ import (
 func TestSummerTime(t *testing.T) {
 	t.Parallel()
 
-	const lease = 6 * time.Second
+	const lease = 8 * time.Second
 
 	for _, server := range []string{"mysql", "mariadb"} {
 		t.Run(server, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestSummerTime(t *testing.T) {
 							return // it has no readers here
 						}
 
-						began := serverClock(t, beside).Add(4 * time.Second).Truncate(time.Second)
+						began := serverClock(t, beside).Add(6 * time.Second).Truncate(time.Second)
 						pool := withParameters(t, config, map[string]string{"time_zone": "'" + zone(t, beside, began) + "'"}, false)
 						locker, err := sqllock.New(strategy.Make(mysql.New(pool)), sqllock.WithLease(lease), sqllock.WithoutRenewal())
 						if err != nil {
@@ -48,7 +48,7 @@ func TestSummerTime(t *testing.T) {
 							t.Fatal(err)
 						}
 
-						time.Sleep(began.Sub(serverClock(t, beside)) - 300*time.Millisecond) //nolint:forbidigo // until a time of the server
+						time.Sleep(began.Sub(serverClock(t, beside)) - time.Second) //nolint:forbidigo // until a time of the server
 						unlock := lockRenewal(t, beside, name)
 						extended := make(chan error, 1)
 

@@ -331,7 +331,7 @@ func wantHeld(t *testing.T, locker *sqllock.Locker, name string, token int64) {
 	}
 }
 
-// guard has the lock guard a transaction on the holder's own pool.
+// guard has the lock guard transactions on the holder's own pool, until the database says what it thinks of that.
 func (h holder) guard(t *testing.T, lock *sqllock.Lock) error {
 	t.Helper()
 
@@ -339,15 +339,10 @@ func (h holder) guard(t *testing.T, lock *sqllock.Lock) error {
 	defer cancel()
 
 	for {
-		tx, err := h.pool.Begin(ctx)
+		err := pgx.BeginFunc(ctx, h.pool, func(tx pgx.Tx) error { return lock.Guard(ctx, postgres.Tx(tx)) })
 
-		switch {
-		case err == nil:
-			defer func() { _ = tx.Rollback(ctx) }()
-
-			return lock.Guard(ctx, postgres.Tx(tx))
-		case ctx.Err() != nil:
-			t.Fatalf("Begin() = %v, want a transaction", err)
+		if err == nil || errors.Is(err, sqllock.ErrLost) || ctx.Err() != nil {
+			return err
 		}
 	}
 }
