@@ -46,8 +46,8 @@ type acquisition struct {
 	set       *settings
 	try       bool
 	request   strategies.Request
-	queued    string // the name in this process's queue: those who want a permit queue apart
-	hasTurn   bool   // in that queue
+	queued    string // the name in turns: those who want a permit, or to read, wait apart
+	hasTurn   bool   // among them
 	contended bool   // others are known to be in line, to whose end it goes before it asks
 	wish      int    // the slot to ask for, of several
 	attempts  int
@@ -250,7 +250,7 @@ func (a *acquisition) takeFreeTurn(ctx context.Context) bool {
 		return false
 	}
 
-	if _, taken := l.queue.tryEnter(a.queued); !taken {
+	if _, taken := l.turns.tryEnter(a.queued); !taken {
 		return false // somebody has it
 	}
 
@@ -384,7 +384,7 @@ func (a *acquisition) awaitTurn(wait, ctx context.Context) (*hold, error) {
 		return nil, a.queueBehind(wait, ctx)
 	}
 
-	if a.set.many() && (a.try || !a.locker.queue.busy(a.queued)) {
+	if a.set.many() && (a.try || !a.locker.turns.busy(a.queued)) {
 		a.entered = time.Now()
 
 		return nil, nil //nolint:nilnil // no lock yet
@@ -408,7 +408,7 @@ func (a *acquisition) queueForTurn(wait, ctx context.Context) (*hold, error) {
 			l.waiters.behind(a.line.one)
 		}
 
-		h, last, place, err := l.queue.enter(wait, ctx, name, a.set)
+		h, last, place, err := l.turns.enter(wait, ctx, name, a.set)
 
 		switch {
 		case err != nil:
@@ -438,7 +438,7 @@ func (a *acquisition) recordTurn() {
 
 	a.entered, a.hasTurn = time.Now(), true
 
-	tokens, crowded := l.queue.advise(a.queued)
+	tokens, crowded := l.turns.advise(a.queued)
 	if a.set.handsOff && a.set.renew && a.set.minHold == 0 && !l.inTxs.Load() && !a.set.many() && !a.set.shared {
 		a.request.Tokens = tokens
 	}
@@ -455,8 +455,8 @@ func (a *acquisition) queueBehind(wait, ctx context.Context) error {
 
 	held := &HeldError{Name: a.request.Name, Detail: "others were in line for it", Line: 1, At: time.Now()}
 	a.startWaiting(ctx)
-	a.locker.queue.recordAnswer(a.queued, held)
-	a.learn(standing{held: held})
+	a.locker.turns.recordAnswer(a.queued, held)
+	a.learn(known{held: held})
 
 	if !a.line.pause(wait, held, &a.request) {
 		return a.endError(wait, ctx)
@@ -469,7 +469,7 @@ func (a *acquisition) queueBehind(wait, ctx context.Context) error {
 // the database for the first time, it waits for the answer and not for the lock; and a
 // little if that was that nobody is known to hold it.
 func (a *acquisition) tryTurn(wait, ctx context.Context) error {
-	line, taken := a.locker.queue.tryEnter(a.queued)
+	line, taken := a.locker.turns.tryEnter(a.queued)
 	if taken {
 		return nil
 	}
@@ -494,7 +494,7 @@ func (a *acquisition) tryTurn(wait, ctx context.Context) error {
 			return a.queuedEndError(wait, ctx, line)
 		}
 
-		if line, taken = a.locker.queue.tryEnter(a.queued); taken {
+		if line, taken = a.locker.turns.tryEnter(a.queued); taken {
 			return nil
 		}
 	}
@@ -504,7 +504,7 @@ func (a *acquisition) tryTurn(wait, ctx context.Context) error {
 // pauses. It returns neither a hold nor an error then.
 func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	if wait.Err() != nil {
-		a.learn(a.locker.queue.standing(a.queued))
+		a.learn(a.locker.turns.known(a.queued))
 
 		return nil, a.endError(wait, ctx)
 	}
@@ -673,10 +673,10 @@ func (a *acquisition) recordAnswer(err error) (held *HeldError) {
 	case !errors.As(err, &held):
 	case a.ours(held):
 		a.last = errHaunted
-		l.queue.recordAnswer(a.queued, nil)
+		l.turns.recordAnswer(a.queued, nil)
 	default:
 		a.last = held
-		l.queue.recordAnswer(a.queued, held)
+		l.turns.recordAnswer(a.queued, held)
 	}
 
 	if err == nil || held != nil {
@@ -690,7 +690,7 @@ func (a *acquisition) recordAnswer(err error) (held *HeldError) {
 func (a *acquisition) recordFailure(err error) bool {
 	reached := a.locker.reached.Load()
 	a.last = err
-	a.locker.queue.recordAnswer(a.queued, nil)
+	a.locker.turns.recordAnswer(a.queued, nil)
 
 	switch {
 	case errors.Is(err, ErrReadOnly):
@@ -781,7 +781,7 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 	case a.set.many():
 		a.passTurn()
 	default:
-		l.queue.hold(a.queued, h)
+		l.turns.hold(a.queued, h)
 	}
 
 	// From then on the lock can end, and the turn with it. Close takes stock there: a lock is either refused or found.
@@ -800,7 +800,7 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 // passTurn gives the turn to the next of this process who has a share of the name, too, or another slot.
 func (a *acquisition) passTurn() {
 	if a.hasTurn {
-		a.locker.queue.leave(a.queued, nil)
+		a.locker.turns.leave(a.queued, nil)
 		a.hasTurn = false
 	}
 }
@@ -821,13 +821,13 @@ func (a *acquisition) place(wait context.Context) (any, error) {
 	}
 
 	name := a.queued
-	defer a.locker.queue.noPlace(name, nil)
+	defer a.locker.turns.noPlace(name, nil)
 
 	// Locks that can be given back are no reason to wait for ever.
 	holding := slices.DeleteFunc(owners(wait), func(owner string) bool { return strings.HasPrefix(owner, yielding) })
 
 	return placer.Place(wait, holding, func(err error) {
-		a.locker.queue.noPlace(name, err)
+		a.locker.turns.noPlace(name, err)
 		a.withdraw()
 	})
 }

@@ -17,7 +17,7 @@ import (
 
 // queuedEndError is the error of a wait for the turn that was ended. If nobody is known
 // to have the lock, the database has not answered others of this process.
-func (a *acquisition) queuedEndError(wait, ctx context.Context, s standing) error {
+func (a *acquisition) queuedEndError(wait, ctx context.Context, s known) error {
 	if a.learn(s); a.last == nil && errors.Is(wait.Err(), context.DeadlineExceeded) {
 		a.last = ErrUnreachable
 	}
@@ -104,7 +104,7 @@ func endedContext(name string, ended error) error {
 
 // heldHere tells of the holder in this process, or of the one that others of this
 // process wait for; nil if nobody is known to have the lock.
-func (a *acquisition) heldHere(s standing) *HeldError {
+func (a *acquisition) heldHere(s known) *HeldError {
 	switch {
 	case s.holder != nil:
 		held := &HeldError{
@@ -130,7 +130,7 @@ func (a *acquisition) heldHere(s standing) *HeldError {
 }
 
 // learn takes what others of this process know, if this one knows nothing.
-func (a *acquisition) learn(s standing) {
+func (a *acquisition) learn(s known) {
 	switch held := a.heldHere(s); {
 	case a.last != nil:
 	case held != nil:
@@ -148,7 +148,7 @@ func (a *acquisition) learn(s standing) {
 // cutShort notes that the wait ended during an attempt: without an answer, if there
 // was time for one and it is not known what was in the way.
 func (a *acquisition) cutShort(wait context.Context, started time.Time, err error) {
-	a.learn(a.locker.queue.standing(a.queued))
+	a.learn(a.locker.turns.known(a.queued))
 
 	if errors.Is(a.last, strategies.ErrBusy) {
 		return

@@ -15,11 +15,11 @@ const (
 func (h *hold) handOff() bool {
 	l := h.locker
 
-	if h.grant.Token >= h.grant.Last || !h.settings.handsOff || h.settings.many() || l.inTxs.Load() || !l.queue.hasWaiters(h.request.Name) || !h.mayHandOff(now(), handOffTime) {
+	if h.grant.Token >= h.grant.Last || !h.settings.handsOff || h.settings.many() || l.inTxs.Load() || !l.turns.hasWaiters(h.request.Name) || !h.mayHandOff(now(), handOffTime) {
 		return false
 	}
 
-	return l.queue.handOff(h.request.Name, func(w *waiter, crowded bool) *hold {
+	return l.turns.handOff(h.request.Name, func(w *waiter, crowded bool) *hold {
 		bound := handOffTime
 		if crowded {
 			bound = crowdedTime
@@ -31,7 +31,7 @@ func (h *hold) handOff() bool {
 
 		next := l.keeper.replace(h, func() *hold { return h.next(w, bound) })
 		if next != nil {
-			// The turn goes with the lock. Nobody is in leave, which locks the queue inside that
+			// The turn goes with the lock. Nobody is in leave, which locks turns inside that
 			// Once: next has ended the hold.
 			h.leaving.Do(func() {})
 		}
@@ -111,10 +111,10 @@ func (h *hold) pin() error {
 	return err
 }
 
-// usedUp tells the queue how many tokens the grant's holders used up.
+// usedUp notes how many tokens the grant's holders used up.
 func (h *hold) usedUp() {
 	if tokens := h.request.Tokens; tokens > 1 {
 		used := h.grant.Token - h.first
-		h.locker.queue.learnTokens(h.request.Name, used, used == tokens-1)
+		h.locker.turns.learnTokens(h.request.Name, used, used == tokens-1)
 	}
 }

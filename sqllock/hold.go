@@ -396,7 +396,7 @@ func (h *hold) passTurn() {
 		case h.settings.many():
 			h.locker.slots.give(strategies.SplitSlot(h.request.Name))
 		default:
-			h.locker.queue.leave(h.request.Name, nil)
+			h.locker.turns.leave(h.request.Name, nil)
 		}
 	})
 }
@@ -480,7 +480,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 	h.settleDoubt(ctx)
 
 	if err == nil {
-		h.locker.queue.setContended(h.name(), contended)
+		h.locker.turns.setContended(h.name(), contended)
 
 		if contended {
 			h.locker.listener.call(ctx, h.name())
@@ -588,7 +588,7 @@ const (
 func (h *hold) releaseGrant(ctx context.Context) (contended bool, err error) {
 	// Others may wait for a name that is waited for here, which not every batch
 	// can tell.
-	together := h.batched() && !h.locker.queue.hasWaiters(h.name())
+	together := h.batched() && !h.locker.turns.hasWaiters(h.name())
 
 	unheard := false // a try before may have released it
 

@@ -65,7 +65,7 @@ func (a *acquisition) leaveTurn() {
 		place = a.line.one
 	}
 
-	if a.locker.queue.leave(a.queued, place) && place != nil {
+	if a.locker.turns.leave(a.queued, place) && place != nil {
 		a.unuse()
 		a.line = inLine{locker: a.locker}
 	}

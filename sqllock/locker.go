@@ -15,7 +15,7 @@ import (
 // The mutexes of the core, in the order in which they are locked, if several are:
 //
 //	waiters.mu, listener.mu → background.mu
-//	queue.mu → keeper.mu → hold.mu
+//	turns.mu → keeper.mu → hold.mu
 //
 // All others are locked with no other one inside. No code of a strategy, of an observer or of a log runs under any of them, but under
 // that of an ending, which is outside of all these, and for which nobody waits. TestMutexes reads the package for both.
@@ -26,7 +26,7 @@ type Locker struct {
 	strategy strategies.Strategy
 	features strategies.Features
 	config   // of all locks, if their options do not say otherwise
-	queue    queue
+	turns    turns
 	slots    slots
 	shares   shares
 	keeper   keeper
@@ -79,7 +79,7 @@ func New(strategy strategies.Strategy, options ...LockerOption) (*Locker, error)
 		strategy: strategy,
 		features: features,
 		config:   configured,
-		queue:    queue{lines: make(map[string]*line)},
+		turns:    turns{names: make(map[string]*turn)},
 		slots:    slots{used: make(map[string]map[int]struct{})},
 		shares:   shares{open: make(map[string][]*hold)},
 		watches:  watches{open: make(map[*watch]struct{})},

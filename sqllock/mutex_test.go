@@ -377,7 +377,7 @@ func (w *walk) expr(node ast.Node, held []string) {
 var later = []string{"AfterFunc", "Go", "then", "Then", "newEnding"}
 
 // under are functions that call what they are given while they have a mutex.
-var under = map[string]string{"handOff": "queue.mu", "replace": "keeper.mu"}
+var under = map[string]string{"handOff": "turns.mu", "replace": "keeper.mu"}
 
 // apart is what runs in a goroutine.
 func (w *walk) apart(call *ast.CallExpr) { w.other().expr(call, nil) }

@@ -7,11 +7,11 @@ import (
 
 // recent keeps something in mind about names for a while.
 type recent[V any] struct {
-	entries map[string]entry[V]
+	entries map[string]remembered[V]
 	sweep   int // from how many entries on those that are over are looked for
 }
 
-type entry[V any] struct {
+type remembered[V any] struct {
 	value V
 	until time.Time
 }
@@ -23,16 +23,16 @@ func (r *recent[V]) put(name string, value V, until time.Time) {
 	if len(r.entries) >= max(r.sweep, fewEntries) {
 		n := time.Now()
 
-		maps.DeleteFunc(r.entries, func(_ string, e entry[V]) bool { return !n.Before(e.until) })
+		maps.DeleteFunc(r.entries, func(_ string, e remembered[V]) bool { return !n.Before(e.until) })
 
 		r.sweep = 2 * len(r.entries)
 	}
 
 	if r.entries == nil {
-		r.entries = make(map[string]entry[V])
+		r.entries = make(map[string]remembered[V])
 	}
 
-	r.entries[name] = entry[V]{value, until}
+	r.entries[name] = remembered[V]{value, until}
 }
 
 // get returns what is known, and for how long still: zero or less if it is not.

@@ -221,7 +221,7 @@ func (h *hold) dropReader() bool {
 // linger waits for the next reader after so many, if one may be about to come. What its release and the next acquisition
 // send to the database would take as long.
 func (h *hold) linger(joins int) {
-	others := h.locker.queue.busy(readersQueue(h.request.Name))
+	others := h.locker.turns.busy(readersQueue(h.request.Name))
 
 	h.mu.Lock()
 

@@ -85,16 +85,21 @@ type waiting struct {
 	turns chan int64              // that it is its turn, and what Request.Line says
 
 	// These are under the mutex of waiters.
-	over     time.Time           // zero while it waits
-	passes   bool                // it has not got the lock: if it was its turn, the next has to know
-	sent     bool                // the database may have been told
+	entry
+	over   time.Time // zero while it waits
+	passes bool      // it has not got the lock: if it was its turn, the next has to know
+
+	cycle string // the goroutine's: the deadlock that it was seen in; empty if it was not
+}
+
+// entry is what the database was told of one in line, and has said of it.
+type entry struct {
+	sent     bool                // it may have been told
 	noted    bool                // it was
 	again    bool                // it may be told once more after a grant has taken it out of the line
 	standing strategies.Standing // how it stood
 	stood    time.Time           // when that was asked, or it entered the line
 	moved    time.Time           // when others ahead were seen to be fewer
-
-	cycle string // the goroutine's: the deadlock that it was seen in; empty if it was not
 }
 
 // newWaiting is a wait of ctx, which stop ends.
@@ -407,7 +412,7 @@ func (w *waiters) inherit(heir, place *waiting) bool {
 	defer w.mu.Unlock()
 
 	heir.ID, heir.began = place.ID, place.began
-	heir.sent, heir.noted, heir.again, heir.standing, heir.stood, heir.moved = place.sent, place.noted, place.again, place.standing, place.stood, place.moved
+	heir.entry = place.entry
 
 	delete(w.present, place)
 	w.present[heir] = struct{}{}

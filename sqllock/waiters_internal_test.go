@@ -34,7 +34,7 @@ func TestCalledInTheirTurns(t *testing.T) {
 				now := time.Now()
 				w := &waiters{wake: make(chan struct{}, 1), asking: map[string]*waiting{"a": {
 					Waiter: strategies.Waiter{ID: "a", Shared: test.shared}, set: &test.settings,
-					stood: now, standing: strategies.Standing{Ahead: test.ahead},
+					entry: entry{stood: now, standing: strategies.Standing{Ahead: test.ahead}},
 				}}}
 
 				w.called()

@@ -14,9 +14,9 @@ import (
 func leaving(t *testing.T, waiters int) time.Duration {
 	t.Helper()
 
-	q := queue{lines: make(map[string]*line)}
+	q := turns{names: make(map[string]*turn)}
 	if _, taken := q.tryEnter("name"); !taken {
-		t.Fatal("tryEnter() of a new queue = false")
+		t.Fatal("tryEnter() of a free name = false")
 	}
 
 	cancels := make([]context.CancelFunc, waiters)
@@ -35,7 +35,7 @@ func leaving(t *testing.T, waiters int) time.Duration {
 		// In this order.
 		for waiting := 0; waiting <= i; runtime.Gosched() {
 			q.mu.Lock()
-			waiting = q.lines["name"].waiters.Len()
+			waiting = q.names["name"].waiters.Len()
 			q.mu.Unlock()
 		}
 	}
