@@ -31,7 +31,7 @@ TIMEOUT   ?= 40m
 
 # Tests at a time. Most of them wait for a lease or a server and not for a processor. Those of the command keep it busy: more
 # of them at a time are no faster, and run into their limits.
-PARALLEL ?= 8
+PARALLEL ?= 12
 BUSY     ?= 4
 
 # Of `make bench`, which measures the library beside others, as in: make bench COMPAREFLAGS='-scenarios pair'

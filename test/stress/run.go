@@ -242,8 +242,12 @@ type Caught struct {
 	Err    error
 }
 
-// variantRounds is how many rounds a variant gets to show that it is broken.
-const variantRounds = 24
+// variantRounds is how many rounds a variant gets to show that it is broken. Each longerEvery of them are longer than those
+// before by as much as the first: a machine with too much to do makes too few grants in a short one.
+const (
+	variantRounds = 24
+	longerEvery   = 6
+)
 
 // RunVariants runs the known-bad variants of the pairs, until each is caught or has had its rounds.
 func RunVariants(ctx context.Context, set *servers.Set, o Options) []Caught {
@@ -286,8 +290,12 @@ func runVariant(ctx context.Context, set *servers.Set, machine *stalls, v *Varia
 		v.tune(&s)
 	}
 
+	first := s.Length
+
 	for caught.Rounds < variantRounds && len(caught.By) == 0 && caught.Err == nil {
 		var judged result
+
+		s.Length = first * time.Duration(1+caught.Rounds/longerEvery)
 
 		// Odd seeds are a mix of the variant's faults.
 		judged, caught.Err = h.tryRound(ctx, s, (o.Seed|1)+2*uint64(caught.Rounds), o.Log)
