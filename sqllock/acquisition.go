@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -127,14 +126,6 @@ func newRequest(name string, set *settings) strategies.Request {
 	return strategies.Request{
 		Name: name, Owner: newOwner(), Mode: set.mode(), Lease: set.lease, MinHold: set.minHold, LockDelay: set.lockDelay,
 		DurableRelease: set.durable, Holder: set.holder,
-	}
-}
-
-// anew is an acquisition of the same name that has not asked. What the one before may have left is nobody else's.
-func (a *acquisition) anew() *acquisition {
-	return &acquisition{
-		locker: a.locker, key: a.key, set: a.set, try: a.try, line: inLine{locker: a.locker}, queued: a.queued, wish: a.wish,
-		request: newRequest(a.request.Name, a.set), abandoned: append(a.abandoned, a.request.Owner), began: a.began,
 	}
 }
 
@@ -664,93 +655,9 @@ func (a *acquisition) pauseTry(wait context.Context, held *HeldError) bool {
 	return looks && sleep(wait, lookPause/2+jitter(lookPause))
 }
 
-// recordAnswer notes what the database said: of the name, if somebody has it, and that
-// it can be reached.
-func (a *acquisition) recordAnswer(err error) (held *HeldError) {
-	l := a.locker
-
-	switch {
-	case !errors.As(err, &held):
-	case a.ours(held):
-		a.last = errHaunted
-		l.turns.recordAnswer(a.queued, nil)
-	default:
-		a.last = held
-		l.turns.recordAnswer(a.queued, held)
-	}
-
-	if err == nil || held != nil {
-		l.reached.Store(true)
-	}
-
-	return held
-}
-
-// recordFailure counts an attempt that failed, and says whether another one follows.
-func (a *acquisition) recordFailure(err error) bool {
-	reached := a.locker.reached.Load()
-	a.last = err
-	a.locker.turns.recordAnswer(a.queued, nil)
-
-	switch {
-	case errors.Is(err, ErrReadOnly):
-		// The primary was demoted. The pool finds the next one.
-		return reached && !a.try
-	case isAnswer(err):
-		return false
-	case errors.Is(err, ErrTooManyConnections):
-		// Nothing was taken. The server takes them again when others end.
-		a.failures = 0
-
-		return !a.try
-	case errors.Is(err, ErrUnreachable) && (reached || errors.Is(err, strategies.ErrBusy)) && !a.try:
-		return true
-	default:
-		// It may have been granted. The same owner asks again, and is told.
-		a.failures++
-
-		return a.failures < maxFailures
-	}
-}
-
 // longest is how long the database has to answer: a grant that takes longer than its
 // lease is worth nothing.
 func longest(set *settings) time.Duration { return min(set.trust(set.lease), attemptTime) }
-
-// handleError has what a failed attempt may have left settled, and returns the error that the acquisition goes on with.
-func (a *acquisition) handleError(ctx context.Context, request strategies.Request, err error) error {
-	var abandoned call.AbandonedError[strategies.Grant]
-
-	switch {
-	case errors.As(err, &abandoned):
-		// It may still be granted, and is given back then. So the next attempt
-		// is not this owner's.
-		ending, doubted := a.locker.settle(ctx, request), !a.doubt.IsZero()
-		abandoned.Then(func(late strategies.Grant, err error) {
-			if err == nil {
-				a.locker.settleGrant(ctx, request, late)
-			}
-
-			// Unless an attempt before it, of the same owner, may still be on its way.
-			if !doubted && !uncertain(err) {
-				a.locker.background.drop(ending)
-			}
-		})
-		a.changeOwner()
-	case errors.Is(err, strategies.ErrUnsettled), uncertain(err) && a.set.many():
-		// Also though somebody has the name: what is left of the attempt is nobody's. And the next one may be for another slot.
-		a.locker.settle(ctx, request)
-		a.changeOwner()
-	case uncertain(err):
-		a.doubt = time.Now()
-	}
-
-	if a.timedOut && !isAnswer(err) {
-		return fmt.Errorf("no answer within %s: %w", longest(a.set), unanswered(err))
-	}
-
-	return asHeld(a.request.Name, err)
-}
 
 var errTooLate = fmt.Errorf("%w in time: it granted the lock, whose lease had ended before the answer came", ErrUnreachable)
 
@@ -805,13 +712,6 @@ func (a *acquisition) passTurn() {
 	}
 }
 
-// giveSlot gives back the slot of a request that was granted in vain.
-func (a *acquisition) giveSlot(request strategies.Request) {
-	if a.set.many() {
-		a.locker.slots.give(strategies.SplitSlot(request.Name))
-	}
-}
-
 // place waits for what the strategy may need to hold the lock with. The lease does
 // not run meanwhile.
 func (a *acquisition) place(wait context.Context) (any, error) {
@@ -830,18 +730,4 @@ func (a *acquisition) place(wait context.Context) (any, error) {
 		a.locker.turns.noPlace(name, err)
 		a.withdraw()
 	})
-}
-
-// uncertain says whether an attempt that failed may have been granted all the same.
-func uncertain(err error) bool {
-	return strategies.Uncertain(err) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrInvalidName)
-}
-
-// changeOwner makes the next attempt another owner's. What the one before may have is
-// settled meanwhile.
-func (a *acquisition) changeOwner() {
-	a.abandoned = append(a.abandoned, a.request.Owner)
-	a.request.Owner = newOwner()
-
-	a.doubt = time.Time{}
 }

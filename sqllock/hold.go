@@ -37,21 +37,26 @@ type hold struct {
 	cancel    context.CancelCauseFunc
 	readers   *shared // nil if it is not that of readers
 
-	mu        sync.Mutex
-	handles   int
-	doubt     time.Time     // of an attempt of the same owner, or of another call for the grant, that may bring something yet; zero if there is none
-	lease     time.Duration // of the last confirmed renewal
-	confirmed instant       // when that renewal was begun
+	mu      sync.Mutex
+	handles int
+
+	// What the trust window and the lease in the database go by. A renewal that got no answer may have been confirmed, so
+	// the lease may run for longer than the window.
+	confirmed instant       // when the last renewal that was confirmed was begun: the window begins
+	lease     time.Duration // of that renewal: how long the window is, less the margin
 	extended  time.Duration // lease of renewals to come
 	asked     time.Duration // longest lease that an Extend asked for; whether it runs is not known
 	renewals  int           // renewals under way
 	overBy    time.Time     // when those are given up, at the latest
 	unheard   time.Time     // when one was given up whose outcome is unknown; zero if there is none
-	failure   error         // of the last try to renew, since that renewal
-	partial   bool          // that renewal was not confirmed everywhere
+	doubt     time.Time     // when an attempt of the same owner, or another call for the grant, was given up that may bring something yet; zero if there is none
 
-	connectionless int // tries since that renewal that got no connection
+	// What the last try to renew came to, since that renewal.
+	failure        error // why it failed
+	partial        bool  // it counts, and was not confirmed everywhere
+	connectionless int   // tries in a row that got no connection
 
+	// What has been begun with the lock.
 	releasing bool    // ReleaseTx put the release into a transaction, or is at it
 	freed     bool    // it did, so that the lock may be somebody else's at any moment
 	pinned    bool    // it is not handed on
@@ -351,41 +356,6 @@ func (h *hold) letExpire() {
 
 // settle ends whatever attempts of the hold's owner left.
 func (h *hold) settle(ctx context.Context) error { return h.locker.strategy.Settle(ctx, h.request) }
-
-// renewing notes that a renewal is sent, which is given up after bound, and renewalEnded
-// what came of it.
-func (h *hold) renewing(bound time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	h.renewals++
-	h.overBy = later(h.overBy, time.Now().Add(bound))
-}
-
-func (h *hold) renewalEnded(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	h.renewals--
-
-	if uncertain(err) && lossIn(err) == nil {
-		h.unheard = time.Now()
-	}
-}
-
-// longestLease is how long the lease may run from now on. If a renewal may still be on
-// its way, the lease begins when it arrives.
-func (h *hold) longestLease() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	lease, sent := max(h.lease, h.extended, h.asked), h.unheard
-	if h.renewals > 0 {
-		sent = later(sent, h.overBy)
-	}
-
-	return lease + max(0, time.Until(sent.Add(lastLook)))
-}
 
 // passTurn lets those who wait in this process go and ask the database.
 func (h *hold) passTurn() {

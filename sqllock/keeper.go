@@ -561,3 +561,38 @@ func (q *holdHeap) Pop() any {
 
 	return h
 }
+
+// renewing notes that a renewal is sent, which is given up after bound, and renewalEnded
+// what came of it.
+func (h *hold) renewing(bound time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	h.renewals++
+	h.overBy = later(h.overBy, time.Now().Add(bound))
+}
+
+func (h *hold) renewalEnded(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	h.renewals--
+
+	if uncertain(err) && lossIn(err) == nil {
+		h.unheard = time.Now()
+	}
+}
+
+// longestLease is how long the lease may run from now on. If a renewal may still be on
+// its way, the lease begins when it arrives.
+func (h *hold) longestLease() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	lease, sent := max(h.lease, h.extended, h.asked), h.unheard
+	if h.renewals > 0 {
+		sent = later(sent, h.overBy)
+	}
+
+	return lease + max(0, time.Until(sent.Add(lastLook)))
+}

@@ -281,3 +281,11 @@ func (h *hold) begin(ctx context.Context) error {
 
 	return nil
 }
+
+// anew is an acquisition of the same name that has not asked. What the one before may have left is nobody else's.
+func (a *acquisition) anew() *acquisition {
+	return &acquisition{
+		locker: a.locker, key: a.key, set: a.set, try: a.try, line: inLine{locker: a.locker}, queued: a.queued, wish: a.wish,
+		request: newRequest(a.request.Name, a.set), abandoned: append(a.abandoned, a.request.Owner), began: a.began,
+	}
+}

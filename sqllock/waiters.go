@@ -74,42 +74,6 @@ type endedWait struct {
 	slots int
 }
 
-// waiting is one who waits.
-type waiting struct {
-	strategies.Waiter
-
-	set   *settings
-	began time.Time
-	stop  context.CancelCauseFunc // ends the wait
-	timer *time.Timer             // until the database is told of one that is behind
-	turns chan int64              // that it is its turn, and what Request.Line says
-
-	// These are under the mutex of waiters.
-	entry
-	over   time.Time // zero while it waits
-	passes bool      // it has not got the lock: if it was its turn, the next has to know
-
-	cycle string // the goroutine's: the deadlock that it was seen in; empty if it was not
-}
-
-// entry is what the database was told of one in line, and has said of it.
-type entry struct {
-	sent     bool                // it may have been told
-	noted    bool                // it was
-	again    bool                // it may be told once more after a grant has taken it out of the line
-	standing strategies.Standing // how it stood
-	stood    time.Time           // when that was asked, or it entered the line
-	moved    time.Time           // when others ahead were seen to be fewer
-}
-
-// newWaiting is a wait of ctx, which stop ends.
-func (w *waiters) newWaiting(ctx context.Context, a *acquisition) *waiting {
-	return &waiting{set: a.set, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), Waiter: strategies.Waiter{
-		Name: a.request.Name, Process: w.process, ID: newOwner(), Holder: a.request.Holder, Holding: owners(ctx),
-		Slots: a.set.permits, Shared: a.set.shared,
-	}}
-}
-
 // behind tells the database of a wait for another one of this process, if it lasts. remove
 // has to follow.
 func (w *waiters) behind(one *waiting) {
@@ -274,48 +238,6 @@ func (w *waiters) silentLocked() time.Duration {
 	return time.Until(w.failed.Add(min(leastSilence<<min(w.vain-1, 10), mostSilence)))
 }
 
-// pause is how long one stands in line before it is looked how.
-func (w *waiters) pause(one *waiting) time.Duration {
-	if one.set.listens && w.locker.listener.hearing.Load() {
-		return standEvery
-	}
-
-	stood := time.Since(one.moved)
-	longest := min(stood/1000, lastRetry)
-
-	if one.set.listens && w.heard {
-		longest = min(stood/10, 2*standEvery)
-	}
-
-	pause := pollPause(stood, one.set.pollMin, max(one.set.pollMax, longest))
-
-	if ahead := one.standing.Ahead; ahead > 0 {
-		pause = max(2*pause, min(jitter(time.Duration(ahead-1)*oneTurn), lastRetry))
-	}
-
-	return pause
-}
-
-// oneTurn is how long each of those ahead is taken to need: who is not next looks when it may
-// be. leastTurn is the least that one needs: that much passes before a change is seen and the lock is asked for.
-const (
-	oneTurn   = 10 * time.Millisecond
-	leastTurn = 2 * time.Millisecond
-)
-
-// pollPause returns how long to wait before the next question, for who has waited
-// for so long: from half of a bound up to it, which is an eighth of that time when it has
-// been long, and a smaller part when it has not. Most locks are held for a moment,
-// and what is asked then is over soon.
-func pollPause(waited, lowest, highest time.Duration) time.Duration {
-	const long = 500 * time.Millisecond
-
-	part := float64(waited) / float64(waited+long) / 8
-	bound := float64(lowest) + part*float64(waited)
-
-	return jitter(time.Duration(min(bound, float64(highest))))
-}
-
 // nextLocked has it looked how all stand at some time, or before.
 func (w *waiters) nextLocked(at time.Time) {
 	if w.next.IsZero() || at.Before(w.next) {
@@ -390,13 +312,6 @@ func (w *waiters) inLineLocked(name, id string) *waiting {
 	}
 
 	return nil
-}
-
-func (one *waiting) turn(line int64) {
-	select {
-	case one.turns <- line:
-	default:
-	}
 }
 
 // inherit has heir stand where place does, whose wait has ended. If one of them holds other locks, or
@@ -583,44 +498,6 @@ func (w *waiters) poll() {
 	for one := range forgotten {
 		one.noted = false
 	}
-}
-
-// freed says whether the name was released since it was looked how the first in line stands.
-func (one *waiting) freed(s strategies.Standing, asked time.Time) bool {
-	before := one.standing
-
-	return before.ID != "" && before.Ahead == 0 && s.Ahead == 0 && s.Taken == 0 && one.stood.Add(before.Taken).After(asked)
-}
-
-// saw takes in how one stands, and returns when to look again.
-func (one *waiting) saw(s strategies.Standing, asked time.Time, pause time.Duration) time.Time {
-	if s.Ahead < one.standing.Ahead {
-		one.moved = asked
-	}
-
-	one.standing, one.stood = s, asked
-
-	switch {
-	case one.set.many():
-		if s.Free > 0 {
-			one.turn(0)
-		}
-	case s.Ahead > 0:
-		pause = min(pause, s.Life+time.Millisecond)
-	case s.Taken > 0:
-		pause = min(pause, s.Taken+time.Millisecond)
-	case s.Alone:
-		one.turn(s.Line)
-	default:
-		one.turn(0)
-	}
-
-	// It could be overtaken.
-	if s.Line == 0 {
-		one.noted = false
-	}
-
-	return asked.Add(pause)
 }
 
 // strayLocked has an entry removed that nobody of this process stood for when it was asked how all

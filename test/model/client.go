@@ -381,7 +381,7 @@ func (p Protocol) take(s state, i int8, c call, why step, emit emit) {
 // until the release of what the same owner was granted.
 //
 // Mirrors sqllock/acquisition.go acquisition.attempt,
-// sqllock/acquisition.go acquisition.handleError,
+// sqllock/answer.go acquisition.handleError,
 // sqllock/acquisition.go acquisition.granted.
 func (p Protocol) acquired(s *state, i int8, c call) {
 	own := &s.clients[i]

@@ -12,8 +12,106 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// What an acquisition tells that ended without the lock: who has it, or why nobody
-// knows.
+// What an acquisition makes of an answer that did not bring the lock: what has to be settled, whether it asks again,
+// and what it tells at the end: who has the lock, or why nobody knows.
+
+// recordAnswer notes what the database said: of the name, if somebody has it, and that
+// it can be reached.
+func (a *acquisition) recordAnswer(err error) (held *HeldError) {
+	l := a.locker
+
+	switch {
+	case !errors.As(err, &held):
+	case a.ours(held):
+		a.last = errHaunted
+		l.turns.recordAnswer(a.queued, nil)
+	default:
+		a.last = held
+		l.turns.recordAnswer(a.queued, held)
+	}
+
+	if err == nil || held != nil {
+		l.reached.Store(true)
+	}
+
+	return held
+}
+
+// recordFailure counts an attempt that failed, and says whether another one follows.
+func (a *acquisition) recordFailure(err error) bool {
+	reached := a.locker.reached.Load()
+	a.last = err
+	a.locker.turns.recordAnswer(a.queued, nil)
+
+	switch {
+	case errors.Is(err, ErrReadOnly):
+		// The primary was demoted. The pool finds the next one.
+		return reached && !a.try
+	case isAnswer(err):
+		return false
+	case errors.Is(err, ErrTooManyConnections):
+		// Nothing was taken. The server takes them again when others end.
+		a.failures = 0
+
+		return !a.try
+	case errors.Is(err, ErrUnreachable) && (reached || errors.Is(err, strategies.ErrBusy)) && !a.try:
+		return true
+	default:
+		// It may have been granted. The same owner asks again, and is told.
+		a.failures++
+
+		return a.failures < maxFailures
+	}
+}
+
+// handleError has what a failed attempt may have left settled, and returns the error that the acquisition goes on with.
+func (a *acquisition) handleError(ctx context.Context, request strategies.Request, err error) error {
+	var abandoned call.AbandonedError[strategies.Grant]
+
+	switch {
+	case errors.As(err, &abandoned):
+		// It may still be granted, and is given back then. So the next attempt
+		// is not this owner's.
+		ending, doubted := a.locker.settle(ctx, request), !a.doubt.IsZero()
+		abandoned.Then(func(late strategies.Grant, err error) {
+			if err == nil {
+				a.locker.settleGrant(ctx, request, late)
+			}
+
+			// Unless an attempt before it, of the same owner, may still be on its way.
+			if !doubted && !uncertain(err) {
+				a.locker.background.drop(ending)
+			}
+		})
+		a.changeOwner()
+	case errors.Is(err, strategies.ErrUnsettled), uncertain(err) && a.set.many():
+		// Also though somebody has the name: what is left of the attempt is nobody's. And the next one may be for another slot.
+		a.locker.settle(ctx, request)
+		a.changeOwner()
+	case uncertain(err):
+		a.doubt = time.Now()
+	}
+
+	if a.timedOut && !isAnswer(err) {
+		return fmt.Errorf("no answer within %s: %w", longest(a.set), unanswered(err))
+	}
+
+	return asHeld(a.request.Name, err)
+}
+
+// uncertain says whether an attempt that failed may have been granted all the same.
+func uncertain(err error) bool {
+	return strategies.Uncertain(err) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrInvalidName)
+}
+
+// changeOwner makes the next attempt another owner's. What the one before may have is
+// settled meanwhile.
+func (a *acquisition) changeOwner() {
+	a.abandoned = append(a.abandoned, a.request.Owner)
+	a.request.Owner = newOwner()
+
+	a.doubt = time.Time{}
+}
 
 // queuedEndError is the error of a wait for the turn that was ended. If nobody is known
 // to have the lock, the database has not answered others of this process.
