@@ -14,6 +14,7 @@ import (
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/test/catalog"
 )
@@ -101,6 +102,47 @@ func TestChangedSession(t *testing.T) {
 					c.ask()
 				})
 			}
+		}
+	}
+}
+
+// TestSessionThatCannotBeAsked where it looks, after it has said that a lock is lost: so it is, and the connection is discarded.
+func TestSessionThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+
+	for server, on := range changeables(t) {
+		for _, strategy := range catalog.Leased() {
+			t.Run(server+"/"+strategy.Name, func(t *testing.T) {
+				t.Parallel()
+
+				faulty := sqllocktest.NewFaulty(on.wrap(on.open(t)))
+				made, other := strategy.Make(faulty), strategy.Make(on.wrap(on.open(t)))
+
+				grant, err := single.TryAcquire(t.Context(), made, strategies.Request{Name: strategy.Name, Owner: "first", Lease: time.Minute})
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				if _, err := other.ForceRelease(t.Context(), strategies.Status{Name: strategy.Name, Token: grant.Token}, "a ticket"); err != nil {
+					t.Fatal(err)
+				}
+
+				faulty.Reset()
+				faulty.Fail("grant.where", 1, sqllocktest.Before, nil)
+
+				lost := new(sqllock.LostError)
+				if err := grant.Renew(t.Context(), time.Minute); !errors.As(err, &lost) || lost.Reason != sqllock.ReasonForced {
+					t.Errorf("Renew() = %v, want that the release was forced", err)
+				}
+
+				if n := faulty.Count("grant.where"); n != 1 {
+					t.Errorf("the session was asked %d times where it looks, want once", n)
+				}
+
+				if misuse := faulty.Misuse(); len(misuse) > 0 {
+					t.Errorf("connection misused: %q", misuse)
+				}
+			})
 		}
 	}
 }

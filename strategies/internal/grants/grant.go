@@ -293,11 +293,7 @@ func (g *Grant) free(
 
 // lostOn is lost, unless the session has looked into other tables.
 func (g *Grant) lostOn(ctx context.Context, on databases.Session, st State) error {
-	if err := g.store.notElsewhere(ctx, on); err != nil {
-		return err
-	}
-
-	return g.lost(st)
+	return g.store.unlessElsewhere(ctx, on, g.lost(st))
 }
 
 // lost says why a grant is gone, from what its row says now.

@@ -235,19 +235,22 @@ func (s *Store) locate(ctx context.Context, on databases.Session) (located bool,
 	return found.tables != "", nil // if not, the statement that follows says so
 }
 
-// notElsewhere refuses a session that finds other tables than the first one did, whatever it says of a lock. If it cannot be
-// asked nothing is known against it.
-func (s *Store) notElsewhere(ctx context.Context, on databases.Session) error {
+// unlessElsewhere returns what a session has answered of a lock, unless it finds other tables than the first one did. If it cannot
+// be asked that stands, and its connection is in doubt.
+func (s *Store) unlessElsewhere(ctx context.Context, on databases.Session, answer error) error {
 	first := s.place.Load()
 	if first == nil {
-		return nil
+		return answer
 	}
 
-	if found, err := s.find(ctx, on); err != nil || !found.elsewhere(first) {
-		return nil //nolint:nilerr // see above
+	switch found, err := s.find(ctx, on); {
+	case err != nil:
+		return Doubt(answer)
+	case found.elsewhere(first):
+		return s.changed(errOtherTables)
+	default:
+		return answer
 	}
-
-	return s.changed(errOtherTables)
 }
 
 // changed is the error of a session that the program has changed. The next connection is looked at before it is used.
@@ -258,7 +261,7 @@ func (s *Store) changed(err error) error {
 }
 
 // Recheck is for an error of a session: where tables or privileges are missing that there were, the program may have changed it. Then
-// the tables are not missing, and another session will do.
+// the tables are not missing, and another session will do. If the session cannot be asked its connection is in doubt.
 func (s *Store) Recheck(on databases.Session, err error) error {
 	first := s.place.Load()
 	if err == nil || verdict(err) || first == nil {
@@ -272,12 +275,14 @@ func (s *Store) Recheck(on databases.Session, err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patientTime) //nolint:forbidigo // the caller's may have ended
 	defer cancel()
 
-	found, failed := s.find(ctx, on)
-	if failed == nil && (found.elsewhere(first) || found.there && found.user != first.user) {
+	switch found, failed := s.find(ctx, on); {
+	case failed != nil:
+		return Doubt(err)
+	case found.elsewhere(first), found.there && found.user != first.user:
 		return s.changed(err)
+	default:
+		return err
 	}
-
-	return err
 }
 
 // Where is what statements bind that work only there; empty before the first connection.
