@@ -35,7 +35,7 @@ func BenchmarkTogether(b *testing.B) {
 			return func() error { return lock.Release(b.Context()) }
 		}
 		all := func() (released func() error) {
-			locks, err := locker.AcquireAll(b.Context(), names)
+			locks, err := locker.Acquire(b.Context(), names[0], sqllock.WithNames(names...))
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -61,8 +61,8 @@ type acquisition struct {
 	last      error // to tell at the end: of the last attempt, or what others of this process were told
 }
 
-// newAcquisition checks what is asked for.
-func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, options []LockOption) (*acquisition, error) {
+// settingsOf checks what is asked for.
+func (l *Locker) settingsOf(ctx context.Context, name string, options []LockOption) (*settings, error) {
 	if l == nil {
 		return nil, fmt.Errorf("%w: the *Locker is nil", ErrClosed)
 	}
@@ -90,6 +90,11 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, opti
 		return nil, fmt.Errorf("lock %q: %w", name, ErrClosed)
 	}
 
+	return set, nil
+}
+
+// newAcquisition looks under which lock it is asked for, and where in this process it waits.
+func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, set *settings) (*acquisition, error) {
 	a := &acquisition{locker: l, key: reentry{l, name}}
 
 	outer, ended := holdOf(ctx, &a.key)

@@ -1,8 +1,11 @@
 package sqllock
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
-// heldContext is a context that ends with a hold. The goroutine that ends it when
+// heldContext is a context that ends with a hold, or with the first of several. The goroutine that ends it when
 // the trust window does comes too late in a process that was stopped for a while, so
 // its Err looks at the clocks itself. Value and Done are those of a context of the
 // standard library, which finds itself through them: what is derived from this one
@@ -11,7 +14,7 @@ type heldContext struct {
 	context.Context //nolint:containedctx // it is one
 
 	hold    *hold
-	locks   *Lock                   // if it is the context of several, of which the hold is the innermost
+	more    []*hold                 // of a lock of several names: those after the first
 	cancel  context.CancelCauseFunc // of Context
 	outside context.Context         //nolint:containedctx // what it was made of, which has the lock around this one
 	key     reentry                 // of what it is the context of
@@ -25,6 +28,65 @@ type reentry struct {
 	name   string
 }
 
+// heldUnder returns a context of ctx that ends with the first of some holds, which are sorted by name, and what ends that.
+func heldUnder(ctx context.Context, holds []*hold) (*heldContext, func()) {
+	first := holds[0]
+	c := &heldContext{hold: first, more: holds[1:], outside: ctx, key: reentry{first.locker, first.name()}, under: first}
+	c.Context, c.cancel = context.WithCancelCause(ctx)
+	stops := make([]func() bool, len(holds))
+
+	for i, h := range holds {
+		stops[i] = context.AfterFunc(h.ctx, func() { c.cancel(context.Cause(h.ctx)) })
+	}
+
+	return c, func() {
+		for _, stop := range stops {
+			stop()
+		}
+
+		if c.Err() == nil { // or else it is that one was lost
+			c.cancel(ErrReleased)
+		}
+	}
+}
+
+// over returns a context of ctx that ends with this one, too, and under which the same is held; and what ends that.
+func (c *heldContext) over(ctx context.Context) (*heldContext, func()) {
+	work, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c, func() { cancel(context.Cause(c)) })
+
+	return &heldContext{work, c.hold, c.more, cancel, ctx, c.key, c.under}, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// each does something with each hold, in the order of the names, until the first error.
+func (c *heldContext) each(do func(*hold) error) error {
+	err := do(c.hold)
+	for i := 0; err == nil && i < len(c.more); i++ {
+		err = do(c.more[i])
+	}
+
+	return err
+}
+
+// all returns the holds.
+func (c *heldContext) all() []*hold { return append([]*hold{c.hold}, c.more...) }
+
+// ended is nil while all are held; else a *LostError if one was lost, or an ErrReleased.
+func (c *heldContext) ended() error {
+	ended := c.hold.err()
+
+	for i := 0; i < len(c.more) && !errors.Is(ended, ErrLost); i++ {
+		if err := c.more[i].err(); err != nil {
+			ended = err
+		}
+	}
+
+	return ended
+}
+
 // Value is that of a context of the standard library, but for the context itself and its lock.
 func (c *heldContext) Value(key any) any {
 	switch k := key.(type) {
@@ -34,40 +96,22 @@ func (c *heldContext) Value(key any) any {
 		if *k == c.key {
 			return c.under
 		}
-	}
 
-	return c.Context.Value(key)
-}
-
-// Err is nil while the hold is, as long as nothing else ended the context.
-func (c *heldContext) Err() error {
-	ended := c.hold.err()
-	if ended == nil && c.locks != nil {
-		ended = c.locks.lost()
-	}
-
-	if ended != nil {
-		c.cancel(ended)
-	}
-
-	return c.Context.Err()
-}
-
-// locksContext is a context under which several locks are held.
-type locksContext struct {
-	context.Context //nolint:containedctx // it is one
-
-	locker *Locker
-	locks  *Lock
-}
-
-// Value is that of the context, but for the holds.
-func (c locksContext) Value(key any) any {
-	if r, ok := key.(*reentry); ok && r.locker == c.locker {
-		if lock := c.locks.Of(r.name); lock != nil {
-			return lock.under()
+		for _, h := range c.more {
+			if *k == (reentry{h.locker, h.name()}) {
+				return h
+			}
 		}
 	}
 
 	return c.Context.Value(key)
+}
+
+// Err is nil while the holds are, as long as nothing else ended the context.
+func (c *heldContext) Err() error {
+	if ended := c.ended(); ended != nil {
+		c.cancel(ended)
+	}
+
+	return c.Context.Err()
 }

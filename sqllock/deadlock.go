@@ -47,16 +47,19 @@ func owners(ctx context.Context) (owners []string) {
 	c, ok := ctx.Value(innermost{}).(*heldContext)
 
 	for ; ok && len(owners) < mostOwners; c, ok = c.outside.Value(innermost{}).(*heldContext) {
-		if h := c.hold; h.isKept() {
-			owners = append(owners, yielding+h.owner())
-		} else if h.settings.renew && h.settings.maxHold == 0 && h.err() == nil {
-			owners = append(owners, h.owner())
+		for _, h := range c.all() {
+			if h.isKept() {
+				owners = append(owners, yielding+h.owner())
+			} else if h.settings.renew && h.settings.maxHold == 0 && h.err() == nil {
+				owners = append(owners, h.owner())
+			}
 		}
 	}
 
 	outer, _ := ctx.Value(around{}).([]string)
+	owners = append(owners, outer...)
 
-	return append(owners, outer[:min(len(outer), mostOwners-len(owners))]...)
+	return owners[:min(len(owners), mostOwners)]
 }
 
 // look ends the waits of deadlocks that can give back their lock, or else are the youngest, if they were so

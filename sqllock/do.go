@@ -15,7 +15,7 @@ import (
 func (l *Locker) Do(
 	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...LockOption,
 ) error {
-	return l.do(ctx, f, func() (*Lock, error) { return l.Acquire(ctx, name, options...) })
+	return l.do(ctx, name, false, f, options)
 }
 
 // TryDo is [Locker.Do] with one attempt, as [Locker.TryAcquire] makes: the way to run a
@@ -24,22 +24,22 @@ func (l *Locker) Do(
 func (l *Locker) TryDo(
 	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...LockOption,
 ) error {
-	return l.do(ctx, f, func() (*Lock, error) { return l.TryAcquire(ctx, name, options...) })
+	return l.do(ctx, name, true, f, options)
 }
 
 func (l *Locker) do(
-	ctx context.Context, f func(context.Context, *Lock) error, acquire func() (*Lock, error),
+	ctx context.Context, name string, try bool, f func(context.Context, *Lock) error, options []LockOption,
 ) (err error) {
 	if f == nil {
 		return fmt.Errorf("%w: the function is nil", ErrInvalidOption)
 	}
 
-	lock, err := acquire()
+	lock, err := l.acquire(ctx, name, try, options)
 	if err != nil {
 		return err
 	}
 
-	work, stop := lock.workUnder(ctx)
+	work, stop := lock.ctx.over(ctx)
 	defer stop()
 
 	// Also when f panics or calls runtime.Goexit.
@@ -52,26 +52,6 @@ func (l *Locker) do(
 	}()
 
 	return f(work, lock)
-}
-
-// workUnder returns a context of ctx that ends with the lock, too, and what ends that.
-func (l *Lock) workUnder(ctx context.Context) (context.Context, func()) {
-	if l.all != nil {
-		work, stop := l.underAll(locksContext{ctx, l.hold.locker, l})
-
-		return work, func() {
-			stop()
-			work.cancel(nil)
-		}
-	}
-
-	work, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
-
-	return &heldContext{work, l.hold, nil, cancel, context.WithoutCancel(ctx), reentry{l.hold.locker, l.Name()}, l.under()}, func() {
-		stop()
-		cancel(nil)
-	}
 }
 
 // withRelease joins the error of a function with that of the release after it. A loss

@@ -22,7 +22,7 @@
 //
 // With [WithPermits] several hold a name at a time. It has that many slots then, and
 // what is said here of a name is true of each slot. With [WithShared] any number of readers have a
-// name together, under one token. [Locker.AcquireAll] takes several names at once.
+// name together, under one token. With [WithNames] a lock has several names: all of them or none.
 //
 // A strategy is how the grant is kept: as a status in a row (package cas, the
 // one to choose unless there is a reason for another), as the existence of a

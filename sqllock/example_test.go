@@ -443,6 +443,21 @@ func ExampleWithMaxWait() {
 	// Output: true
 }
 
+func ExampleWithNames() {
+	ctx := context.Background()
+	_, locker := exampleLocker()
+
+	err := locker.Do(ctx, "account/7", func(_ context.Context, lock *sqllock.Lock) error {
+		fmt.Println("holding", lock.Names())
+
+		return nil
+	}, sqllock.WithNames("account/42"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: holding [account/42 account/7]
+}
+
 func ExampleWithReentrant() {
 	ctx := context.Background()
 	_, locker := exampleLocker(sqllock.WithReentrant())

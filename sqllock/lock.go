@@ -17,17 +17,13 @@ import (
 // it. It is safe for concurrent use. The methods of a nil *Lock return
 // [ErrNotAcquired], so that a deferred Release does no harm.
 //
-// That of [Locker.AcquireAll] has several names, and is held while all of them are: what is done with it is done with each, in
-// their order. What a lock has one of, as a token, it has of the first name; [Lock.Of] returns the lock of another.
+// With [WithNames] it has several names, and is held while all of them are: what is done with it is done with each, in their order.
 type Lock struct {
-	all  []*Lock // of several names, sorted by those, and then hold is the innermost; nil for one name
-	stop func()  // ends what watches over those
-
-	hold  *hold
-	ctx   context.Context //nolint:containedctx // it is what Context returns: the hold's, or that of a reader
-	end   func()          // ends a reader's context; nil if it has none
-	since instant         // when a reader came
-	again bool            // by WithReentrant: nobody was told of it
+	hold  *hold        // of the name that was given first
+	ctx   *heldContext // it is what Context returns, and has the holds of all names
+	end   func()       // ends the context of a reader, or of several names; nil if it is the hold's
+	since instant      // when a reader came
+	again bool         // by WithReentrant: nobody was told of it
 
 	release sync.Once
 	result  error
@@ -38,22 +34,33 @@ type Lock struct {
 
 var errNilLock = fmt.Errorf("%w: the *Lock is nil", ErrNotAcquired)
 
-// first is the hold of the first name.
-func (l *Lock) first() *hold {
-	if l.all != nil {
-		return l.all[0].hold
+// each does something with the hold of each name, in the order of those, until the first error.
+func (l *Lock) each(do func(*hold) error) error {
+	if l == nil {
+		return errNilLock
 	}
 
-	return l.hold
+	return l.ctx.each(do)
 }
 
-// Name returns the lock's name, the first of several.
+// Name returns the lock's name: the one that the call was given, if [WithNames] added others.
 func (l *Lock) Name() string {
 	if l == nil {
 		return ""
 	}
 
-	return l.first().name()
+	return l.hold.name()
+}
+
+// Names returns all names of the lock, sorted: one without [WithNames].
+func (l *Lock) Names() (names []string) {
+	_ = l.each(func(h *hold) error {
+		names = append(names, h.name())
+
+		return nil
+	})
+
+	return names
 }
 
 // Slot is which of the permits of [WithPermits] the lock has: a number from 0 on that no other
@@ -63,7 +70,7 @@ func (l *Lock) Slot() int {
 		return 0
 	}
 
-	return l.first().slot()
+	return l.hold.slot()
 }
 
 // Token returns the fencing token: larger than that of any earlier grant of
@@ -77,7 +84,16 @@ func (l *Lock) Token() int64 {
 		return 0
 	}
 
-	return l.first().grant.Token
+	return l.hold.grant.Token
+}
+
+// TokenOf returns the fencing token of one of the names ([WithNames]); 0 if the lock has no such name.
+func (l *Lock) TokenOf(name string) int64 {
+	if h := l.holdOf(name); h != nil {
+		return h.grant.Token
+	}
+
+	return 0
 }
 
 // Owner returns the random name of this acquisition in the database; with [WithShared] that of all readers who have
@@ -87,7 +103,29 @@ func (l *Lock) Owner() string {
 		return ""
 	}
 
-	return l.first().owner()
+	return l.hold.owner()
+}
+
+// OwnerOf is Owner for one of the names ([WithNames]); empty if the lock has no such name.
+func (l *Lock) OwnerOf(name string) string {
+	if h := l.holdOf(name); h != nil {
+		return h.owner()
+	}
+
+	return ""
+}
+
+// holdOf returns the hold of a name; nil if there is none.
+func (l *Lock) holdOf(name string) (one *hold) {
+	_ = l.each(func(h *hold) error {
+		if h.name() == name {
+			one = h
+		}
+
+		return nil
+	})
+
+	return one
 }
 
 // Context returns a context that ends when the lock is lost or released. Its
@@ -117,16 +155,17 @@ func (l *Lock) Done() <-chan struct{} { return l.Context().Done() }
 // [ErrReleased], with [ErrClosed] if it was [Locker.Close] that released it. It asks the
 // clocks, not the database. After [Lock.ReleaseTx] it is ErrReleased.
 func (l *Lock) Err() error {
-	if l != nil && l.all != nil {
-		return l.errAll()
+	if err := l.open(); err != nil {
+		return err
 	}
 
-	err := l.open()
-	if err == nil && l.hold.mayBeFreed() {
-		return ErrReleased
-	}
+	return l.each(func(h *hold) error {
+		if h.mayBeFreed() {
+			return ErrReleased
+		}
 
-	return err
+		return nil
+	})
 }
 
 // open is Err, but for a ReleaseTx: a transaction that was rolled back may be
@@ -140,7 +179,7 @@ func (l *Lock) open() error {
 	released := l.released
 	l.mu.Unlock()
 
-	err := l.hold.err()
+	err := l.ctx.ended()
 	if released && !errors.Is(err, ErrLost) {
 		return ErrReleased
 	}
@@ -156,10 +195,10 @@ func (l *Lock) Remaining() time.Duration {
 		return 0
 	}
 
-	least := time.Duration(math.MaxInt64)
+	n, least := now(), time.Duration(math.MaxInt64)
 
-	_ = l.each(func(lock *Lock) error {
-		least = min(least, lock.hold.left(now()))
+	_ = l.each(func(h *hold) error {
+		least = min(least, h.left(n))
 
 		return nil
 	})
@@ -171,13 +210,38 @@ func (l *Lock) Remaining() time.Duration {
 // *[LostError]: it is not, and the lock's context ends. [ErrReleased]: the handle was
 // released. Any other error: the database did not say.
 func (l *Lock) Check(ctx context.Context) error {
-	return l.each(func(lock *Lock) error {
-		return lock.ask(ctx, "check", func(ctx context.Context) error {
-			_, err := lock.hold.answered(strategies.RenewOne(ctx, lock.hold.locker.strategy, lock.hold.grant, 0))
+	return l.each(func(h *hold) error { return l.check(ctx, h) })
+}
 
-			return err
-		})
+func (l *Lock) check(ctx context.Context, h *hold) error {
+	const verb = "check"
+
+	if err := l.begin(ctx, verb); err != nil {
+		return err
+	}
+
+	err := call.Bounded(ctx, h.settings.lease, func(ctx context.Context) error {
+		_, err := h.answered(strategies.RenewOne(ctx, h.locker.strategy, h.grant, 0))
+
+		return err
 	})
+	err = h.conclude(ctx, verb, err)
+
+	// It may have ended while the database was asked, and then it does not matter what that said.
+	if state := l.open(); state != nil && lossIn(err) == nil {
+		return state
+	}
+
+	return err
+}
+
+// begin reports why a lock cannot be asked about: it is not held, or the context is nil.
+func (l *Lock) begin(ctx context.Context, verb string) error {
+	if err := l.open(); err != nil {
+		return err
+	}
+
+	return checkContext(ctx, verb)
 }
 
 // Extend renews now, so that the lease runs for at least d from now on, and
@@ -186,10 +250,10 @@ func (l *Lock) Check(ctx context.Context) error {
 // are those of [Lock.Check] ([ErrReleased] after [Lock.ReleaseTx], too), and
 // [ErrInvalidOption] or [ErrUnsupported] for a d that [WithLease] would refuse.
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
-	return l.each(func(lock *Lock) error { return lock.extend(ctx, d) })
+	return l.each(func(h *hold) error { return l.extend(ctx, h, d) })
 }
 
-func (l *Lock) extend(ctx context.Context, d time.Duration) error {
+func (l *Lock) extend(ctx context.Context, h *hold, d time.Duration) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -198,11 +262,9 @@ func (l *Lock) extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 
-	h := l.hold
-
 	// The new lease must make sense with the lock's other settings.
 	if _, err := h.settings.with([]LockOption{WithLease(d)}, h.locker.features); err != nil {
-		return fmt.Errorf("extend lock %q: %w", l.Name(), ofExtend(err))
+		return fmt.Errorf("extend lock %q: %w", h.name(), ofExtend(err))
 	}
 
 	// Who has it next in this process asked for a lease of its own.
@@ -228,7 +290,7 @@ func (l *Lock) extend(ctx context.Context, d time.Duration) error {
 	_, err = h.answered(err)
 	h.renewalEnded(err)
 
-	if err := l.conclude(ctx, "extend", err); err != nil {
+	if err := h.conclude(ctx, "extend", err); err != nil {
 		return err
 	}
 
@@ -246,35 +308,15 @@ func (l *Lock) extend(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// ask runs a question to the database about a lock that is held.
-func (l *Lock) ask(ctx context.Context, verb string, f func(context.Context) error) error {
-	if err := l.open(); err != nil {
-		return err
-	}
-
-	if err := checkContext(ctx, verb); err != nil {
-		return err
-	}
-
-	err := l.conclude(ctx, verb, call.Bounded(ctx, l.hold.settings.lease, f))
-
-	// It may have ended while the database was asked, and then it does not matter what that said.
-	if state := l.open(); state != nil && lossIn(err) == nil {
-		return state
-	}
-
-	return err
-}
-
 // conclude is what the caller gets for the database's answer. A loss ends the lock.
-func (l *Lock) conclude(ctx context.Context, verb string, err error) error {
+func (h *hold) conclude(ctx context.Context, verb string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case lossIn(err) != nil:
-		return l.hold.loseBy(lossIn(err))
+		return h.loseBy(lossIn(err))
 	default:
-		return fmt.Errorf("%s lock %q: %w", verb, l.Name(), ownTime(ctx, err))
+		return fmt.Errorf("%s lock %q: %w", verb, h.name(), ownTime(ctx, err))
 	}
 }
 
@@ -291,27 +333,23 @@ func (l *Lock) conclude(ctx context.Context, verb string, err error) error {
 // so only until that is rolled back. Other errors: [ErrReleased] if the handle was
 // released; [ErrInvalidOption] if tx is nil; [ErrUnsupported] if tx is of another database.
 func (l *Lock) Guard(ctx context.Context, tx strategies.Tx) error {
-	return l.each(func(lock *Lock) error { return lock.guard(ctx, tx) })
+	return l.each(func(h *hold) error { return l.guard(ctx, h, tx) })
 }
 
-func (l *Lock) guard(ctx context.Context, tx strategies.Tx) error {
-	if err := l.inTx(ctx, tx, "guard"); err != nil {
-		return err
-	}
-
-	guarder, err := l.guarder("Guard")
+func (l *Lock) guard(ctx context.Context, h *hold, tx strategies.Tx) error {
+	guarder, err := l.inTx(ctx, h, tx, "guard", "Guard")
 	if err != nil {
 		return err
 	}
 
-	if err := l.hold.pin(); err != nil {
+	if err := h.pin(); err != nil {
 		return err
 	}
 
-	err = guarder.Guard(ctx, tx, l.hold.grant)
-	l.usedInTx(err)
+	err = guarder.Guard(ctx, tx, h.grant)
+	h.usedInTx(err)
 
-	return l.conclude(ctx, "guard", err)
+	return h.conclude(ctx, "guard", err)
 }
 
 // ReleaseTx releases the lock as part of the caller's transaction: the next
@@ -332,84 +370,90 @@ func (l *Lock) guard(ctx context.Context, tx strategies.Tx) error {
 // is shared, if there are other handles, or if tx is of another database; [ErrInvalidOption] if tx is
 // nil; the database's.
 func (l *Lock) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
-	return l.releaseAllTx(func(lock *Lock) error { return lock.releaseTx(ctx, tx, "ReleaseTx", 0) })
+	return l.releaseAllTx(ctx, tx, "ReleaseTx", 0)
 }
 
-// releaseTx is the method of that name. It records the mark, too, unless that is zero.
-func (l *Lock) releaseTx(ctx context.Context, tx strategies.Tx, method string, mark int64) error {
+// releaseAllTx has all names released in a transaction, or none. It records the mark, too, unless that is zero.
+func (l *Lock) releaseAllTx(ctx context.Context, tx strategies.Tx, method string, mark int64) error {
+	var released []*hold
+
+	err := l.each(func(h *hold) error {
+		again := h.mayBeFreed() // by an earlier transaction
+		err := l.releaseTx(ctx, h, tx, method, mark)
+
+		if err == nil && !again {
+			released = append(released, h)
+		}
+
+		return err
+	})
+	if err != nil {
+		for _, h := range released {
+			h.undoReleaseTx()
+		}
+	}
+
+	return err
+}
+
+func (l *Lock) releaseTx(ctx context.Context, h *hold, tx strategies.Tx, method string, mark int64) error {
 	verb := "release in a transaction"
 	if mark != 0 {
 		verb = "mark and release in a transaction"
 	}
 
-	if err := l.inTx(ctx, tx, verb); err != nil {
-		return err
-	}
-
-	if l.hold.readers != nil {
-		return fmt.Errorf("lock %q: %s is %w for shared locks; use Release", l.Name(), method, ErrUnsupported)
-	}
-
-	guarder, err := l.guarder(method)
+	guarder, err := l.inTx(ctx, h, tx, verb, method)
 	if err != nil {
 		return err
 	}
 
+	if h.readers != nil {
+		return fmt.Errorf("lock %q: %s is %w for shared locks; use Release", h.name(), method, ErrUnsupported)
+	}
+
 	// Before it is sent: a renewal that comes just after the commit must not
 	// take the release for a loss.
-	if err := l.hold.beginReleaseTx(); errors.Is(err, ErrUnsupported) {
-		return fmt.Errorf("lock %q: %s is %w", l.Name(), method, err)
+	if err := h.beginReleaseTx(); errors.Is(err, ErrUnsupported) {
+		return fmt.Errorf("lock %q: %s is %w", h.name(), method, err)
 	} else if err != nil {
 		return err
 	}
 
-	err = guarder.ReleaseTx(ctx, tx, l.hold.grant, mark)
-	l.hold.endReleaseTx(err == nil)
-	l.usedInTx(err)
+	err = guarder.ReleaseTx(ctx, tx, h.grant, mark)
+	h.endReleaseTx(err == nil)
+	h.usedInTx(err)
 
-	return l.conclude(ctx, verb, err)
+	return h.conclude(ctx, verb, err)
 }
 
-// inTx reports why a lock can do nothing in a transaction: it is not held, or the
-// transaction does not fit.
-func (l *Lock) inTx(ctx context.Context, tx strategies.Tx, verb string) error {
-	if err := l.open(); err != nil {
-		return err
+// inTx returns the strategy, or why a lock can do nothing in a transaction: it is not held, the
+// transaction does not fit, or the strategy has no locks that can.
+func (l *Lock) inTx(ctx context.Context, h *hold, tx strategies.Tx, verb, method string) (strategies.Guarder, error) {
+	if err := l.begin(ctx, verb); err != nil {
+		return nil, err
 	}
 
-	if err := checkContext(ctx, verb); err != nil {
-		return err
-	}
-
-	database := l.hold.locker.features.Database
+	guarder, features := h.locker.guarder, h.locker.features
 
 	switch {
 	case none(tx):
-		return fmt.Errorf("%s lock %q: %w: the transaction is nil", verb, l.Name(), ErrInvalidOption)
-	case tx.Database() != database && l.hold.locker.guarder != nil:
-		return fmt.Errorf("%s lock %q: %w: the transaction is in %s, but the lock is in %s",
-			verb, l.Name(), ErrUnsupported, tx.Database(), database)
-	}
-
-	return nil
-}
-
-// guarder is the strategy, if its locks can be used in transactions.
-func (l *Lock) guarder(method string) (strategies.Guarder, error) {
-	locker := l.hold.locker
-	if locker.guarder == nil {
+		return nil, fmt.Errorf("%s lock %q: %w: the transaction is nil", verb, h.name(), ErrInvalidOption)
+	case guarder == nil:
 		return nil, fmt.Errorf("lock %q: %s is %w by strategy %s on %s; let what you write to compare the lock's token, or use strategy cas",
-			l.Name(), method, ErrUnsupported, locker.features.Strategy, locker.features.Database)
+			h.name(), method, ErrUnsupported, features.Strategy, features.Database)
+	case tx.Database() != features.Database:
+		return nil, fmt.Errorf("%s lock %q: %w: the transaction is in %s, but the lock is in %s",
+			verb, h.name(), ErrUnsupported, tx.Database(), features.Database)
 	}
 
-	return locker.guarder, nil
+	return guarder, nil
 }
 
 // usedInTx takes in that a transaction uses the lock. From now on a grant is the database's: a guard
 // tells a snapshot that is older than its lock by what the database changed when it granted that.
-func (l *Lock) usedInTx(err error) {
+func (h *hold) usedInTx(err error) {
 	if err == nil {
-		l.hold.locker.inTxs.Store(true)
+		h.locker.inTxs.Store(true)
 	}
 }
 
@@ -436,21 +480,14 @@ func (l *Lock) Release(ctx context.Context) error {
 		return errNilLock
 	}
 
-	if l.all != nil {
-		defer l.stop()
-
-		return releaseEach(ctx, l.all)
-	}
-
 	if err := checkContext(ctx, "release"); err != nil {
 		// All the same: nobody looks at the error of a call that was deferred.
 		return errors.Join(err, l.Release(l.hold.ctx))
 	}
 
-	var (
-		event Event
-		news  bool
-	)
+	var one [1]Event
+
+	news := one[:]
 
 	l.release.Do(func() {
 		l.mu.Lock()
@@ -461,30 +498,49 @@ func (l *Lock) Release(ctx context.Context) error {
 			l.end()
 		}
 
-		if l.hold.drop() {
-			l.result = l.hold.release(ctx)
-
-			if event, news = l.hold.releaseNews(); news && l.end != nil {
-				event.HeldFor = now().since(l.since)
-				news = !l.again || event.Err != nil
-			}
-
-			return
-		}
-
-		if l.end != nil && !l.again {
-			event, news = Event{Kind: Released, Name: l.Name(), Token: l.hold.grant.Token, HeldFor: now().since(l.since)}, true
-		}
-
-		if err := l.hold.err(); errors.Is(err, ErrLost) {
-			l.result = err
+		if l.ctx.more == nil {
+			one[0], l.result = l.releaseHold(ctx, l.hold)
+		} else {
+			news, l.result = l.releaseHolds(ctx, l.ctx.all())
 		}
 	})
 
 	// Others may wait for the call above, and not for a log.
-	if news {
-		l.hold.locker.tell(l.ctx, event)
+	for _, event := range news {
+		if event.Name != "" {
+			l.hold.locker.tell(l.ctx, event)
+		}
 	}
 
 	return l.result
+}
+
+// releaseHold takes the handle from a hold, which ends with its last one. The event has no name if there is nothing to tell.
+func (l *Lock) releaseHold(ctx context.Context, h *hold) (event Event, err error) {
+	reads := h.readers != nil
+
+	if h.drop() {
+		err = h.release(ctx)
+		event, _ = h.releaseNews()
+
+		if reads {
+			event.HeldFor = now().since(l.since)
+		}
+
+		if l.again && reads && event.Err == nil {
+			return Event{}, err
+		}
+
+		return event, err
+	}
+
+	if reads && !l.again {
+		event = Event{Kind: Released, Name: h.name(), Token: h.grant.Token, HeldFor: now().since(l.since)}
+	}
+
+	if ended := h.err(); errors.Is(ended, ErrLost) {
+		err = ended
+	}
+
+	return event, err
 }

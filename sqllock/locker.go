@@ -141,12 +141,7 @@ func (l *Locker) Features() strategies.Features {
 // the lock: it restarts, or fails over. One that has not makes three attempts, of 5
 // seconds at most.
 func (l *Locker) Acquire(ctx context.Context, name string, options ...LockOption) (*Lock, error) {
-	a, err := l.newAcquisition(ctx, name, false, options)
-	if err != nil {
-		return nil, err
-	}
-
-	return a.run(ctx)
+	return l.acquire(ctx, name, false, options)
 }
 
 // TryAcquire makes one attempt and does not wait for a holder. If nobody is known to
@@ -154,7 +149,20 @@ func (l *Locker) Acquire(ctx context.Context, name string, options ...LockOption
 // that is [ErrUnreachable], and not [ErrNotAcquired]. It takes 5 seconds at most. Errors are
 // those of [Locker.Acquire].
 func (l *Locker) TryAcquire(ctx context.Context, name string, options ...LockOption) (*Lock, error) {
-	a, err := l.newAcquisition(ctx, name, true, options)
+	return l.acquire(ctx, name, true, options)
+}
+
+func (l *Locker) acquire(ctx context.Context, name string, try bool, options []LockOption) (*Lock, error) {
+	set, err := l.settingsOf(ctx, name, options)
+	if err != nil {
+		return nil, err
+	}
+
+	if len(set.names) > 0 {
+		return l.acquireSeveral(ctx, name, try, set)
+	}
+
+	a, err := l.newAcquisition(ctx, name, try, set)
 	if err != nil {
 		return nil, err
 	}

@@ -26,10 +26,10 @@ import (
 // strategy keeps no marks, or the lock is shared. After any other error the mark may be recorded or not, and Mark may be called
 // again. A mark that was not recorded is logged, too.
 func (l *Lock) Mark(ctx context.Context, mark int64) error {
-	return l.each(func(lock *Lock) error { return lock.mark(ctx, mark) })
+	return l.each(func(h *hold) error { return l.mark(ctx, h, mark) })
 }
 
-func (l *Lock) mark(ctx context.Context, mark int64) error {
+func (l *Lock) mark(ctx context.Context, h *hold, mark int64) error {
 	const verb = "mark"
 
 	if err := checkContext(ctx, verb); err != nil {
@@ -41,19 +41,19 @@ func (l *Lock) mark(ctx context.Context, mark int64) error {
 	l.mu.Unlock()
 
 	if released {
-		return fmt.Errorf("%s lock %q: %w", verb, l.Name(), ErrReleased)
+		return fmt.Errorf("%s lock %q: %w", verb, h.name(), ErrReleased)
 	}
 
-	noter, err := l.marks(mark)
+	noter, err := h.marks(mark)
 	if err != nil {
 		return err
 	}
 
-	inTx := l.hold.mayBeFreed()
-	recorded, err := l.record(context.WithoutCancel(ctx), noter, mark, inTx)
+	inTx := h.mayBeFreed()
+	recorded, err := h.record(context.WithoutCancel(ctx), noter, mark, inTx)
 
 	message := "mark not recorded"
-	failed := func(err error) error { return fmt.Errorf("%s lock %q: %w", verb, l.Name(), outOfTime(err)) }
+	failed := func(err error) error { return fmt.Errorf("%s lock %q: %w", verb, h.name(), outOfTime(err)) }
 
 	switch {
 	case errors.Is(err, strategies.ErrBusy):
@@ -68,13 +68,13 @@ func (l *Lock) mark(ctx context.Context, mark int64) error {
 		err = failed(errors.New("the transaction that releases it has not committed, or records no mark; use MarkTx in it"))
 	default:
 		err = &LostError{
-			Name: l.Name(), Token: l.Token(), Reason: ReasonUnknown,
+			Name: h.name(), Token: h.grant.Token, Reason: ReasonUnknown,
 			Detail: "it is another's, or was released, before its mark was recorded",
 		}
 	}
 
 	// A scheduler may drop the error.
-	l.hold.locker.logger.WarnContext(ctx, message, "name", l.Name(), "token", l.Token(), "mark", mark, "error", err)
+	h.locker.logger.WarnContext(ctx, message, "name", h.name(), "token", h.grant.Token, "mark", mark, "error", err)
 
 	return err
 }
@@ -87,41 +87,41 @@ func (l *Lock) MarkTx(ctx context.Context, tx strategies.Tx, mark int64) error {
 		return errNilLock
 	}
 
-	if _, err := l.marks(mark); err != nil {
+	if _, err := l.hold.marks(mark); err != nil {
 		return err
 	}
 
-	return l.releaseAllTx(func(lock *Lock) error { return lock.releaseTx(ctx, tx, "MarkTx", mark) })
+	return l.releaseAllTx(ctx, tx, "MarkTx", mark)
 }
 
 // marks returns the strategy, if the lock can have the mark.
-func (l *Lock) marks(mark int64) (strategies.Noter, error) {
+func (h *hold) marks(mark int64) (strategies.Noter, error) {
 	switch {
 	case mark <= 0:
-		return nil, fmt.Errorf("mark lock %q: %w: the mark %d is not larger than zero", l.Name(), ErrInvalidOption, mark)
-	case l.hold.readers != nil:
-		return nil, fmt.Errorf("mark lock %q: %w for shared locks", l.Name(), ErrUnsupported)
+		return nil, fmt.Errorf("mark lock %q: %w: the mark %d is not larger than zero", h.name(), ErrInvalidOption, mark)
+	case h.readers != nil:
+		return nil, fmt.Errorf("mark lock %q: %w for shared locks", h.name(), ErrUnsupported)
 	default:
-		return l.hold.locker.noter("mark lock", l.Name())
+		return h.locker.noter("mark lock", h.name())
 	}
 }
 
 // record records the mark, or looks whether a transaction did. If an answer is lost it does so again, which does no harm.
-func (l *Lock) record(ctx context.Context, noter strategies.Noter, mark int64, inTx bool) (recorded bool, err error) {
+func (h *hold) record(ctx context.Context, noter strategies.Noter, mark int64, inTx bool) (recorded bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 
-	l.hold.mu.Lock()
-	pinned := l.hold.pinned
-	l.hold.mu.Unlock()
+	h.mu.Lock()
+	pinned := h.pinned
+	h.mu.Unlock()
 
-	name := l.hold.request.Name // that of the slot, if it has permits
+	name := h.request.Name // that of the slot, if it has permits
 
 	for try := range releaseTries {
 		attempt, end := context.WithTimeout(ctx, releaseTimeout/2)
 		recorded, err = call.Within(attempt, func(ctx context.Context) (bool, error) {
 			if !inTx {
-				return noter.Mark(ctx, name, l.Owner(), mark)
+				return noter.Mark(ctx, name, h.owner(), mark)
 			}
 
 			notes, err := noter.Notes(ctx, name)

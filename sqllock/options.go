@@ -95,7 +95,8 @@ type settings struct {
 	maxHold   time.Duration
 	minHold   time.Duration
 	lockDelay time.Duration
-	permits   int // zero is one
+	permits   int      // zero is one
+	names     []string // beside the one that the call is given
 	shared    bool
 	reentrant bool
 	unbatched bool
@@ -183,8 +184,10 @@ func (s settings) check(features strategies.Features) error {
 		return unsupported("WithLockDelay")
 	case s.many() && !features.Slots:
 		return unsupported("WithPermits")
-	case s.shared && s.checkShared(features) != nil:
+	case s.checkShared(features) != nil:
 		return s.checkShared(features)
+	case s.checkNames() != nil:
+		return s.checkNames()
 	case s.renew && s.trust(s.lease) <= s.lease*2/3:
 		// After two renewals that failed, one at a third and one at two thirds
 		// of the lease, there must be time left for the third.

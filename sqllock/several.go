@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,54 @@ import (
 
 	"github.com/sqllock/sqllock/strategies"
 )
+
+// MaxNames is how many names a lock can have: 200.
+const MaxNames = 200
+
+// WithNames has the lock of further names beside the one that the call is given: of all of them or of none. They may be given in any
+// order, and callers that want some of the same ones do not deadlock. A name that is given twice counts once. A lock has [MaxNames] at
+// most.
+//
+// All are asked for at once. If one is not free, the call waits for that in line as for any lock, while it holds those that sort before
+// it, and then takes those that sort after it one by one. What [WithMaxHold] and [WithoutRenewal] limit begins when it has all.
+//
+// Each name has a token, a lease and a guard, and the [Lock] is held while all of them are. If one is lost its context ends, and the
+// others are held until it is released. The other options are for each name. [WithPermits] and [WithShared] are [ErrUnsupported] with it.
+// Errors of the call tell of the name that was not to be had.
+//
+// A deadlock with somebody who has one of the names and waits for another of them is none: the call gives all back, and begins again.
+// It is [ErrDeadlock] only over a lock that the caller held before.
+//
+// Errors: [ErrInvalidName]; [ErrUnsupported] with strategies forupdate, of which each lock holds a connection, and quorum.
+func WithNames(more ...string) LockOption {
+	return lockOption(func(s *settings) error {
+		for _, name := range more {
+			if err := checkName(name); err != nil {
+				return err
+			}
+		}
+
+		s.names = slices.Concat(s.names, more)
+
+		return nil
+	})
+}
+
+// checkNames says why the settings do not go together with several names; nil if they do.
+func (s settings) checkNames() error {
+	const one = "with WithNames, for one name at a time"
+
+	switch {
+	case len(s.names) == 0:
+		return nil
+	case s.many():
+		return &OptionError{Option: "WithPermits", Err: ErrUnsupported, Reason: one}
+	case s.shared:
+		return &OptionError{Option: "WithShared", Err: ErrUnsupported, Reason: one + "; take the names one after the other, sorted"}
+	default:
+		return nil
+	}
+}
 
 // several takes several names. All are asked for at once, which is one statement where the strategy has batches. If one
 // is refused, those before it in the order of the names are kept, those behind it are given back, and it and the
@@ -21,13 +70,84 @@ type several struct {
 	attempts int
 }
 
-// run returns locks of all names, each under the context of the one before. Close waits for what attempts under way may leave.
-func (s *several) run(ctx context.Context) ([]*Lock, error) {
-	l, first := s.locker, s.all[0]
+// acquireSeveral acquires a name and those of the settings.
+func (l *Locker) acquireSeveral(ctx context.Context, name string, try bool, set *settings) (lock *Lock, err error) {
+	names := slices.Concat([]string{name}, set.names)
+	slices.Sort(names)
+	names = slices.Compact(names)
 
-	if !l.background.begin(first.request.Name) {
-		return nil, fmt.Errorf("lock %q: %w", first.request.Name, ErrClosed)
+	switch {
+	case len(names) > MaxNames:
+		return nil, fmt.Errorf("lock %q: %w: %d names, at most %d", name, ErrInvalidName, len(names), MaxNames)
+	case len(names) > 1 && !l.features.Several:
+		return nil, fmt.Errorf("lock %q: %w: strategy %s cannot acquire several names at once; use cas, or acquire them one after the other, sorted",
+			name, ErrUnsupported, l.features.Strategy)
 	}
+
+	var (
+		s     = &several{locker: l}
+		holds []*hold // that ctx has already
+	)
+
+	defer func() {
+		if lock == nil { // or it panics
+			err = withRelease(err, releaseEach(ctx, holds))
+		}
+	}()
+
+	for _, each := range names {
+		a, err := l.newAcquisition(ctx, each, try, set)
+
+		switch {
+		case err != nil:
+			return nil, err
+		case a.outer == nil:
+			s.all = append(s.all, a)
+		default:
+			if err := a.outer.reenter(set); err != nil {
+				return nil, ownTime(ctx, err)
+			}
+
+			holds = append(holds, a.outer)
+		}
+	}
+
+	taken, event, err := s.run(ctx)
+	if err != nil {
+		l.tell(ctx, event)
+
+		return nil, err
+	}
+
+	holds = append(holds, taken...)
+	slices.SortFunc(holds, func(a, b *hold) int { return cmp.Compare(a.name(), b.name()) })
+
+	for i, h := range taken {
+		h.announce(ctx)
+		s.all[i].emit(ctx, h, event)
+	}
+
+	given := slices.IndexFunc(holds, func(h *hold) bool { return h.name() == name })
+	lock = &Lock{hold: holds[given]}
+	lock.ctx, lock.end = heldUnder(context.WithoutCancel(ctx), holds)
+
+	return lock, nil
+}
+
+// run returns the holds of all names, and what to tell of them. Close waits for what attempts under way may leave.
+func (s *several) run(ctx context.Context) ([]*hold, Event, error) {
+	if len(s.all) == 0 {
+		return nil, Event{}, nil
+	}
+
+	l, name := s.locker, s.all[0].request.Name
+
+	if !l.background.begin(name) {
+		return nil, Event{}, fmt.Errorf("lock %q: %w", name, ErrClosed)
+	}
+
+	// Before the observers and the log, which may block.
+	defer l.background.finish(name)
 
 	began := now()
 	for _, a := range s.all {
@@ -35,38 +155,8 @@ func (s *several) run(ctx context.Context) ([]*Lock, error) {
 	}
 
 	holds, err := s.take(ctx)
-	event := Event{Kind: NotAcquired, Name: first.request.Name, Attempts: s.attempts, Waited: now().since(began), Err: err}
 
-	// Before the observers and the log, which may block.
-	l.background.finish(first.request.Name)
-
-	if err != nil {
-		l.tell(ctx, event)
-
-		return nil, err
-	}
-
-	return s.handles(ctx, holds, event), nil
-}
-
-// handles returns the handles of the holds after it told of each. If that panics nobody gets them, and the locks are released.
-func (s *several) handles(ctx context.Context, holds []*hold, event Event) []*Lock {
-	locks, told := handles(holds), false
-
-	defer func() {
-		if !told {
-			_ = releaseEach(ctx, locks)
-		}
-	}()
-
-	for i, h := range holds {
-		h.announce(ctx)
-		s.all[i].emit(ctx, h, event)
-	}
-
-	told = true
-
-	return locks
+	return holds, Event{Kind: NotAcquired, Name: name, Attempts: s.attempts, Waited: now().since(began), Err: err}, err
 }
 
 // take returns the holds of all names, or none and why.
@@ -98,8 +188,14 @@ func (s *several) takeOnce(ctx context.Context) ([]*hold, error) {
 		return holds, nil
 	}
 
-	under, end := s.keep(ctx, holds)
-	defer end()
+	under := ctx
+
+	for _, kept := range holds {
+		var end func()
+
+		under, end = kept.keepUnder(under) //nolint:fatcontext // locks lie one inside the other
+		defer end()
+	}
 
 	for i, a := range s.all[len(holds):] {
 		var h *hold
@@ -116,7 +212,9 @@ func (s *several) takeOnce(ctx context.Context) ([]*hold, error) {
 
 		holds = append(holds, h)
 
-		under, end = s.keep(under, holds[len(holds)-1:]) //nolint:fatcontext // locks lie one inside the other
+		var end func()
+
+		under, end = h.keepUnder(under) //nolint:fatcontext // locks lie one inside the other
 		defer end()
 	}
 
@@ -144,50 +242,38 @@ func (s *several) fastPath(ctx context.Context) (holds []*hold, refused error) {
 
 	start := now()
 	grants, errs := s.ask(ctx, start, asked)
-	under := ctx
+	holds = make([]*hold, len(s.all))
 
-	var spare []*hold
-
-	for i, a := range s.all {
-		first := len(holds) == i // of those before none was refused
-
-		var h *hold
-
-		switch {
-		case i >= len(asked):
-		case errs[i] != nil:
+	for i, a := range asked {
+		if errs[i] != nil {
 			errs[i] = a.handleError(ctx, a.request, errs[i])
-		default:
-			h, errs[i] = a.firstGranted(under, start, grants[i])
-		}
-
-		switch {
-		case h != nil && first:
-			holds, under = append(holds, h), h.ctx
-		case h != nil:
-			spare = append(spare, h)
-		case first:
-			if i < len(asked) {
-				refused = errs[i]
-			}
-
-			continue
-		}
-
-		if h == nil && a.hasTurn {
-			a.giveUp(ctx)
+		} else {
+			holds[i], errs[i] = a.firstGranted(ctx, start, grants[i])
 		}
 
 		s.attempts += a.attempts
-
-		if !first {
-			s.all[i] = a.anew()
-		}
 	}
 
-	giveBack(ctx, spare)
+	first := slices.Index(holds, nil)
+	if first < 0 {
+		return holds, nil
+	}
 
-	return holds, refused
+	if first < len(asked) {
+		refused = errs[first]
+	}
+
+	for i := first + 1; i < len(s.all); i++ {
+		if a := s.all[i]; holds[i] == nil && a.hasTurn {
+			a.giveUp(ctx)
+		}
+
+		s.all[i] = s.all[i].anew()
+	}
+
+	giveBack(ctx, slices.DeleteFunc(slices.Clone(holds[first:]), func(h *hold) bool { return h == nil }))
+
+	return holds[:first], refused
 }
 
 // ask asks for some names in one statement.
@@ -207,32 +293,6 @@ func (s *several) ask(ctx context.Context, start instant, some []*acquisition) (
 	return grants, errs
 }
 
-// keep has some locks kept while others are waited for, and returns a context of ctx under which they are held, and that ends with
-// them, too; and what ends that.
-func (s *several) keep(ctx context.Context, holds []*hold) (under context.Context, end func()) {
-	if len(holds) == 0 {
-		return ctx, func() {}
-	}
-
-	for _, h := range holds {
-		h.keep(true)
-		s.locker.keeper.resume(h)
-	}
-
-	locks := &Lock{all: handles(holds), hold: holds[len(holds)-1]}
-
-	return locks.workUnder(ctx)
-}
-
-func handles(holds []*hold) []*Lock {
-	locks := make([]*Lock, len(holds))
-	for i, h := range holds {
-		locks[i] = h.handle()
-	}
-
-	return locks
-}
-
 // gaveWay says whether a wait under some locks has ended because of them: one was lost, or somebody waits for
 // one of them who has what was waited for.
 func gaveWay(holds []*hold, err error) bool {
@@ -250,7 +310,52 @@ func giveBack(ctx context.Context, holds []*hold) {
 		h.keep(true)
 	}
 
-	endEach(holds, func(i int) { _ = holds[i].release(ctx) })
+	_ = together(holds, func(i int) error { return holds[i].release(ctx) })
+}
+
+// releaseEach gives back the handles of some holds.
+func releaseEach(ctx context.Context, holds []*hold) error {
+	return together(holds, func(i int) error { return holds[i].handle().Release(ctx) })
+}
+
+// releaseHolds takes the handle from each of some holds, and returns what there is to tell of each.
+func (l *Lock) releaseHolds(ctx context.Context, holds []*hold) (news []Event, err error) {
+	news = make([]Event, len(holds))
+	err = together(holds, func(i int) (err error) {
+		news[i], err = l.releaseHold(ctx, holds[i])
+
+		return err
+	})
+
+	return news, err
+}
+
+// together ends holds by end, with one statement if it can be, and joins the errors.
+func together(holds []*hold, end func(i int) error) error {
+	if len(holds) > 1 && holds[0].batched() {
+		defer holds[0].locker.releases.Expect(len(holds))()
+	}
+
+	var (
+		errs  = make([]error, len(holds))
+		group sync.WaitGroup
+	)
+
+	for i := range holds {
+		group.Go(func() { errs[i] = end(i) })
+	}
+
+	group.Wait()
+
+	return errors.Join(errs...)
+}
+
+// keepUnder has a lock kept while others are waited for, and returns a context of ctx under which it is held, and what ends that.
+func (h *hold) keepUnder(ctx context.Context) (context.Context, func()) {
+	h.keep(true)
+	h.locker.keeper.resume(h)
+
+	return h.ctx.over(ctx)
 }
 
 // keep says whether others are waited for before the lock is its caller's. Until then it is renewed, whatever the options say, and

@@ -48,7 +48,7 @@ const (
 // writer may ask for a shared lock again, and a writer gets another handle of its exclusive lock; without it that is
 // [ErrNotAcquired], as for any lock.
 //
-// With [WithPermits], [WithMinHold] or [WithLockDelay] it is [ErrInvalidOption], with [Locker.AcquireAll] [ErrUnsupported]. Do not use a name both with permits and with
+// With [WithPermits], [WithMinHold] or [WithLockDelay] it is [ErrInvalidOption], with [WithNames] [ErrUnsupported]. Do not use a name both with permits and with
 // readers: those have slot 0, and permits with a larger slot are granted beside them. Strategy advisory on MySQL
 // and MariaDB has no shared locks: [ErrUnsupported].
 func WithShared() LockOption {
@@ -358,15 +358,6 @@ func (h *hold) handleOf(ctx context.Context, key reentry) *Lock {
 	}
 
 	return lock
-}
-
-// under is what the context of a lock has for who asks for the same name again.
-func (l *Lock) under() any {
-	if l.end != nil {
-		return l
-	}
-
-	return l.hold
 }
 
 // holdOf returns the hold whose context asks for the same name again, and why it has ended if it has; nil if the context

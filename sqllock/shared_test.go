@@ -263,8 +263,8 @@ func TestSharedRefuses(t *testing.T) {
 			wantOption(t, what, err, `lock "the lock": invalid option: WithShared does not go together with `+what)
 		}
 
-		_, err := locker.TryAcquireAll(t.Context(), []string{"a", "b"}, sqllock.WithShared())
-		wantIs(t, "TryAcquireAll(WithShared)", err, sqllock.ErrUnsupported)
+		_, err := locker.TryAcquire(t.Context(), "a", sqllock.WithNames("b"), sqllock.WithShared())
+		wantIs(t, "TryAcquire(WithNames, WithShared)", err, sqllock.ErrUnsupported)
 
 		reader := acquire(t, locker, sqllock.WithShared())
 		wantIs(t, "ReleaseTx()", reader.ReleaseTx(t.Context(), memory.Begin()), sqllock.ErrUnsupported)

@@ -174,7 +174,7 @@ func nilHandles(e *env) {
 		}
 	}
 
-	if lock.Token() != 0 || lock.Name() != "" || lock.Remaining() != 0 || lock.Names() != nil || lock.Of("") != nil {
+	if lock.Token() != 0 || lock.Name() != "" || lock.Remaining() != 0 || lock.Names() != nil || lock.TokenOf("") != 0 || lock.OwnerOf("") != "" {
 		e.Errorf("a nil *Lock = token %d, names %q, %s left, want none of them", lock.Token(), lock.Names(), lock.Remaining())
 	}
 

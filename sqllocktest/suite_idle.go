@@ -210,7 +210,7 @@ func idleSeveral(e *env) {
 
 	locks := e.acquireSeveral(e.b, names)
 	for i, name := range names {
-		e.grow("the removal of "+name, last[i], locks.Of(name).Token())
+		e.grow("the removal of "+name, last[i], locks.TokenOf(name))
 	}
 
 	e.releaseSeveral(locks)

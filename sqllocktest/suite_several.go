@@ -51,8 +51,8 @@ func severalRefused(e *env) {
 
 	names := e.several(2)
 
-	if _, err := e.a.AcquireAll(e.ctx(), names); !errors.Is(err, sqllock.ErrUnsupported) {
-		e.Errorf("AcquireAll() = %v, want ErrUnsupported", err)
+	if _, err := e.a.Acquire(e.ctx(), names[0], sqllock.WithNames(names...)); !errors.Is(err, sqllock.ErrUnsupported) {
+		e.Errorf("Acquire() = %v, want ErrUnsupported", err)
 	}
 
 	e.releaseSeveral(e.acquireSeveral(e.b, names[:1]))
@@ -83,9 +83,9 @@ func (e *env) several(n int) []string {
 func (e *env) acquireSeveral(l *sqllock.Locker, names []string) *sqllock.Lock {
 	e.Helper()
 
-	locks, err := l.AcquireAll(e.ctx(), names)
+	locks, err := l.Acquire(e.ctx(), names[0], sqllock.WithNames(names...))
 	if err != nil {
-		e.Fatalf("AcquireAll(%q) = %v, want the locks%s", names, err, e.holder(e.name))
+		e.Fatalf("Acquire(%q) = %v, want the locks%s", names, err, e.holder(e.name))
 	}
 
 	return locks
@@ -99,16 +99,16 @@ func (e *env) releaseSeveral(locks *sqllock.Lock) {
 	}
 }
 
-// waitingForSeveral runs AcquireAll in the background.
+// waitingForSeveral acquires several names in the background.
 func (e *env) waitingForSeveral(l *sqllock.Locker, names []string) <-chan *sqllock.Lock {
 	gives, ctx := make(chan *sqllock.Lock, 1), e.ctx()
 
 	go func() {
 		defer close(gives)
 
-		locks, err := l.AcquireAll(ctx, names)
+		locks, err := l.Acquire(ctx, names[0], sqllock.WithNames(names...))
 		if err != nil {
-			e.Errorf("AcquireAll(%q) = %v, want the locks%s", names, err, e.holder(e.name))
+			e.Errorf("Acquire(%q) = %v, want the locks%s", names, err, e.holder(e.name))
 
 			return
 		}
@@ -119,7 +119,7 @@ func (e *env) waitingForSeveral(l *sqllock.Locker, names []string) <-chan *sqllo
 	return gives
 }
 
-// getSeveral takes the locks of an AcquireAll in the background.
+// getSeveral takes the lock of several names that is acquired in the background.
 func (e *env) getSeveral(all <-chan *sqllock.Lock) *sqllock.Lock {
 	e.Helper()
 
@@ -152,11 +152,11 @@ func severalAll(e *env) {
 	names := e.several(3)
 	one := e.acquireName(e.a, names[1])
 
-	_, err := e.b.TryAcquireAll(e.ctx(), names)
+	_, err := e.b.TryAcquire(e.ctx(), names[0], sqllock.WithNames(names...))
 
 	held := new(sqllock.HeldError)
 	if !errors.As(err, &held) || held.Name != names[1] || held.Token != one.Token() || errors.Is(err, sqllock.ErrUnreachable) {
-		e.Fatalf("TryAcquireAll() beside a holder of %q = %v, want a *HeldError that tells of it", names[1], err)
+		e.Fatalf("TryAcquire() beside a holder of %q = %v, want a *HeldError that tells of it", names[1], err)
 	}
 
 	// Nothing is left of it.
@@ -172,23 +172,24 @@ func severalAll(e *env) {
 	}
 
 	for i, earlier := range []*sqllock.Lock{others[0], one, others[1]} {
-		e.grow("a release of "+names[i], earlier.Token(), locks.Of(names[i]).Token())
-		e.alive(locks.Of(names[i]))
+		e.grow("a release of "+names[i], earlier.Token(), locks.TokenOf(names[i]))
 		e.refusedName(e.a, names[i])
 	}
 
-	if err := locks.Err(); err != nil {
-		e.Errorf("Err() of locks that are held = %v, want nil", err)
+	e.alive(locks)
+
+	if name, token := locks.Name(), locks.Token(); name != names[2] || token != locks.TokenOf(name) {
+		e.Errorf("Name() and Token() = %q, %d, want those of %q, which was given first", name, token, names[2])
 	}
 
 	e.releaseSeveral(locks)
+	e.ended(locks, "all were released")
 
 	if err := locks.Release(e.ctx()); err != nil {
 		e.Errorf("Release() again = %v, want nil", err)
 	}
 
 	for _, name := range names {
-		e.ended(locks.Of(name), "all were released")
 		e.release(e.acquireName(e.a, name))
 	}
 }
@@ -198,8 +199,8 @@ func severalMinHold(e *env) {
 	names := e.several(2)
 	one := e.acquireName(e.a, names[1])
 
-	if _, err := e.b.TryAcquireAll(e.ctx(), names, sqllock.WithMinHold(time.Hour)); !errors.Is(err, sqllock.ErrNotAcquired) {
-		e.Fatalf("TryAcquireAll() beside a holder of %q = %v, want ErrNotAcquired", names[1], err)
+	if _, err := e.b.TryAcquire(e.ctx(), names[0], sqllock.WithNames(names...), sqllock.WithMinHold(time.Hour)); !errors.Is(err, sqllock.ErrNotAcquired) {
+		e.Fatalf("TryAcquire() beside a holder of %q = %v, want ErrNotAcquired", names[1], err)
 	}
 
 	lock, err := e.a.TryAcquire(e.ctx(), names[0])
@@ -231,7 +232,7 @@ func severalStatement(e *env) {
 		}
 
 		if fewest != 1 {
-			e.Errorf("AcquireAll() and Release() of %d names = %d times %s, want once", len(names), fewest, operation)
+			e.Errorf("Acquire() and Release() of %d names = %d times %s, want once", len(names), fewest, operation)
 		}
 	}
 }
@@ -253,8 +254,8 @@ func severalLocked(e *env) {
 		e.release(lock)
 	}
 
-	if _, err := e.b.TryAcquireAll(e.ctx(), names); err == nil {
-		e.Errorf("TryAcquireAll() beside a guard = nil, want an error")
+	if _, err := e.b.TryAcquire(e.ctx(), names[0], sqllock.WithNames(names...)); err == nil {
+		e.Errorf("TryAcquire() beside a guard = nil, want an error")
 	}
 
 	if oneWriter(e) == "" {
@@ -280,7 +281,7 @@ func severalLost(e *env) {
 		e.Fatalf("ForceRelease() = %v, want nil", err)
 	}
 
-	e.lost("Check() of one that was taken away", locks.Of(names[1]).Check(e.ctx()), sqllock.ReasonForced, sqllock.ReasonSessionGone)
+	e.lost("Check() of one that was taken away", locks.Check(e.ctx()), sqllock.ReasonForced, sqllock.ReasonSessionGone)
 	e.poll("the context of all ends with one", func() error {
 		if locks.Context().Err() == nil {
 			return errors.New("the context goes on")
@@ -290,15 +291,14 @@ func severalLost(e *env) {
 	})
 
 	for what, err := range map[string]error{
-		"Err() of the one": locks.Of(names[1]).Err(), "Err() of all": locks.Err(), "Cause() of all": context.Cause(locks.Context()),
+		"Err()": locks.Err(), "Cause()": context.Cause(locks.Context()),
 	} {
 		e.lost(what, err, sqllock.ReasonForced, sqllock.ReasonSessionGone)
 	}
 
-	for _, name := range []string{names[0], names[2]} {
-		if leaseOnly(e) == "" { // or else they may be of the same session
-			e.alive(locks.Of(name))
-		}
+	if leaseOnly(e) == "" { // or else they may be of the same session
+		e.refusedName(e.b, names[0])
+		e.refusedName(e.b, names[2])
 	}
 
 	if err := locks.Release(e.ctx()); !errors.Is(err, sqllock.ErrLost) {
@@ -326,11 +326,7 @@ func severalReleaseTxFails(e *env) {
 	e.rollback(tx)
 
 	for _, name := range names[:2] {
-		if lock := locks.Of(name); lock.Err() != nil || lock.Remaining() == 0 {
-			e.Errorf("Err() of another one = %v, trusted for %s, want it held as before", lock.Err(), lock.Remaining())
-		}
-
-		e.alive(locks.Of(name))
+		e.refusedName(e.b, name)
 	}
 
 	if err := locks.Release(e.ctx()); !errors.Is(err, sqllock.ErrLost) {
@@ -362,9 +358,10 @@ func severalGuarded(e *env) {
 	}
 
 	for _, name := range names {
-		e.grow("a release in a transaction", locks.Of(name).Token(), next.Of(name).Token())
-		e.alive(next.Of(name))
+		e.grow("a release in a transaction", locks.TokenOf(name), next.TokenOf(name))
 	}
+
+	e.alive(next)
 
 	// One of them has had a later holder: the guard of all says so.
 	old := e.begin("")
@@ -395,7 +392,7 @@ func severalWaits(e *env) {
 
 	select {
 	case <-all:
-		e.Fatal("AcquireAll() has ended while one of the names is held")
+		e.Fatal("Acquire() has ended while one of the names is held")
 	default:
 	}
 
@@ -417,9 +414,9 @@ func severalInAnyOrder(e *env) {
 
 		group.Go(func() {
 			for range 5 {
-				locks, err := locker.AcquireAll(e.ctx(), mine)
+				locks, err := locker.Acquire(e.ctx(), mine[0], sqllock.WithNames(mine...))
 				if err != nil {
-					e.Errorf("AcquireAll(%q) = %v, want the locks", mine, err)
+					e.Errorf("Acquire(%q) = %v, want the locks", mine, err)
 
 					return
 				}
@@ -452,9 +449,9 @@ func severalAwake(e *env) {
 
 					free.wants(1)
 
-					locks, err := locker.AcquireAll(e.ctx(), mine[:1+rand.IntN(len(mine))])
+					locks, err := locker.Acquire(e.ctx(), mine[0], sqllock.WithNames(mine[:1+rand.IntN(len(mine))]...))
 					if err != nil {
-						e.Errorf("AcquireAll() = %v, want the locks", err)
+						e.Errorf("Acquire() = %v, want the locks", err)
 
 						return
 					}
@@ -527,11 +524,11 @@ func severalLeave(e *env) {
 	one := e.acquireName(e.a, names[1])
 	e.release(e.acquireName(e.b, names[2])) // it has a connection then
 
-	_, err := e.b.AcquireAll(e.ctx(), names, sqllock.WithMaxWait(time.Second))
+	_, err := e.b.Acquire(e.ctx(), names[0], sqllock.WithNames(names...), sqllock.WithMaxWait(time.Second))
 
 	held := new(sqllock.HeldError)
 	if !errors.As(err, &held) || held.Name != names[1] || held.Token != one.Token() {
-		e.Errorf("AcquireAll() with a limit = %v, want a *HeldError of %q", err, names[1])
+		e.Errorf("Acquire() with a limit = %v, want a *HeldError of %q", err, names[1])
 	}
 
 	e.nobodyWaits("after the limit")
@@ -540,7 +537,7 @@ func severalLeave(e *env) {
 	ended := make(chan error, 1)
 
 	go func() {
-		_, err := e.b.AcquireAll(ctx, names)
+		_, err := e.b.Acquire(ctx, names[0], sqllock.WithNames(names...))
 		ended <- err
 	}()
 
@@ -548,7 +545,7 @@ func severalLeave(e *env) {
 	cancel()
 
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		e.Errorf("AcquireAll() that was cancelled = %v, want Canceled", err)
+		e.Errorf("Acquire() that was cancelled = %v, want Canceled", err)
 	}
 
 	e.nobodyWaits("after a wait was cancelled")
@@ -574,10 +571,7 @@ func severalUnanswered(e *env) {
 		e.script.Fail(e.op(operation), 1, when, nil)
 
 		locks := e.acquireSeveral(e.a, names)
-		for _, name := range names {
-			e.alive(locks.Of(name))
-		}
-
+		e.alive(locks)
 		e.releaseSeveral(locks)
 
 		one := e.acquireName(e.a, names[1])
@@ -606,8 +600,9 @@ func severalTwice(e *env) {
 
 	locks := e.getSeveral(all)
 
+	e.alive(locks)
+
 	for _, name := range names {
-		e.alive(locks.Of(name))
 		e.refusedName(e.a, name)
 	}
 
@@ -640,9 +635,9 @@ func severalHammer(e *env) {
 				rand.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
 				mine = mine[:1+rand.IntN(3)]
 
-				locks, err := lockers[worker%len(lockers)].AcquireAll(e.ctx(), mine)
+				locks, err := lockers[worker%len(lockers)].Acquire(e.ctx(), mine[0], sqllock.WithNames(mine...))
 				if err != nil {
-					e.Errorf("AcquireAll(%q) = %v, want the locks", mine, err)
+					e.Errorf("Acquire(%q) = %v, want the locks", mine, err)
 
 					return
 				}
@@ -654,7 +649,7 @@ func severalHammer(e *env) {
 						e.Errorf("%q has two holders", name)
 					}
 
-					if token := locks.Of(name).Token(); token <= tokens[name] {
+					if token := locks.TokenOf(name); token <= tokens[name] {
 						e.Errorf("the token of %q goes from %d to %d", name, tokens[name], token)
 					} else {
 						tokens[name] = token
@@ -688,7 +683,7 @@ func severalMany(e *env) {
 	locks := e.acquireSeveral(e.a, names)
 
 	if n := len(locks.Names()); n != len(names) {
-		e.Errorf("AcquireAll() of %d names = %d locks", len(names), n)
+		e.Errorf("Acquire() of %d names = %d locks", len(names), n)
 	}
 
 	e.refusedName(e.b, names[len(names)-1])

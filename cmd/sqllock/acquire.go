@@ -27,12 +27,7 @@ func (f *runFlags) acquire(ctx context.Context, locker *sqllock.Locker) (*held, 
 		ctx = sqllock.Around(ctx, outer...)
 	}
 
-	ask := f.askEach
-	if len(f.names) > 1 && f.permits == 1 && locker.Features().Several {
-		ask = f.askAll
-	}
-
-	err := ask(ctx, locker, h)
+	err := f.askAll(ctx, locker, h)
 	if lost := context.Cause(h.ctx); lost != nil {
 		err = lost
 	}
@@ -46,40 +41,23 @@ func (f *runFlags) acquire(ctx context.Context, locker *sqllock.Locker) (*held, 
 	return h, nil
 }
 
-// askAll asks for all locks at once.
-func (f *runFlags) askAll(ctx context.Context, locker *sqllock.Locker, h *held) (err error) {
-	var options []sqllock.LockOption
-	if f.waits {
-		options = append(options, sqllock.WithMaxWait(time.Duration(f.wait)))
+// askAll asks for all locks at once. Permits of several names, and locks of strategy forupdate, have to be waited for one after the
+// other. That is in the order of the names, so that two that want the same ones never wait for each other.
+func (f *runFlags) askAll(ctx context.Context, locker *sqllock.Locker, h *held) error {
+	together := [][]string{f.names}
+	if f.permits > 1 || !locker.Features().Several {
+		together = slices.Collect(slices.Chunk(slices.Sorted(slices.Values(f.names)), 1))
 	}
 
-	if f.noWait {
-		h.all, err = locker.TryAcquireAll(ctx, f.names)
-	} else {
-		defer tell(ctx, locker, f.names...)()
-
-		h.all, err = locker.AcquireAll(ctx, f.names, options...)
-	}
-
-	for _, name := range h.all.Names() {
-		h.add(h.all.Of(name))
-	}
-
-	return err
-}
-
-// askEach waits for one lock after the other, as permits of several names have to be, and those of strategy forupdate. It does so in
-// the order of the names, so that two that want the same ones never wait for each other.
-func (f *runFlags) askEach(ctx context.Context, locker *sqllock.Locker, h *held) error {
 	begun := time.Now()
 
-	for i, name := range slices.Sorted(slices.Values(f.names)) {
+	for i, names := range together {
 		wait := time.Duration(f.wait)
 		if i > 0 {
 			wait = max(0, wait-time.Since(begun)).Round(waitStep)
 		}
 
-		lock, err := f.ask(ctx, locker, name, wait)
+		lock, err := f.ask(ctx, locker, names, wait)
 		if err != nil {
 			return err
 		}
@@ -97,16 +75,18 @@ func (f *runFlags) askEach(ctx context.Context, locker *sqllock.Locker, h *held)
 // waitStep is what is left of --wait for further locks rounded to, because it is shown.
 const waitStep = 10 * time.Millisecond
 
-// ask waits for one lock, so long at most with --wait.
-func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, name string, wait time.Duration) (*sqllock.Lock, error) {
+// ask waits for a lock of some names, so long at most with --wait.
+func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, names []string, wait time.Duration) (*sqllock.Lock, error) {
+	name, kind := names[0], append(f.kind(), sqllock.WithNames(names[1:]...))
+
 	switch {
 	case f.noWait && !f.tick.IsZero():
 		return once.TryAcquire(ctx, locker, name, f.tick.Time)
 	case f.noWait:
-		return locker.TryAcquire(ctx, name, f.kind()...)
+		return locker.TryAcquire(ctx, name, kind...)
 	}
 
-	defer tell(ctx, locker, name)()
+	defer tell(ctx, locker, names...)()
 
 	var limit []sqllock.Option
 	if f.waits {
@@ -117,7 +97,7 @@ func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, name string,
 		return once.Acquire(ctx, locker, name, f.tick.Time, limit...)
 	}
 
-	return locker.Acquire(ctx, name, append(f.kind(), sqllock.LockOptions(limit...)...)...)
+	return locker.Acquire(ctx, name, append(kind, sqllock.LockOptions(limit...)...)...)
 }
 
 // kind is what each name is acquired with that a locker does not take.

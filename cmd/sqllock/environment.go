@@ -117,7 +117,7 @@ func (f *runFlags) environment(h *held) []string {
 
 	for _, name := range f.names {
 		lock := h.lock(name)
-		locks = append(locks, passed{name, strconv.FormatInt(lock.Token(), 10), lock.Owner(), newGroup, f.holder()})
+		locks = append(locks, passed{name, strconv.FormatInt(lock.TokenOf(name), 10), lock.OwnerOf(name), newGroup, f.holder()})
 
 		if f.slots {
 			slots = append(slots, strconv.Itoa(lock.Slot()))

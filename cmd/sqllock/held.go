@@ -9,20 +9,20 @@ import (
 
 	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // held are the locks that a command runs under: lost when the first of them is.
 type held struct {
 	locks []*sqllock.Lock
-	all   *sqllock.Lock   // those of them that were acquired together; nil if none were
 	ctx   context.Context //nolint:containedctx // it is the locks' own, merged
 	end   context.CancelCauseFunc
 	stops []func() bool
-	// free frees a name at once, also if it has a minimum hold; nil if none has.
-	free func(ctx context.Context, lock *sqllock.Lock) error
+	// free frees what an owner has of a slot at once, also if it has a minimum hold; nil if none has.
+	free func(ctx context.Context, slot, owner string) error
 }
 
-func newHeld(ctx context.Context, free func(context.Context, *sqllock.Lock) error) *held {
+func newHeld(ctx context.Context, free func(ctx context.Context, slot, owner string) error) *held {
 	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
 
 	return &held{ctx: ctx, end: end, free: free}
@@ -57,17 +57,13 @@ func (h *held) complete(ctx context.Context, tick time.Time) error {
 	return nil
 }
 
-// release releases the locks, together or the last one first, and joins what went wrong.
+// release releases the locks, the last one first, and joins what went wrong.
 func (h *held) release(ctx context.Context) error {
 	for _, stop := range h.stops {
 		stop()
 	}
 
 	h.end(nil)
-
-	if h.all != nil {
-		return h.all.Release(ctx)
-	}
 
 	var errs []error
 	for _, lock := range slices.Backward(h.locks) {
@@ -86,8 +82,10 @@ func (h *held) giveBack(ctx context.Context) error {
 	var errs []error
 
 	for _, lock := range slices.Backward(h.locks) {
-		if h.free != nil {
-			errs = append(errs, h.free(ctx, lock))
+		for _, name := range lock.Names() {
+			if h.free != nil {
+				errs = append(errs, h.free(ctx, strategies.SlotName(name, lock.Slot()), lock.OwnerOf(name)))
+			}
 		}
 	}
 
@@ -99,10 +97,10 @@ func (h *held) giveBack(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lock is the one of a name, or nil.
+// lock is the one that has a name, or nil.
 func (h *held) lock(name string) *sqllock.Lock {
 	for _, lock := range h.locks {
-		if lock.Name() == name {
+		if slices.Contains(lock.Names(), name) {
 			return lock
 		}
 	}

@@ -130,11 +130,11 @@ func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
 			return nil, err
 		}
 
-		f.free = func(ctx context.Context, lock *sqllock.Lock) error {
+		f.free = func(ctx context.Context, slot, owner string) error {
 			ctx, cancel := context.WithTimeout(ctx, freeTime)
 			defer cancel()
 
-			return s.Settle(ctx, strategies.Request{Name: strategies.SlotName(lock.Name(), lock.Slot()), Owner: lock.Owner()})
+			return s.Settle(ctx, strategies.Request{Name: slot, Owner: owner})
 		}
 	}
 

@@ -42,7 +42,7 @@ type runFlags struct {
 
 	// free ends a lock of this run, and no other, without its minimum hold; nil if it
 	// has none.
-	free func(ctx context.Context, lock *sqllock.Lock) error
+	free func(ctx context.Context, slot, owner string) error
 }
 
 const runLong = `Run a command while a lock is held, as flock does on one machine.

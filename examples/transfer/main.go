@@ -71,14 +71,14 @@ func run(ctx context.Context, url string) error {
 		from, to := i%accounts, (i*3+1)%accounts
 
 		group.Go(func() {
-			names := []string{fmt.Sprintf("account/%d", from), fmt.Sprintf("account/%d", to)}
+			other := sqllock.WithNames(fmt.Sprintf("account/%d", to))
 
-			errs[i] = locker.DoAll(ctx, names, func(context.Context, *sqllock.Lock) error {
+			errs[i] = locker.Do(ctx, fmt.Sprintf("account/%d", from), func(context.Context, *sqllock.Lock) error {
 				balances[from] -= 10
 				balances[to] += 10
 
 				return nil
-			})
+			}, other)
 		})
 	}
 

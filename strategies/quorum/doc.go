@@ -67,8 +67,8 @@
 // data away for the longest lease before you let it in again: then no lock is in doubt. Only the tokens of names are,
 // until the clocks of the servers are past the largest.
 //
-// These return ErrUnsupported: [sqllock.Lock.Guard], ReleaseTx, WithMinHold, WithLockDelay, WithPermits, WithShared, Mark,
-// AcquireAll of several names, Watch, RequestRelease and Waiters. So of package election Run works, and Observe and
+// These return ErrUnsupported: [sqllock.Lock.Guard], ReleaseTx, WithMinHold, WithLockDelay, WithPermits, WithShared, WithNames,
+// Mark, Watch, RequestRelease and Waiters. So of package election Run works, and Observe and
 // RequestResign do not.
 //
 // There is no line and there are no notifications: those who wait poll, and are not served in order. So a quorum costs more

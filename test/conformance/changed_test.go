@@ -368,7 +368,7 @@ func (c changedSessions) refuse() {
 
 	ctx, name := c.Context(), c.name+"held"
 	tryAll := func(names []string, options ...sqllock.LockOption) error {
-		_, err := c.locker.TryAcquireAll(ctx, names, options...)
+		_, err := c.locker.TryAcquire(ctx, names[0], append(options, sqllock.WithNames(names...))...)
 
 		return err
 	}

@@ -71,7 +71,7 @@ func useAll(t *testing.T, locker *sqllock.Locker, pool *sql.DB) {
 		must(locker.Do(t.Context(), name, func(context.Context, *sqllock.Lock) error { return nil }))
 	}
 
-	locks, err := locker.AcquireAll(t.Context(), names)
+	locks, err := locker.Acquire(t.Context(), names[0], sqllock.WithNames(names...))
 	if !errors.Is(err, sqllock.ErrUnsupported) { // as with forupdate
 		must(err)
 		must(locks.Release(t.Context()))

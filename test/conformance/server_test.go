@@ -272,9 +272,9 @@ func severalTwice(t *testing.T, name string, first, second *sqllock.Locker) {
 
 	names := []string{"isolated/0", "isolated/1", "isolated/new"}
 
-	locks, err := first.TryAcquireAll(t.Context(), names)
+	locks, err := first.TryAcquire(t.Context(), names[0], sqllock.WithNames(names...))
 	if err != nil {
-		t.Errorf("%s: TryAcquireAll() of %q = %v, want the locks", name, names, err)
+		t.Errorf("%s: TryAcquire() of %q = %v, want the locks", name, names, err)
 
 		return
 	}
@@ -282,8 +282,8 @@ func severalTwice(t *testing.T, name string, first, second *sqllock.Locker) {
 	ended := make(chan error, 1)
 
 	go func() {
-		ended <- second.DoAll(t.Context(), names, func(ctx context.Context, _ *sqllock.Lock) error { return ctx.Err() },
-			sqllock.WithMaxWait(20*time.Second))
+		ended <- second.Do(t.Context(), names[0], func(ctx context.Context, _ *sqllock.Lock) error { return ctx.Err() },
+			sqllock.WithNames(names...), sqllock.WithMaxWait(20*time.Second))
 	}()
 
 	<-time.After(200 * time.Millisecond)
@@ -293,7 +293,7 @@ func severalTwice(t *testing.T, name string, first, second *sqllock.Locker) {
 	}
 
 	if err := <-ended; err != nil {
-		t.Errorf("%s: DoAll() of %q = %v, want nil", name, names, err)
+		t.Errorf("%s: Do() of %q = %v, want nil", name, names, err)
 	}
 }
 

@@ -358,7 +358,7 @@ func (u *user) both(ctx context.Context) {
 		users[i], calls[i] = &one, one.call(opAcquire)
 	}
 
-	locks, err := u.locker.AcquireAll(bounded, names, sqllock.WithMaxWait(longest))
+	lock, err := u.locker.Acquire(bounded, names[0], sqllock.WithNames(names[1:]...), sqllock.WithMaxWait(longest))
 
 	for i, one := range users {
 		if err != nil {
@@ -367,7 +367,7 @@ func (u *user) both(ctx context.Context) {
 			continue
 		}
 
-		one.granted(calls[i], locks.Of(one.name))
+		one.has(calls[i], part{u.variant.handle(lock, u.Lease), lock, one.name})
 	}
 
 	if err != nil {
@@ -384,10 +384,30 @@ func (u *user) both(ctx context.Context) {
 		if !transfers {
 			one.use(ctx)
 		}
+	}
 
-		one.release(ctx)
+	for i, one := range users {
+		calls[i] = one.call(opRelease)
+	}
+
+	err = lock.Release(ctx)
+
+	for i, one := range users {
+		one.answered(calls[i], err)
 	}
 }
+
+// part is the handle of a lock of several names as the user of one of them sees it.
+type part struct {
+	handle
+
+	lock *sqllock.Lock
+	name string
+}
+
+func (p part) Token() int64 { return p.lock.TokenOf(p.name) }
+
+func (p part) Owner() string { return p.lock.OwnerOf(p.name) }
 
 // transfer moves something from one account to another, in a transaction that the locks of both guard, and says whether
 // it did.
@@ -485,6 +505,13 @@ func (u *user) granted(r record, lock *sqllock.Lock) outcome {
 	}
 
 	u.name = strategies.SlotName(u.name, lock.Slot())
+
+	return u.has(r, u.lock)
+}
+
+// has writes down what the lock is.
+func (u *user) has(r record, lock handle) outcome {
+	u.lock = lock
 	r.Name, r.Token, r.Owner = u.name, u.lock.Token(), u.lock.Owner()
 	r.Until = u.until()
 	u.done(r, outcomeOK, nil)

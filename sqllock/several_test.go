@@ -16,22 +16,22 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-func TestAcquireAll(t *testing.T) {
+func TestSeveral(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory, first := setup(t)
 		second := newLocker(t, memory.Peer())
 
-		locks, err := first.AcquireAll(t.Context(), []string{"b", "a", "b"})
+		locks, err := first.Acquire(t.Context(), "b", sqllock.WithNames("a", "b"))
 		if err != nil {
-			t.Fatalf("AcquireAll() = %v, want the locks", err)
+			t.Fatalf("Acquire() = %v, want the locks", err)
 		}
 
 		if names := locks.Names(); !slices.Equal(names, []string{"a", "b"}) {
 			t.Errorf("Names() = %q, want each once, sorted", names)
 		}
 
-		if locks.Of("c") != nil {
-			t.Errorf("Of() another name = a lock, want nil")
+		if token, owner := locks.TokenOf("c"), locks.OwnerOf("c"); token != 0 || owner != "" {
+			t.Errorf("TokenOf() and OwnerOf() of another name = %d, %q, want none", token, owner)
 		}
 
 		all := func(what string, call func(*sqllock.Lock) error) {
@@ -42,37 +42,35 @@ func TestAcquireAll(t *testing.T) {
 			}
 		}
 
-		a, b := locks.Of("a"), locks.Of("b")
 		all("Check()", func(l *sqllock.Lock) error { return l.Check(t.Context()) })
 		all("Mark()", func(l *sqllock.Lock) error { return l.Mark(t.Context(), 7) })
 		all("Extend()", func(l *sqllock.Lock) error { return l.Extend(t.Context(), time.Hour) })
 
 		for _, name := range locks.Names() {
-			if status, err := second.Inspect(t.Context(), name); err != nil || status.Mark != 7 || status.Remaining != time.Hour {
+			status, err := second.Inspect(t.Context(), name)
+			if err != nil || status.Mark != 7 || status.Remaining != time.Hour {
 				t.Errorf("Inspect(%q) = %+v, %v, want the mark 7 and an hour", name, status, err)
+			}
+
+			if token, owner := locks.TokenOf(name), locks.OwnerOf(name); token != status.Token || owner != status.Owner {
+				t.Errorf("TokenOf(%q) and OwnerOf() = %d, %s, want %d, %s", name, token, owner, status.Token, status.Owner)
 			}
 		}
 
-		if locks.Name() != "a" || locks.Token() != a.Token() || locks.Owner() != a.Owner() {
-			t.Errorf("Name(), Token() and Owner() = %q, %d, %s, want those of the first name", locks.Name(), locks.Token(), locks.Owner())
+		if locks.Name() != "b" || locks.Token() != locks.TokenOf("b") || locks.Owner() != locks.OwnerOf("b") {
+			t.Errorf("Name(), Token() and Owner() = %q, %d, %s, want those of the name given first", locks.Name(), locks.Token(), locks.Owner())
 		}
 
-		time.Sleep(time.Minute) // renewals come later
-
-		if err := b.Extend(t.Context(), 10*time.Minute); err != nil {
-			t.Errorf("Extend() of one = %v, want nil", err)
+		if left := locks.Remaining(); left <= 0 || left > time.Hour {
+			t.Errorf("Remaining() = %s, want at most an hour", left)
 		}
 
-		if left := locks.Remaining(); left != min(a.Remaining(), b.Remaining()) || left <= 0 {
-			t.Errorf("Remaining() = %s, want the least of %s and %s", left, a.Remaining(), b.Remaining())
-		}
-
-		_, err = second.AcquireAll(t.Context(), []string{"c", "b"}, sqllock.WithMaxWait(time.Minute))
-		wantIs(t, "AcquireAll() beside a holder of one", err, sqllock.ErrNotAcquired)
+		_, err = second.Acquire(t.Context(), "c", sqllock.WithNames("b"), sqllock.WithMaxWait(time.Minute))
+		wantIs(t, "Acquire() beside a holder of one", err, sqllock.ErrNotAcquired)
 
 		const says = `lock "b" not acquired: gave up after 1m0s; held by `
 		if err == nil || !strings.HasPrefix(err.Error(), says) {
-			t.Errorf("AcquireAll() beside a holder of one = %v, want %s…", err, says)
+			t.Errorf("Acquire() beside a holder of one = %v, want %s…", err, says)
 		}
 
 		if err := locks.Release(t.Context()); err != nil {
@@ -107,7 +105,7 @@ func (s *secondLost) Acquire(ctx context.Context, requests []strategies.Request)
 }
 
 // Whatever an attempt for several names may have left of any of them is ended, and not only by its lease.
-func TestAcquireAllSettlesEach(t *testing.T) {
+func TestSeveralSettlesEach(t *testing.T) {
 	t.Parallel()
 
 	unsettled := sqllocktest.NewMemory()
@@ -121,13 +119,13 @@ func TestAcquireAllSettlesEach(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				started := time.Now()
 
-				locks, err := newLocker(t, strategy).AcquireAll(t.Context(), []string{"a", "b", "c"}, sqllock.WithLease(time.Hour))
+				locks, err := newLocker(t, strategy).Acquire(t.Context(), "a", sqllock.WithNames("b", "c"), sqllock.WithLease(time.Hour))
 				if err != nil {
-					t.Fatalf("AcquireAll() = %v, want the locks", err)
+					t.Fatalf("Acquire() = %v, want the locks", err)
 				}
 
 				if took := time.Since(started); took > 10*time.Second {
-					t.Errorf("AcquireAll() took %s, as long as a lease that nobody has", took)
+					t.Errorf("Acquire() took %s, as long as a lease that nobody has", took)
 				}
 
 				if err := locks.Release(t.Context()); err != nil {
@@ -139,7 +137,7 @@ func TestAcquireAllSettlesEach(t *testing.T) {
 }
 
 // Locks that are kept while another one is waited for do not end by what bounds those that are held: that begins with the last.
-func TestAcquireAllKeepsWhileItWaits(t *testing.T) {
+func TestSeveralKeepsWhileItWaits(t *testing.T) {
 	t.Parallel()
 
 	for what, option := range map[string]sqllock.LockerOption{
@@ -154,19 +152,17 @@ func TestAcquireAllKeepsWhileItWaits(t *testing.T) {
 
 				time.AfterFunc(10*lease, func() { release(t, one) })
 
-				locks, err := locker.AcquireAll(t.Context(), []string{"1", "0a"})
+				locks, err := locker.Acquire(t.Context(), "1", sqllock.WithNames("0a"))
 				if err != nil {
-					t.Fatalf("AcquireAll() = %v, want the locks", err)
+					t.Fatalf("Acquire() = %v, want the locks", err)
 				}
 
-				if token := locks.Of("0a").Token(); token > began.Add(lease).UnixMicro() {
+				if token := locks.TokenOf("0a"); token > began.Add(lease).UnixMicro() {
 					t.Errorf("token of the first = %d, want that it was acquired once", token)
 				}
 
-				for _, each := range locks.Names() {
-					if left := locks.Of(each).Remaining(); left < lease/2 {
-						t.Errorf("Remaining() of %q = %s, want more than half of %s", each, left, lease)
-					}
+				if left := locks.Remaining(); left < lease/2 {
+					t.Errorf("Remaining() = %s, want more than half of %s", left, lease)
 				}
 
 				time.Sleep(lease + time.Second)
@@ -177,7 +173,7 @@ func TestAcquireAllKeepsWhileItWaits(t *testing.T) {
 }
 
 // Hooks hear of the locks of who has them all, and watchers hear of them at once.
-func TestAcquireAllTells(t *testing.T) {
+func TestSeveralTells(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var (
 			mu   sync.Mutex // locks are released at once
@@ -193,8 +189,8 @@ func TestAcquireAllTells(t *testing.T) {
 		memory, locker := setup(t, observed(hooks{Acquired: tell, Released: tell}))
 		one := acquireNames(t, newLocker(t, memory.Peer()), 2)[1]
 
-		_, err := locker.TryAcquireAll(t.Context(), []string{"0a", "1", "2"})
-		wantIs(t, "TryAcquireAll() beside a holder of one", err, sqllock.ErrNotAcquired)
+		_, err := locker.TryAcquire(t.Context(), "0a", sqllock.WithNames("1", "2"))
+		wantIs(t, "TryAcquire() beside a holder of one", err, sqllock.ErrNotAcquired)
 
 		if len(told) > 0 {
 			t.Errorf("hooks were told of %q, which nobody had", told)
@@ -202,9 +198,9 @@ func TestAcquireAllTells(t *testing.T) {
 
 		release(t, one)
 
-		locks, err := locker.AcquireAll(t.Context(), []string{"0a", "1", "2"})
+		locks, err := locker.Acquire(t.Context(), "0a", sqllock.WithNames("1", "2"))
 		if err != nil {
-			t.Fatalf("AcquireAll() = %v, want the locks", err)
+			t.Fatalf("Acquire() = %v, want the locks", err)
 		}
 
 		if !slices.Equal(told, locks.Names()) {
@@ -217,63 +213,68 @@ func TestAcquireAllTells(t *testing.T) {
 	})
 }
 
-func TestAcquireAllRefuses(t *testing.T) {
+func TestSeveralRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, locker := setup(t)
 
-		many := make([]string, sqllock.MaxNames+1)
+		many := make([]string, sqllock.MaxNames)
 		for i := range many {
 			many[i] = fmt.Sprint(i)
 		}
 
 		for what, test := range map[string]struct {
-			names   []string
-			options []sqllock.LockOption
-			want    error
+			more   []string
+			option sqllock.LockOption
+			want   error
+			says   string
 		}{
-			"no names":       {nil, nil, sqllock.ErrInvalidName},
-			"too many":       {many, nil, sqllock.ErrInvalidName},
-			"an empty name":  {[]string{"a", ""}, nil, sqllock.ErrInvalidName},
-			"permits":        {[]string{"a", "b"}, []sqllock.LockOption{sqllock.WithPermits(2)}, sqllock.ErrUnsupported},
-			"a wrong option": {[]string{"a", "b"}, []sqllock.LockOption{sqllock.WithLease(-1)}, sqllock.ErrInvalidOption},
+			"too many":       {many, sqllock.WithNames(), sqllock.ErrInvalidName, "201 names, at most 200"},
+			"an empty name":  {[]string{"b", ""}, sqllock.WithNames(), sqllock.ErrInvalidName, "it is empty"},
+			"permits":        {[]string{"b"}, sqllock.WithPermits(2), sqllock.ErrUnsupported, "WithPermits: not supported with WithNames"},
+			"readers":        {[]string{"b"}, sqllock.WithShared(), sqllock.ErrUnsupported, "take the names one after the other"},
+			"a wrong option": {[]string{"b"}, sqllock.WithLease(-1), sqllock.ErrInvalidOption, "WithLease"},
 		} {
-			_, err := locker.AcquireAll(t.Context(), test.names, test.options...)
-			wantIs(t, "AcquireAll() of "+what, err, test.want)
+			_, err := locker.Acquire(t.Context(), name, sqllock.WithNames(test.more...), test.option)
+			wantIs(t, "Acquire() of "+what, err, test.want)
+
+			if err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("Acquire() of %s = %v, want %s", what, err, test.says)
+			}
 		}
 
-		wantIs(t, "DoAll() of no function", locker.DoAll(t.Context(), []string{"a"}, nil), sqllock.ErrInvalidOption)
+		wantIs(t, "Do() of no function", locker.Do(t.Context(), "a", nil, sqllock.WithNames("b")), sqllock.ErrInvalidOption)
 
 		release(t, acquire(t, locker)) // nothing is left
 	})
 }
 
 // A context knows all the locks that were acquired together, and an acquisition under it those that it asks for again.
-func TestAcquireAllUnderALock(t *testing.T) {
+func TestSeveralUnderALock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, locker := setup(t, sqllock.WithReentrant())
 		outer := acquire(t, locker)
 
-		locks, err := locker.AcquireAll(outer.Context(), []string{"a", name, "z"})
+		locks, err := locker.Acquire(outer.Context(), "a", sqllock.WithNames(name, "z"))
 		if err != nil {
-			t.Fatalf("AcquireAll() under one of the locks = %v, want the locks", err)
+			t.Fatalf("Acquire() under one of the locks = %v, want the locks", err)
 		}
 
-		if again := locks.Of(name); again.Token() != outer.Token() {
-			t.Errorf("token of the lock that was held = %d, want %d", again.Token(), outer.Token())
+		if token := locks.TokenOf(name); token != outer.Token() {
+			t.Errorf("token of the lock that was held = %d, want %d", token, outer.Token())
 		}
 
 		for _, each := range []string{"a", name, "z"} {
 			lock, err := locker.TryAcquire(locks.Context(), each)
-			if err != nil || lock.Token() != locks.Of(each).Token() {
+			if err != nil || lock.Token() != locks.TokenOf(each) {
 				t.Fatalf("TryAcquire(%q) under the locks = %v, want that lock", each, err)
 			}
 
 			release(t, lock)
 		}
 
-		all, err := locker.TryAcquireAll(locks.Context(), []string{"z", "a"})
+		all, err := locker.TryAcquire(locks.Context(), "z", sqllock.WithNames("a"))
 		if err != nil {
-			t.Fatalf("TryAcquireAll() under the same locks = %v, want them", err)
+			t.Fatalf("TryAcquire() under the same locks = %v, want them", err)
 		}
 
 		for _, one := range []*sqllock.Lock{all, locks} {
@@ -290,12 +291,12 @@ func TestAcquireAllUnderALock(t *testing.T) {
 	})
 }
 
-func TestDoAll(t *testing.T) {
+func TestDoSeveral(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, locker := setup(t)
 		failed := errors.New("failed")
 
-		err := locker.DoAll(t.Context(), []string{"a", "b"}, func(ctx context.Context, locks *sqllock.Lock) error {
+		err := locker.Do(t.Context(), "a", func(ctx context.Context, locks *sqllock.Lock) error {
 			if err := sqllocktest.ForceRelease(ctx, locker, "b", "the reason"); err != nil {
 				t.Errorf("ForceRelease() = %v, want nil", err)
 			}
@@ -305,40 +306,40 @@ func TestDoAll(t *testing.T) {
 			wantIs(t, "Cause() of the context", context.Cause(ctx), sqllock.ErrLost)
 			wantIs(t, "Err() of all", locks.Err(), sqllock.ErrLost)
 
-			if err := locks.Of("a").Err(); err != nil {
-				t.Errorf("Err() of the other lock = %v, want nil until it is released", err)
+			if status, err := locker.Inspect(context.WithoutCancel(ctx), "a"); err != nil || !status.Held() {
+				t.Errorf("Inspect() of the other name = %+v, %v, want it held until the release", status, err)
 			}
 
 			return failed
-		})
+		}, sqllock.WithNames("b"))
 
 		if lines := strings.Count(err.Error(), "\n"); lines != 1 {
-			t.Errorf("DoAll() = %v, want a line for the function and one for the loss", err)
+			t.Errorf("Do() = %v, want a line for the function and one for the loss", err)
 		}
 
-		wantIs(t, "DoAll() whose function failed", err, failed)
-		wantIs(t, "DoAll() whose locks were lost", err, sqllock.ErrLost)
+		wantIs(t, "Do() whose function failed", err, failed)
+		wantIs(t, "Do() whose locks were lost", err, sqllock.ErrLost)
 
-		err = locker.TryDoAll(t.Context(), []string{"c", "d"}, func(ctx context.Context, _ *sqllock.Lock) error {
+		err = locker.TryDo(t.Context(), "c", func(ctx context.Context, _ *sqllock.Lock) error {
 			_, err := locker.TryAcquire(ctx, "c")
 			wantIs(t, "TryAcquire() under the lock", err, sqllock.ErrNotAcquired)
 
 			return ctx.Err()
-		})
+		}, sqllock.WithNames("d"))
 		if err != nil {
-			t.Errorf("TryDoAll() of names that are free = %v, want nil", err)
+			t.Errorf("TryDo() of names that are free = %v, want nil", err)
 		}
 	})
 }
 
 // The context of all looks at the clocks of each, as one does whose process was stopped.
-func TestAcquireAllLooksAtTheClocks(t *testing.T) {
+func TestSeveralLooksAtTheClocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory, locker := setup(t)
 
-		locks, err := locker.AcquireAll(t.Context(), []string{"a", "b"})
+		locks, err := locker.Acquire(t.Context(), "a", sqllock.WithNames("b"))
 		if err != nil {
-			t.Fatalf("AcquireAll() = %v, want the locks", err)
+			t.Fatalf("Acquire() = %v, want the locks", err)
 		}
 
 		memory.Fail("renew", 1000, sqllocktest.Before, nil)
@@ -368,7 +369,7 @@ func (s lateBatches) Acquire(ctx context.Context, requests []strategies.Request)
 
 // What an attempt for several names brings that is under way when its wait ends is given back when it is known, and
 // Close does not look for more.
-func TestAcquireAllThatIsAbandoned(t *testing.T) {
+func TestSeveralThatIsAbandoned(t *testing.T) {
 	t.Parallel()
 
 	for what, taken := range map[string]int{"granted": 0, "refused": 1} {
@@ -388,8 +389,8 @@ func abandonAll(t *testing.T, taken int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
 
-	_, err := locker.AcquireAll(ctx, []string{"0", "1"})
-	wantIs(t, "AcquireAll() that was cancelled", err, context.Canceled)
+	_, err := locker.Acquire(ctx, "0", sqllock.WithNames("1"))
+	wantIs(t, "Acquire() that was cancelled", err, context.Canceled)
 
 	began := time.Now()
 
