@@ -33,7 +33,7 @@ var ways = []struct {
 	options []sqllock.LockerOption
 }{
 	{"told", nil},
-	{"polling", []sqllock.LockerOption{sqllock.WithoutNotifications()}},
+	{"polling", []sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{NoNotifications: true})}},
 }
 
 // BenchmarkHandOver is how soon a lock that was held for long is had by who waits for it, a locker

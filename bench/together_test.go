@@ -27,7 +27,7 @@ func BenchmarkTogether(b *testing.B) {
 		}
 
 		one := func() (released func() error) {
-			lock, err := locker.Acquire(b.Context(), b.Name(), sqllock.WithoutHandOff())
+			lock, err := locker.Acquire(b.Context(), b.Name(), sqllock.WithTuning(sqllock.Tuning{NoHandOff: true}))
 			if err != nil {
 				b.Fatal(err)
 			}

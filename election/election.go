@@ -62,7 +62,7 @@ func New(locker *sqllock.Locker, name string, options ...sqllock.Option) (*Elect
 	}
 
 	// A leader is not succeeded by the same process without a look at the line, and those who observe hear of it at once.
-	options = append([]sqllock.Option{sqllock.WithoutHandOff(), sqllock.WithAnnouncements()}, options...)
+	options = append([]sqllock.Option{sqllock.WithTuning(sqllock.Tuning{NoHandOff: true, Announce: true})}, options...)
 
 	return &Election{locker: locker, name: name, options: sqllock.LockOptions(options...)}, nil
 }

@@ -117,7 +117,9 @@ func TestOneContender(t *testing.T) {
 		defer cancel()
 
 		for range 100 {
-			go func() { _, _ = locker.Acquire(ctx, name, sqllock.WithPoll(time.Second, time.Second)) }()
+			go func() {
+				_, _ = locker.Acquire(ctx, name, sqllock.WithTuning(sqllock.Tuning{PollMin: time.Second, PollMax: time.Second}))
+			}()
 		}
 
 		time.Sleep(2 * time.Minute)
@@ -446,7 +448,7 @@ func TestOptionsAboutWaiting(t *testing.T) {
 		_, locker := setup(t)
 		ctx := t.Context()
 		options := []sqllock.LockOption{
-			sqllock.WithMaxWait(time.Second), sqllock.WithPoll(time.Second, 2*time.Second), sqllock.WithoutNotifications(),
+			sqllock.WithMaxWait(time.Second), sqllock.WithTuning(sqllock.Tuning{PollMin: time.Second, PollMax: 2 * time.Second, NoNotifications: true}),
 			sqllock.WithReentrant(),
 		}
 

@@ -192,7 +192,7 @@ const forcedPrefix = "forced: "
 // Reap marks expired grants as ended, to keep the tables tidy; acquisitions do not depend
 // on it. It removes the rows of names that were not acquired for the retention,
 // which is a minute at least and seven days as a rule, also those that the removal in the
-// background leaves: see [WithoutReaping]. A name's token grows even over the removal of its
+// background leaves: see [Tuning]. A name's token grows even over the removal of its
 // row. With strategy forupdate it also ends the sessions of holders whose
 // lease has expired, where the server has not. Errors: [ErrInvalidOption] if the retention
 // is shorter than a minute, [ErrClosed]; the database's.

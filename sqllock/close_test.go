@@ -187,7 +187,7 @@ func TestCloseWaitsForWhatMayArrive(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := sqllocktest.NewMemory()
 		overtaken := &overtaken{Memory: memory}
-		locker := newLocker(t, overtaken, sqllock.WithoutBatching(), sqllock.WithLease(time.Hour))
+		locker := newLocker(t, overtaken, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}), sqllock.WithLease(time.Hour))
 		release(t, acquire(t, locker))
 		time.AfterFunc(3*time.Second, func() { overtaken.arrive(t) })
 
@@ -262,7 +262,7 @@ func TestEndBesideAnAcquisition(t *testing.T) {
 		t.Parallel()
 
 		for range 300 {
-			locker := newLocker(t, sqllocktest.NewMemory(), sqllock.WithoutBatching())
+			locker := newLocker(t, sqllocktest.NewMemory(), sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
 
 			var group sync.WaitGroup
 
@@ -287,7 +287,7 @@ func TestEndBesideAnAcquisition(t *testing.T) {
 	t.Run("by its longest hold", func(t *testing.T) {
 		t.Parallel()
 
-		locker := newLocker(t, sqllocktest.NewMemory(), sqllock.WithoutBatching(), sqllock.WithMaxHold(time.Nanosecond))
+		locker := newLocker(t, sqllocktest.NewMemory(), sqllock.WithTuning(sqllock.Tuning{NoBatching: true}), sqllock.WithMaxHold(time.Nanosecond))
 
 		for range 5000 {
 			lock := acquire(t, locker)

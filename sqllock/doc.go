@@ -47,7 +47,7 @@
 //
 //	attempt started + lease × (1 − drift) − margin
 //
-// with a drift of 1 % and a margin of 10 ms unless [WithClockMargin] says
+// with a drift of 1 % and a margin of 10 ms unless [Tuning] says
 // otherwise. Elapsed time is the larger of what the monotonic and the wall
 // clock say, because the monotonic clock stands still while a machine sleeps.
 // Only a renewal that the database confirmed moves the window, again counted
@@ -113,15 +113,6 @@
 //
 // # Tuning
 //
-// Most programs need no more than [WithLease] and, for a job, [WithMinHold]. The other
-// options change what is fast and what is sent, never what is promised:
-//
-//   - [WithPoll]: where many processes wait and poll.
-//   - [WithoutNotifications]: where a connection for each process is one too many.
-//   - [WithoutBatching]: to see one statement for each lock in the server's log.
-//   - [WithoutHandOff]: where other processes must have their turn at once.
-//   - [WithDurableRelease]: where a crash of PostgreSQL must not leave a released name
-//     taken until its lease ends.
-//   - [WithoutReaping]: where rows of names that are not in use are to stay, or [Locker.RunReaper] removes them.
-//   - [WithClockMargin]: for a machine or a database whose clock is known to be bad.
+// Most programs need no more than [WithLease] and, for a job, [WithMinHold]. [WithTuning]
+// changes what is fast and what is sent, never what is promised.
 package sqllock

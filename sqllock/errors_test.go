@@ -73,9 +73,9 @@ func TestOptionErrors(t *testing.T) {
 			"invalid option: WithLease(1ms): a lease lasts at least 100ms, so that a server has time to renew it",
 		},
 		{
-			[]sqllock.LockerOption{sqllock.WithClockMargin(0.5, 0)},
+			[]sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{ClockDrift: 0.5})},
 			"WithLease", "30s",
-			"invalid option: WithLease(30s) is too short for three renewals: at a clock drift of 50 % and a margin of 0s the lock " +
+			"invalid option: WithLease(30s) is too short for three renewals: at a clock drift of 50 % and a margin of 10ms the lock " +
 				"would be given up before the third; use a longer lease or WithoutRenewal",
 		},
 		{
@@ -99,9 +99,9 @@ func TestOptionErrors(t *testing.T) {
 			`invalid option: WithMetadata: "a": "\xff" is not UTF-8`,
 		},
 		{
-			[]sqllock.LockerOption{sqllock.WithPoll(0, time.Second)},
-			"WithPoll", "0s, 1s",
-			"invalid option: WithPoll(0s, 1s): the lowest is at least a millisecond and at most the highest, which is at most 366 days",
+			[]sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{PollMin: time.Microsecond})},
+			"WithTuning", "PollMin 1µs, PollMax 50ms",
+			"invalid option: WithTuning(PollMin 1µs, PollMax 50ms): PollMin is at least a millisecond and at most PollMax, which is at most 366 days",
 		},
 	} {
 		_, err := sqllock.New(sqllocktest.NewMemory(), c.options...)

@@ -254,7 +254,7 @@ func TestBlockedLogStopsNoRenewal(t *testing.T) {
 				logger, end := blocked(message)
 				defer end()
 
-				memory, locker := setup(t, sqllock.WithLogger(logger), sqllock.WithoutBatching())
+				memory, locker := setup(t, sqllock.WithLogger(logger), sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
 				locks := acquireNames(t, locker, 50)
 
 				memory.Fail("renew", 50, sqllocktest.Before, nil)
@@ -275,7 +275,7 @@ func TestBlockedLogKeepsNobodyWaiting(t *testing.T) {
 		logger, end := blocked("lock released")
 		defer end()
 
-		memory, locker := setup(t, sqllock.WithoutHandOff(), sqllock.WithLogger(logger))
+		memory, locker := setup(t, sqllock.WithTuning(sqllock.Tuning{NoHandOff: true}), sqllock.WithLogger(logger))
 		lock := acquire(t, locker)
 		next := make(chan *sqllock.Lock, 1)
 

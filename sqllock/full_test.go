@@ -15,7 +15,7 @@ import (
 // errors in a row that leave an outcome open end a wait.
 func TestWaitForAFullServerOverOtherErrors(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		memory, locker := setup(t, sqllock.WithoutBatching())
+		memory, locker := setup(t, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
 
 		for range 3 {
 			memory.Fail("acquire", 1, sqllocktest.Before, nil)
@@ -28,7 +28,7 @@ func TestWaitForAFullServerOverOtherErrors(t *testing.T) {
 
 func TestTryAtAFullServerIsOneAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		memory, locker := setup(t, sqllock.WithoutBatching())
+		memory, locker := setup(t, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
 		memory.Fail("acquire", 2, sqllocktest.Before, sqllock.ErrTooManyConnections)
 
 		_, err := locker.TryAcquire(t.Context(), name)
@@ -47,7 +47,7 @@ func TestTryAtAFullServerIsOneAttempt(t *testing.T) {
 // does that load the server, nor does Close wait for it.
 func TestNothingIsSettledAtAFullServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		memory, locker := setup(t, sqllock.WithoutBatching(), sqllock.WithLease(time.Hour))
+		memory, locker := setup(t, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}), sqllock.WithLease(time.Hour))
 		memory.Fail("*", 1_000_000, sqllocktest.Before, sqllock.ErrTooManyConnections)
 
 		for range 10 {
@@ -93,7 +93,7 @@ func TestListeningInVainWakesNobody(t *testing.T) {
 		strategy := &unheard{Memory: sqllocktest.NewMemory()}
 		acquire(t, newLocker(t, strategy.Peer()))
 
-		_, err := newLocker(t, strategy, sqllock.WithoutBatching()).Acquire(t.Context(), name, sqllock.WithMaxWait(10*time.Minute))
+		_, err := newLocker(t, strategy, sqllock.WithTuning(sqllock.Tuning{NoBatching: true})).Acquire(t.Context(), name, sqllock.WithMaxWait(10*time.Minute))
 		wantIs(t, "Acquire() of a lock that is held", err, sqllock.ErrNotAcquired)
 
 		// Once in 25 to 50 milliseconds, and more and more rarely from a minute on.

@@ -363,7 +363,7 @@ func TestRemaining(t *testing.T) {
 func TestRenewalAfterAFailedReleaseTx(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		renewed := make(chan struct{}, 1)
-		memory, locker := setup(t, sqllock.WithoutBatching(), observed(hooks{Renewed: func(e sqllock.Event) {
+		memory, locker := setup(t, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}), observed(hooks{Renewed: func(e sqllock.Event) {
 			if e.Name != name {
 				return
 			}
@@ -410,7 +410,7 @@ func TestRenewalAfterAFailedReleaseTx(t *testing.T) {
 // The time that the keeper gave the renewal is not the caller's.
 func TestLossIsNoDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		lock := acquire(t, newLocker(t, hung{sqllocktest.NewMemory()}, sqllock.WithoutBatching()), sqllock.WithLease(time.Hour))
+		lock := acquire(t, newLocker(t, hung{sqllocktest.NewMemory()}, sqllock.WithTuning(sqllock.Tuning{NoBatching: true})), sqllock.WithLease(time.Hour))
 
 		<-lock.Done()
 

@@ -62,7 +62,7 @@ func TestLateGrantIsNotTheLock(t *testing.T) {
 				strategy.Fail("release", 1, sqllocktest.Before, nil)
 				strategy.Fail("settle", 1, sqllocktest.Before, nil)
 
-				lock := acquire(t, newLocker(t, strategy, sqllock.WithPoll(time.Millisecond, time.Second)),
+				lock := acquire(t, newLocker(t, strategy, sqllock.WithTuning(sqllock.Tuning{PollMin: time.Millisecond, PollMax: time.Second})),
 					sqllock.WithLease(lease), sqllock.WithMaxWait(5*time.Minute))
 
 				time.Sleep(2 * delay)
@@ -162,7 +162,7 @@ func TestReleaseTxByTheLastHandleOnly(t *testing.T) {
 // Release takes seconds at most, however slowly the lock was waited for.
 func TestReleaseDoesNotPoll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		memory, locker := setup(t, sqllock.WithPoll(5*time.Minute, time.Hour))
+		memory, locker := setup(t, sqllock.WithTuning(sqllock.Tuning{PollMin: 5 * time.Minute, PollMax: time.Hour}))
 		lock := acquire(t, locker)
 		memory.Fail("release", 2, sqllocktest.Before, nil)
 

@@ -44,7 +44,7 @@ func TestNewRefuses(t *testing.T) {
 		"an invalid strategy": {invalid{plain{memory}}, sqllock.WithLease(lease), errInvalid},
 		"a nil option":        {memory, nil, sqllock.ErrInvalidOption},
 		"a lease of nothing":  {memory, sqllock.WithLease(0), sqllock.ErrInvalidOption},
-		"pauses without end":  {memory, sqllock.WithPoll(time.Second, math.MaxInt64), sqllock.ErrInvalidOption},
+		"pauses without end":  {memory, sqllock.WithTuning(sqllock.Tuning{PollMin: time.Second, PollMax: math.MaxInt64}), sqllock.ErrInvalidOption},
 		"WithMinHold":         {plain{memory}, sqllock.WithMinHold(time.Second), sqllock.ErrUnsupported},
 		"WithLockDelay":       {plain{memory}, sqllock.WithLockDelay(time.Second), sqllock.ErrUnsupported},
 	} {
@@ -265,5 +265,32 @@ func TestAcquireDetachedFromALock(t *testing.T) {
 
 		_, err = locker.TryAcquire(lock.Context(), name)
 		wantIs(t, "TryAcquire() under a lock that has ended", err, sqllock.ErrNotAcquired, sqllock.ErrReleased)
+	})
+}
+
+// What is set for one lock adds to what the locker has, which stays.
+func TestTuningAddsUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const margin = 3 * time.Second
+
+		_, locker := setup(t, sqllock.WithTuning(sqllock.Tuning{ClockMargin: margin}), sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
+
+		for what, c := range map[string]struct {
+			tuning sqllock.Tuning
+			want   time.Duration
+		}{
+			"nothing":     {sqllock.Tuning{}, sqllock.DefaultLease*99/100 - margin},
+			"the drift":   {sqllock.Tuning{ClockDrift: 0.1}, sqllock.DefaultLease*9/10 - margin},
+			"both":        {sqllock.Tuning{ClockDrift: 0.1, ClockMargin: time.Second}, sqllock.DefaultLease*9/10 - time.Second},
+			"another one": {sqllock.Tuning{PollMin: time.Second}, sqllock.DefaultLease*99/100 - margin},
+		} {
+			lock := acquire(t, locker, sqllock.WithLease(sqllock.DefaultLease), sqllock.WithTuning(c.tuning))
+
+			if left := lock.Remaining(); left != c.want {
+				t.Errorf("Remaining() with %s set for the lock = %s, want %s", what, left, c.want)
+			}
+
+			release(t, lock)
+		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 // a number that is smaller than the recorded one changes nothing, and is no error. It must be larger than zero. Package once uses it
 // for the time of the latest job that was done.
 //
-// The mark stays when the lock is released or lost. It goes with the row of an idle name ([Locker.Reap], [WithoutReaping]), but no
+// The mark stays when the lock is released or lost. It goes with the row of an idle name ([Locker.Reap], [Tuning]), but no
 // row is removed before 366 days after the time that its mark is, in microseconds since 1970. With [WithPermits] each slot has a mark
 // of its own: see [Locker.InspectSlot].
 //

@@ -79,7 +79,7 @@ func TestPermitsOfDifferentNumber(t *testing.T) {
 func TestPermitsInLine(t *testing.T) {
 	t.Parallel()
 
-	for what, options := range map[string][]sqllock.LockerOption{"told": nil, "polling": {sqllock.WithoutNotifications()}} {
+	for what, options := range map[string][]sqllock.LockerOption{"told": nil, "polling": {sqllock.WithTuning(sqllock.Tuning{NoNotifications: true})}} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) { permitsInLine(t, options) })
 		})

@@ -159,7 +159,7 @@ func TestAPlaceIsUsedWhoeverIsInLine(t *testing.T) {
 		strategy.places <- struct{}{}
 
 		locks := make(chan *sqllock.Lock, 1)
-		locker := newLocker(t, strategy, sqllock.WithoutBatching())
+		locker := newLocker(t, strategy, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
 
 		go func() { locks <- acquire(t, locker) }()
 

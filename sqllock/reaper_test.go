@@ -88,7 +88,7 @@ func TestIdleNamesGoPageByPage(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		memory := sqllocktest.NewMemory()
-		other := newLocker(t, memory.Peer(), sqllock.WithoutReaping())
+		other := newLocker(t, memory.Peer(), sqllock.WithTuning(sqllock.Tuning{NoReaping: true}))
 
 		for i := range 5000 {
 			use(t, other, string(rune('a'+i%26))+time.Duration(i).String())
@@ -103,14 +103,16 @@ func TestIdleNamesGoPageByPage(t *testing.T) {
 	})
 }
 
-// TestWithoutReaping: what is released with it starts no look.
-func TestWithoutReaping(t *testing.T) {
+// TestNoReaping: a locker with it does not look, and a lock cannot have it.
+func TestNoReaping(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
 		memory := sqllocktest.NewMemory()
-		use(t, newLocker(t, memory, sqllock.WithoutReaping()), "name")
-		use(t, newLocker(t, memory), "name", sqllock.WithoutReaping())
+		use(t, newLocker(t, memory, sqllock.WithTuning(sqllock.Tuning{NoReaping: true})), "name")
+
+		_, err := newLocker(t, memory).Acquire(t.Context(), "name", sqllock.WithTuning(sqllock.Tuning{NoReaping: true}))
+		wantIs(t, "Acquire(NoReaping)", err, sqllock.ErrInvalidOption)
 
 		if n := looks(memory, time.Hour); n != 0 {
 			t.Errorf("looked %d times, want 0", n)

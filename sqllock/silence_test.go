@@ -23,7 +23,7 @@ import (
 func TestSilenceIsNobodysLock(t *testing.T) {
 	t.Parallel()
 
-	for what, options := range map[string][]sqllock.LockerOption{"alone": {sqllock.WithoutBatching()}, "in batches": nil} {
+	for what, options := range map[string][]sqllock.LockerOption{"alone": {sqllock.WithTuning(sqllock.Tuning{NoBatching: true})}, "in batches": nil} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				memory, locker := setup(t, options...)
@@ -75,7 +75,7 @@ func TestSilenceAfterAnAnswer(t *testing.T) {
 	}{{500 * time.Millisecond, true}, {3 * time.Second, false}, {time.Minute, false}} {
 		t.Run(c.silent.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				memory, locker := setup(t, sqllock.WithoutNotifications(), sqllock.WithPoll(time.Millisecond, 10*time.Millisecond))
+				memory, locker := setup(t, sqllock.WithTuning(sqllock.Tuning{NoNotifications: true, PollMin: time.Millisecond, PollMax: 10 * time.Millisecond}))
 				acquire(t, newLocker(t, memory.Peer()))
 
 				const wait = 2 * time.Minute
@@ -143,7 +143,7 @@ func TestWaitOverARestart(t *testing.T) {
 	for what, fault := range map[string]error{"refused": refused, "read-only": sqllock.ErrReadOnly} {
 		t.Run(what+" once reached", func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				memory, locker := setup(t, sqllock.WithoutBatching())
+				memory, locker := setup(t, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
 				release(t, acquire(t, locker))
 				memory.Fail("acquire", 200, sqllocktest.Before, fault)
 
@@ -156,7 +156,7 @@ func TestWaitOverARestart(t *testing.T) {
 
 		t.Run(what+" never reached", func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				memory, locker := setup(t, sqllock.WithoutBatching())
+				memory, locker := setup(t, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
 				memory.Fail("acquire", 200, sqllocktest.Before, fault)
 
 				started := time.Now()
@@ -177,7 +177,7 @@ func TestAttemptThatArrivesAfterTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := sqllocktest.NewMemory()
 		overtaken := &overtaken{Memory: memory}
-		locker := newLocker(t, overtaken, sqllock.WithoutBatching(), sqllock.WithLease(time.Hour))
+		locker := newLocker(t, overtaken, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}), sqllock.WithLease(time.Hour))
 
 		release(t, acquire(t, locker))
 		overtaken.arrive(t)
@@ -222,7 +222,7 @@ func TestManyUnansweredAcquisitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls = 3000
 
-		memory, locker := setup(t, sqllock.WithoutBatching())
+		memory, locker := setup(t, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
 		_, resume := memory.Pause("*", sqllocktest.After)
 		before := runtime.NumGoroutine()
 
@@ -257,7 +257,7 @@ func TestTryWhoseAnswerCameTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		strategy := &late{Memory: sqllocktest.NewMemory(), delay: 990 * time.Millisecond}
 		attempts := 0
-		locker := newLocker(t, strategy, sqllock.WithLease(time.Second), sqllock.WithoutBatching(), observed(hooks{
+		locker := newLocker(t, strategy, sqllock.WithLease(time.Second), sqllock.WithTuning(sqllock.Tuning{NoBatching: true}), observed(hooks{
 			Acquired: func(e sqllock.Event) { attempts = e.Attempts },
 		}))
 
@@ -307,7 +307,7 @@ func (s *rowLocked) Acquire(ctx context.Context, requests []strategies.Request) 
 func TestOwnGrantWhoseRowIsLocked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, try := range []bool{true, false} {
-			locker := newLocker(t, &rowLocked{Memory: sqllocktest.NewMemory()}, sqllock.WithoutBatching())
+			locker := newLocker(t, &rowLocked{Memory: sqllocktest.NewMemory()}, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
 			acquire := locker.Acquire
 
 			if try {
@@ -350,7 +350,7 @@ func (s *somebodyLooks) Acquire(ctx context.Context, requests []strategies.Reque
 func TestTryBesideSomebodyWhoLooks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		strategy := &somebodyLooks{Memory: sqllocktest.NewMemory()}
-		locker := newLocker(t, strategy, sqllock.WithoutBatching(), sqllock.WithPoll(time.Hour, time.Hour))
+		locker := newLocker(t, strategy, sqllock.WithTuning(sqllock.Tuning{NoBatching: true, PollMin: time.Hour, PollMax: time.Hour}))
 
 		strategy.times.Store(2)
 

@@ -43,7 +43,7 @@ func TestReleaseWhileOneBeginsToWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		strategy := &answered{Memory: sqllocktest.NewMemory()}
 		other := newLocker(t, strategy.Peer())
-		locker := newLocker(t, strategy, sqllock.WithoutBatching())
+		locker := newLocker(t, strategy, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
 
 		// So that it listens, and has said so.
 		held := acquire(t, other)
@@ -113,7 +113,7 @@ func TestLongLeaseOnADeadConnection(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				strategy := &deaf{Memory: sqllocktest.NewMemory(), operation: operation}
 				held := acquire(t, newLocker(t, strategy.Peer()))
-				locker := newLocker(t, strategy, sqllock.WithLease(24*time.Hour), sqllock.WithoutBatching())
+				locker := newLocker(t, strategy, sqllock.WithLease(24*time.Hour), sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
 
 				go func() {
 					time.Sleep(time.Second)
@@ -219,8 +219,8 @@ func TestComingBackAtOnceLetsOthersGoFirst(t *testing.T) {
 		)
 
 		memory := sqllocktest.NewMemory()
-		looper := newLocker(t, slow{memory}, sqllock.WithoutBatching())
-		other := newLocker(t, slow{memory.Peer()}, sqllock.WithoutBatching())
+		looper := newLocker(t, slow{memory}, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
+		other := newLocker(t, slow{memory.Peer()}, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
 		ctx, stop := context.WithCancel(t.Context())
 
 		var (
@@ -309,7 +309,7 @@ func TestForgedReleases(t *testing.T) {
 
 				strategy := &gossip{sqllocktest.NewMemory(), make(chan func(string, string, int64), 1)}
 				held := acquire(t, newLocker(t, strategy.Peer()))
-				locker := newLocker(t, strategy, sqllock.WithoutBatching())
+				locker := newLocker(t, strategy, sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
 				locks := make(chan *sqllock.Lock, 1)
 
 				go func() { locks <- acquire(t, locker) }()
@@ -396,7 +396,7 @@ func TestTryBesideAWaiterOfAGuardedName(t *testing.T) {
 // It waited for the holder nearly all the time, and the database is not silent.
 func TestDeadlineDuringTheFirstAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		memory, locker := setup(t, sqllock.WithoutHandOff())
+		memory, locker := setup(t, sqllock.WithTuning(sqllock.Tuning{NoHandOff: true}))
 		lock := acquire(t, locker)
 		ended := make(chan error, 1)
 
@@ -522,7 +522,7 @@ func TestLimitsAtABusyName(t *testing.T) {
 func TestLineOfManyProcesses(t *testing.T) {
 	t.Parallel()
 
-	for _, options := range [][]sqllock.LockerOption{nil, {sqllock.WithoutNotifications()}} {
+	for _, options := range [][]sqllock.LockerOption{nil, {sqllock.WithTuning(sqllock.Tuning{NoNotifications: true})}} {
 		t.Run(fmt.Sprint(len(options)), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				const processes = 20
@@ -590,7 +590,7 @@ func TestBesideTheLine(t *testing.T) {
 				strategy = lineless{memory.Peer()}
 			}
 
-			locker := newLocker(t, strategy, sqllock.WithoutNotifications())
+			locker := newLocker(t, strategy, sqllock.WithTuning(sqllock.Tuning{NoNotifications: true}))
 
 			group.Go(func() {
 				for time.Now().Before(end) {

@@ -20,17 +20,6 @@ const (
 	watchPause = 5 * time.Millisecond
 )
 
-// WithAnnouncements tells those who watch the name ([Locker.Watch]) at once that the lock was acquired or released, where
-// the database has notifications. It costs PostgreSQL a statement each time, and nothing on SQLite, where each commit is
-// noticed. Without it they see it within five seconds.
-func WithAnnouncements() Option {
-	return option(func(s *settings) error {
-		s.announces = true
-
-		return nil
-	})
-}
-
 // announce tells those who watch the name of a hold. If that fails they look by themselves.
 func (h *hold) announce(ctx context.Context) {
 	noter, ok := h.locker.strategy.(strategies.Noter)
@@ -84,7 +73,7 @@ func (l *Locker) RequestRelease(ctx context.Context, name, reason string) error 
 // holder was asked to release it, until ctx ends, the locker is closed, or the loop is left. What came and went between
 // two looks is not seen. A status of nobody has no Owner, and Held says false.
 //
-// It looks once a second, or once in five seconds where announcements of others are heard ([WithAnnouncements]), and when the
+// It looks once a second, or once in five seconds where announcements of others are heard ([Tuning].Announce), and when the
 // holder's lease ends. If the database does not answer, Watch yields the error, once, and goes on; the status follows when it
 // answers again. [ErrInvalidName], [ErrUnsupported] and [ErrClosed] end it.
 func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Status, error] {

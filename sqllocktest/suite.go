@@ -287,9 +287,9 @@ type env struct {
 func (e *env) locker(s strategies.Strategy) *sqllock.Locker {
 	e.Helper()
 
-	options := []sqllock.LockerOption{sqllock.WithLease(lease), sqllock.WithPoll(5*time.Millisecond, 50*time.Millisecond)}
+	options := []sqllock.LockerOption{sqllock.WithLease(lease), sqllock.WithTuning(sqllock.Tuning{PollMin: 5 * time.Millisecond, PollMax: 50 * time.Millisecond})}
 	if e.harness.Plain {
-		options = append(options, sqllock.WithoutBatching(), sqllock.WithoutHandOff(), sqllock.WithoutNotifications())
+		options = append(options, sqllock.WithTuning(sqllock.Tuning{NoBatching: true, NoHandOff: true, NoNotifications: true}))
 	}
 
 	l, err := sqllock.New(s, options...)

@@ -485,14 +485,14 @@ func batchCases() []testCase {
 				e.Errorf("of %d acquisitions at a time none went together with others", many)
 			}
 		}},
-		{name: "batch/WithoutBatching", run: func(e *env) {
+		{name: "batch/NoBatching", run: func(e *env) {
 			batchOnly(e)
 
 			var group sync.WaitGroup
 
 			for i := range 16 {
 				group.Go(func() {
-					lock, err := e.a.Acquire(e.ctx(), fmt.Sprintf("%s/%d", e.name, i), sqllock.WithoutBatching())
+					lock, err := e.a.Acquire(e.ctx(), fmt.Sprintf("%s/%d", e.name, i), sqllock.WithTuning(sqllock.Tuning{NoBatching: true}))
 					if err != nil {
 						e.Errorf("Acquire() = %v, want the lock", err)
 

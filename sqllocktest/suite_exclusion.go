@@ -114,7 +114,7 @@ func hammerWith(e *env, lockers []*sqllock.Locker, rounds int) {
 	for _, locker := range lockers {
 		group.Go(func() {
 			for range rounds {
-				lock, err := locker.Acquire(ctx, e.name, sqllock.WithPoll(time.Millisecond, 20*time.Millisecond))
+				lock, err := locker.Acquire(ctx, e.name, sqllock.WithTuning(sqllock.Tuning{PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}))
 				if err != nil {
 					e.Errorf("Acquire(%q) = %v%s", e.name, err, e.holder(e.name))
 

@@ -24,7 +24,7 @@ func handOffCases() []testCase {
 		{"hand-off/after a guard that failed", nil, handOffGuardFailed},
 		{"hand-off/of a grant that is lost", leaseOnly, handOffLost},
 		{"hand-off/other processes get their turn", nil, handOffFair},
-		{"hand-off/WithoutHandOff", nil, handOffOff},
+		{"hand-off/NoHandOff", nil, handOffOff},
 	}
 }
 
@@ -414,7 +414,7 @@ func handOffGuardFailed(e *env) {
 
 func handOffOff(e *env) {
 	e.reserves()
-	e.notHandedOn("without hand-off", sqllock.WithoutHandOff())
+	e.notHandedOn("without hand-off", sqllock.WithTuning(sqllock.Tuning{NoHandOff: true}))
 }
 
 // notHandedOn checks that each of several locks is a grant of the database.

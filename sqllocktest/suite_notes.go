@@ -518,7 +518,7 @@ func requestWatch(e *env) {
 
 	see("nobody", func(s sqllock.Status) bool { return !s.Held() && s.Owner == "" })
 
-	lock := e.acquire(e.b, sqllock.WithAnnouncements())
+	lock := e.acquire(e.b, sqllock.WithTuning(sqllock.Tuning{Announce: true}))
 	see("the holder", func(s sqllock.Status) bool { return s.Held() && s.Token == lock.Token() && s.ReleaseRequested == "" })
 
 	if err := e.b.RequestRelease(e.ctx(), e.name, "a test"); err != nil {

@@ -493,7 +493,7 @@ func permitsHammer(e *env) {
 	for _, l := range slices.Repeat([]*sqllock.Locker{e.a, e.b}, 4) {
 		group.Go(func() {
 			for range rounds {
-				lock, err := l.Acquire(ctx, e.name, sqllock.WithPermits(n), sqllock.WithPoll(time.Millisecond, 20*time.Millisecond))
+				lock, err := l.Acquire(ctx, e.name, sqllock.WithPermits(n), sqllock.WithTuning(sqllock.Tuning{PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}))
 				if err != nil {
 					e.Errorf("Acquire() = %v, want a permit", err)
 

@@ -89,7 +89,7 @@ func waitOneContender(e *env) {
 
 	for range waiters {
 		go func() {
-			_, err := e.a.Acquire(ctx, e.name, sqllock.WithPoll(pause, pause))
+			_, err := e.a.Acquire(ctx, e.name, sqllock.WithTuning(sqllock.Tuning{PollMin: pause, PollMax: pause}))
 			ended <- err
 		}()
 	}
@@ -117,7 +117,7 @@ func waitNoConnection(e *env) {
 	}
 
 	first := e.acquire(e.b)
-	locks := e.waiting(e.a, sqllock.WithPoll(time.Second, time.Second))
+	locks := e.waiting(e.a, sqllock.WithTuning(sqllock.Tuning{PollMin: time.Second, PollMax: time.Second}))
 
 	e.poll("an attempt was made", func() error {
 		if n := e.script.Count(e.op("attempt")); n == 0 {
@@ -244,7 +244,7 @@ func waitCancelled(e *env) {
 	ended := make(chan error, 1)
 
 	go func() {
-		_, err := e.a.Acquire(ctx, e.name, sqllock.WithoutNotifications())
+		_, err := e.a.Acquire(ctx, e.name, sqllock.WithTuning(sqllock.Tuning{NoNotifications: true}))
 		ended <- err
 	}()
 

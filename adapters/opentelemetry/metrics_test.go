@@ -199,7 +199,7 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 
 	metrics, reader := newMetrics(t)
-	locker, faulty := filelock.NewFaultyLocker(t, filelock.NewFile(t), sqllock.WithObserver(metrics.Observe), sqllock.WithoutHandOff())
+	locker, faulty := filelock.NewFaultyLocker(t, filelock.NewFile(t), sqllock.WithObserver(metrics.Observe), sqllock.WithTuning(sqllock.Tuning{NoHandOff: true}))
 	lock := filelock.Acquire(t, locker, "name")
 
 	faulty.Fail("release", 10, sqllocktest.Before, nil)

@@ -172,7 +172,7 @@ func TestLoss(t *testing.T) {
 			t.Parallel()
 
 			file := filelock.NewFile(t)
-			locker, other := filelock.NewLocker(t, file, sqllock.WithoutHandOff()), filelock.NewLocker(t, file)
+			locker, other := filelock.NewLocker(t, file, sqllock.WithTuning(sqllock.Tuning{NoHandOff: true})), filelock.NewLocker(t, file)
 			tracer, recorder, ctx := newTracer(t)
 
 			err := tracer.Do(ctx, locker, "name", func(held context.Context, lock *sqllock.Lock) error {

@@ -214,7 +214,7 @@ func TestLossFoundByRelease(t *testing.T) {
 	t.Parallel()
 
 	file, metrics := filelock.NewFile(t), locks.New()
-	locker, other := filelock.NewLocker(t, file, sqllock.WithObserver(metrics.Observe), sqllock.WithoutHandOff()), filelock.NewLocker(t, file)
+	locker, other := filelock.NewLocker(t, file, sqllock.WithObserver(metrics.Observe), sqllock.WithTuning(sqllock.Tuning{NoHandOff: true})), filelock.NewLocker(t, file)
 	lock := filelock.Acquire(t, locker, "name")
 
 	if err := sqllocktest.ForceRelease(t.Context(), other, "name", "for a test"); err != nil {
@@ -283,7 +283,7 @@ func TestReleaseFails(t *testing.T) {
 	t.Parallel()
 
 	metrics := locks.New()
-	locker, faulty := filelock.NewFaultyLocker(t, filelock.NewFile(t), sqllock.WithObserver(metrics.Observe), sqllock.WithoutHandOff())
+	locker, faulty := filelock.NewFaultyLocker(t, filelock.NewFile(t), sqllock.WithObserver(metrics.Observe), sqllock.WithTuning(sqllock.Tuning{NoHandOff: true}))
 	lock := filelock.Acquire(t, locker, "name")
 
 	faulty.Fail("release", 10, sqllocktest.Before, nil)

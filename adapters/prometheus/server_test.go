@@ -37,7 +37,7 @@ func TestServer(t *testing.T) {
 
 	file := filelock.NewFile(t)
 	metrics := locks.New()
-	locker := filelock.NewLocker(t, file, sqllock.WithObserver(metrics.Observe), sqllock.WithLease(2*time.Second), sqllock.WithoutHandOff())
+	locker := filelock.NewLocker(t, file, sqllock.WithObserver(metrics.Observe), sqllock.WithLease(2*time.Second), sqllock.WithTuning(sqllock.Tuning{NoHandOff: true}))
 	other := filelock.NewLocker(t, file)
 
 	registry := prometheus.NewRegistry()

@@ -139,7 +139,7 @@ func lockerOf(name string, db *dsn.Database, options ...sqllock.LockerOption) (*
 	}
 
 	// No connection more for each process that waits.
-	locker, err := sqllock.New(s, append(options, sqllock.WithoutNotifications(), sqllock.WithPoll(pollSoon, pollLater))...)
+	locker, err := sqllock.New(s, append(options, sqllock.WithTuning(sqllock.Tuning{NoNotifications: true, PollMin: pollSoon, PollMax: pollLater}))...)
 	if inner := errors.Unwrap(err); inner != nil {
 		// It is wrapped in the library's name, which the program says anyway.
 		err = inner

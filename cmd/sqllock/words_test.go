@@ -42,8 +42,8 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 			"--min-hold: not supported by strategy x on y",
 		},
 		{
-			&sqllock.OptionError{Option: "WithPoll", Value: "0s, 0s", Reason: "is zero", Err: sqllock.ErrInvalidOption},
-			"invalid option: WithPoll(0s, 0s) is zero",
+			&sqllock.OptionError{Option: "WithMaxWait", Value: "0s", Reason: "is zero", Err: sqllock.ErrInvalidOption},
+			"invalid option: WithMaxWait(0s) is zero",
 		},
 		{
 			fmt.Errorf("lock %q: %w", "a", &sqllock.UnsupportedError{Strategy: "advisory", Where: "there", Fix: "go elsewhere", Instead: "cas"}),

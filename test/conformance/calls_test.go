@@ -24,7 +24,9 @@ import (
 const soon = time.Second
 
 // rarely is how often those who wait look by themselves, where a test is about being called.
-func rarely() sqllock.LockerOption { return sqllock.WithPoll(20*time.Second, 20*time.Second) }
+func rarely() sqllock.LockerOption {
+	return sqllock.WithTuning(sqllock.Tuning{PollMin: 20 * time.Second, PollMax: 20 * time.Second})
+}
 
 // TestCalls: on MySQL a session sleeps while somebody waits, and whoever
 // releases the lock wakes it.

@@ -42,7 +42,7 @@ func wantMore(t *testing.T, strategy catalog.Strategy, db databases.DB, want int
 	var sent atomic.Int64
 
 	counted := watched{db, func(databases.Statement, databases.Values) { sent.Add(1) }}
-	locker := lockerOn(t, strategy.Make(counted), sqllock.WithoutReaping())
+	locker := lockerOn(t, strategy.Make(counted), sqllock.WithTuning(sqllock.Tuning{NoReaping: true}))
 
 	acquire := func(name string) int64 {
 		sent.Store(0)

@@ -28,7 +28,7 @@ func TestNothingIsPrepared(t *testing.T) {
 				pool := mysqlPool(t, config)
 				pool.SetMaxIdleConns(poolSize)
 
-				locker := lockerOn(t, strategy.Make(mysql.New(pool)), sqllock.WithoutReaping())
+				locker := lockerOn(t, strategy.Make(mysql.New(pool)), sqllock.WithTuning(sqllock.Tuning{NoReaping: true}))
 				useAll(t, locker, pool)
 
 				if err := locker.Close(t.Context()); err != nil {

@@ -1355,7 +1355,7 @@ func TestFewConnections(t *testing.T) {
 
 				for _, pool := range pools {
 					locker, err := sqllock.New(strategy.Make(wrap(pool)),
-						sqllock.WithoutNotifications(), sqllock.WithMaxWait(time.Minute))
+						sqllock.WithTuning(sqllock.Tuning{NoNotifications: true}), sqllock.WithMaxWait(time.Minute))
 					if err != nil {
 						t.Fatal(err)
 					}

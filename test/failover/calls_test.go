@@ -47,7 +47,7 @@ func TestCallsAfterRestart(t *testing.T) {
 	config.DialFunc = name.dial
 
 	holder := newLocker(t, all[0], mysql.New(mariadbPool(t, config)).WakeWaiters())
-	waiter := newLocker(t, all[0], mysql.New(mariadbPool(t, config)).WakeWaiters(), sqllock.WithPoll(10*time.Second, 10*time.Second))
+	waiter := newLocker(t, all[0], mysql.New(mariadbPool(t, config)).WakeWaiters(), sqllock.WithTuning(sqllock.Tuning{PollMin: 10 * time.Second, PollMax: 10 * time.Second}))
 	lock := mustAcquire(t, holder, "restart")
 
 	got := make(chan error, 1)

@@ -57,7 +57,7 @@ type durations struct {
 func (d durations) options() []sqllock.LockerOption {
 	options := []sqllock.LockerOption{
 		sqllock.WithLease(d.lease), sqllock.WithMaxHold(d.maxHold), sqllock.WithMinHold(d.minHold),
-		sqllock.WithLockDelay(d.delay), sqllock.WithPoll(d.low, d.high), sqllock.WithClockMargin(d.drift, d.margin),
+		sqllock.WithLockDelay(d.delay), sqllock.WithTuning(sqllock.Tuning{PollMin: d.low, PollMax: d.high, ClockDrift: d.drift, ClockMargin: d.margin}),
 	}
 	if !d.renews {
 		options = append(options, sqllock.WithoutRenewal())

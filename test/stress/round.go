@@ -305,7 +305,7 @@ func (r *round) after(ctx context.Context, history *history) error {
 	}
 
 	locker, err := sqllock.New(strategy, append(variant.options(false),
-		sqllock.WithPoll(time.Millisecond, 20*time.Millisecond), sqllock.WithMaxWait(time.Minute))...)
+		sqllock.WithTuning(sqllock.Tuning{PollMin: time.Millisecond, PollMax: 20 * time.Millisecond}), sqllock.WithMaxWait(time.Minute))...)
 	if err != nil {
 		return err
 	}

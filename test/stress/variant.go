@@ -367,7 +367,7 @@ func (v *Variant) options(plain bool) []sqllock.LockerOption {
 		return nil
 	}
 
-	return []sqllock.LockerOption{sqllock.WithoutBatching(), sqllock.WithoutHandOff(), sqllock.WithoutNotifications()}
+	return []sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{NoBatching: true, NoHandOff: true, NoNotifications: true})}
 }
 
 // handle is the lock as the worker uses it, broken or not.

@@ -207,7 +207,7 @@ func (w *worker) open(ctx context.Context) (closePools func(), err error) {
 	}
 
 	options := []sqllock.LockerOption{
-		sqllock.WithLease(w.Lease), sqllock.WithPoll(5*time.Millisecond, 100*time.Millisecond),
+		sqllock.WithLease(w.Lease), sqllock.WithTuning(sqllock.Tuning{PollMin: 5 * time.Millisecond, PollMax: 100 * time.Millisecond}),
 		sqllock.WithLabel(w.label()),
 	}
 	options = append(options, variant.options(w.Plain)...)

@@ -48,9 +48,9 @@ func variants() []variant {
 
 	return []variant{
 		{CAS, casOn, nil, all},
-		{CASUnbatched, casOn, []sqllock.LockerOption{sqllock.WithoutBatching()}, servers},
-		{CASNoHandOff, casOn, []sqllock.LockerOption{sqllock.WithoutHandOff()}, servers},
-		{"sqllock cas, durable release", casOn, []sqllock.LockerOption{sqllock.WithDurableRelease()}, servers[:1]},
+		{CASUnbatched, casOn, []sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{NoBatching: true})}, servers},
+		{CASNoHandOff, casOn, []sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{NoHandOff: true})}, servers},
+		{"sqllock cas, durable release", casOn, []sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{DurableRelease: true})}, servers[:1]},
 		{Insert, func(db databases.DB) strategies.Strategy { return insert.New(db) }, nil, all},
 		{ForUpdate, func(db databases.DB) strategies.Strategy { return forupdate.New(db) }, nil, servers},
 		{Advisory, func(db databases.DB) strategies.Strategy { return advisory.New(db) }, nil, servers},

@@ -187,6 +187,6 @@ func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond 
 // much too early.
 func (s *Store) lease(d time.Duration) int64 { return ceil(d + s.sql.Resolution) }
 
-// ceil returns microseconds, rounded up: with WithClockMargin(0, 0) the database
+// ceil returns microseconds, rounded up: with a Tuning.ClockDrift of next to nothing the database
 // would otherwise end a lease before its holder stops to trust it.
 func ceil(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
