@@ -84,15 +84,11 @@ func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error) 
 // Inspect returns the status of a name: who holds it, or how long it is taken though
 // nobody does, or who had it last and why that ended. A name that was never granted, or
 // whose row was reaped, has the token 0. If it has permits, this is about the first;
-// [Locker.Holders] lists those that are taken. Errors: [ErrInvalidName], [ErrClosed]; the
-// database's.
+// [SlotName] names the others, and [Locker.Holders] lists those that are taken. Errors: [ErrInvalidName],
+// [ErrClosed]; the database's.
 func (l *Locker) Inspect(ctx context.Context, name string) (Status, error) {
-	return l.InspectSlot(ctx, name, 0)
-}
-
-// InspectSlot is Inspect for one of the permits of [WithPermits].
-func (l *Locker) InspectSlot(ctx context.Context, name string, slot int) (Status, error) {
-	if err := errors.Join(checkName(name), checkSlot(slot)); err != nil {
+	name, slot, err := splitSlotName(name)
+	if err != nil {
 		return Status{}, err
 	}
 
@@ -115,7 +111,7 @@ func (l *Locker) InspectSlot(ctx context.Context, name string, slot int) (Status
 }
 
 // ForceRelease takes a lock away from the holder that was seen: seen is what [Locker.Inspect],
-// [Locker.InspectSlot] or [Locker.Holders] returned, and whoever has acquired the name since
+// or [Locker.Holders] returned, and whoever has acquired the name since
 // keeps it. Of seen, Name, Slot, Token and Owner count. The holder learns of
 // it at its next renewal, with [ReasonForced] and the reason given here; until
 // then two may believe that they hold it, and [Lock.Guard] and tokens keep that harmless.

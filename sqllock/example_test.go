@@ -183,6 +183,22 @@ func ExampleLocker_Inspect() {
 }
 
 // Who had it last, and why that ended.
+func ExampleSlotName() {
+	ctx := context.Background()
+	_, locker := exampleLocker()
+
+	err := locker.Do(ctx, "export", func(ctx context.Context, lock *sqllock.Lock) error {
+		status, err := locker.Inspect(ctx, sqllock.SlotName("export", lock.Slot()))
+		fmt.Println(status.Name, status.Held())
+
+		return err
+	}, sqllock.WithPermits(4))
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: export true
+}
+
 func ExampleStatus() {
 	ctx := context.Background()
 	_, locker := exampleLocker(sqllock.WithLabel("report"))

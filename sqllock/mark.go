@@ -15,7 +15,7 @@ import (
 //
 // The mark stays when the lock is released or lost. It goes with the row of an idle name ([Locker.Reap], [Tuning]), but no
 // row is removed before 366 days after the time that its mark is, in microseconds since 1970. With [WithPermits] each slot has a mark
-// of its own: see [Locker.InspectSlot].
+// of its own: see [SlotName].
 //
 // Call Mark before [Lock.Release], and after the end of a transaction that guards the lock ([Lock.Guard]): on SQLite it cannot write
 // beside one. It works though ctx has ended, and takes at most some seconds. After [Lock.MarkTx] it only looks whether the

@@ -45,6 +45,21 @@ func WithPermits(n int) LockOption {
 	})
 }
 
+// SlotName names one of the permits of [WithPermits] for [Locker.Inspect]: slot is its number, from 0 to [MaxPermits] - 1. The first one
+// has the name itself. The others have it with U+001F and the number behind it. No lock can have such a name: a call
+// that acquires it is [ErrInvalidName], so that a slot is never taken for another lock. With any other slot Inspect is ErrInvalidName, too.
+func SlotName(name string, slot int) string { return strategies.SlotName(name, slot) }
+
+// splitSlotName returns the name and the slot that SlotName made one of, or says why it is neither that nor a lock's.
+func splitSlotName(slotName string) (name string, slot int, err error) {
+	name, slot = strategies.SplitSlot(slotName)
+	if slot < 0 || slot >= MaxPermits || strategies.SlotName(name, slot) != slotName {
+		return "", 0, fmt.Errorf("%w: %q is not that of a slot: those are from 0 to %d", ErrInvalidName, slotName, MaxPermits-1)
+	}
+
+	return name, slot, checkName(name)
+}
+
 // many says whether the name has several slots.
 func (s *settings) many() bool { return s.permits > 1 }
 

@@ -217,13 +217,22 @@ func TestHoldersOfPermits(t *testing.T) {
 			t.Errorf("Holders() after ForceRelease() = %v, %v, want those of the slots 0 and 2", holders, err)
 		}
 
-		status, err := locker.InspectSlot(t.Context(), name, 1)
+		status, err := locker.Inspect(t.Context(), sqllock.SlotName(name, 1))
 		if err != nil || status.Name != name || status.Slot != 1 || status.Held() || status.Ended != sqllock.ReasonForced {
-			t.Errorf("InspectSlot() = %+v, %v, want that it was taken away", status, err)
+			t.Errorf("Inspect() = %+v, %v, want that it was taken away", status, err)
 		}
 
-		_, err = locker.InspectSlot(t.Context(), name, sqllock.MaxPermits)
-		wantIs(t, "InspectSlot() of a slot that cannot be", err, sqllock.ErrInvalidOption)
+		for what, slotName := range map[string]string{
+			"a slot that cannot be": sqllock.SlotName(name, sqllock.MaxPermits), "a negative slot": sqllock.SlotName(name, -1),
+			"a slot of a slot": sqllock.SlotName(sqllock.SlotName(name, 1), 1), "no number": name + "\x1fa", "the first, named otherwise": name + "\x1f0000",
+			"no name": sqllock.SlotName("", 1),
+		} {
+			_, err = locker.Inspect(t.Context(), slotName)
+			wantIs(t, "Inspect() of "+what, err, sqllock.ErrInvalidName)
+		}
+
+		_, err = locker.TryAcquire(t.Context(), sqllock.SlotName(name, 1))
+		wantIs(t, "TryAcquire() of a slot", err, sqllock.ErrInvalidName)
 	})
 }
 

@@ -228,8 +228,8 @@ func markSlots(e *env) {
 	}
 
 	for slot := range 2 {
-		if status, err := e.b.InspectSlot(e.ctx(), e.name, slot); err != nil || status.Mark != int64(slot+5) {
-			e.Errorf("InspectSlot(%d).Mark = %d, %v, want %d", slot, status.Mark, err, slot+5)
+		if status, err := e.b.Inspect(e.ctx(), sqllock.SlotName(e.name, slot)); err != nil || status.Mark != int64(slot+5) {
+			e.Errorf("Inspect() of slot %d: .Mark = %d, %v, want %d", slot, status.Mark, err, slot+5)
 		}
 	}
 }

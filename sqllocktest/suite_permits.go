@@ -245,9 +245,9 @@ func permitsListed(e *env) {
 
 	e.lost("Check() of a permit that was taken away", locks[2].Check(e.ctx()), sqllock.ReasonForced, sqllock.ReasonSessionGone)
 
-	status, err := e.b.InspectSlot(e.ctx(), e.name, 2)
+	status, err := e.b.Inspect(e.ctx(), sqllock.SlotName(e.name, 2))
 	if err != nil || status.Name != e.name || status.Slot != 2 || status.Held() || status.Detail != "the reason" {
-		e.Errorf("InspectSlot() of a permit that was taken away = %+v, %v, want the reason", status, err)
+		e.Errorf("Inspect() of a permit that was taken away = %+v, %v, want the reason", status, err)
 	}
 
 	for _, lock := range locks[:2] {

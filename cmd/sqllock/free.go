@@ -102,7 +102,7 @@ that.`,
 }
 
 func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name string) error {
-	status, err := l.InspectSlot(ctx, name, f.slot)
+	status, err := l.Inspect(ctx, sqllock.SlotName(name, f.slot))
 
 	var holders []sqllock.Status
 	if err == nil {
@@ -118,7 +118,7 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 	// A renewal or an attempt has the row for a moment, too.
 	for look := 1; err == nil && status.Guarded && (!f.force || !status.Held()) && look < guardLooks; look++ {
 		if err = pause(ctx, guardPause); err == nil {
-			status, err = l.InspectSlot(ctx, name, f.slot)
+			status, err = l.Inspect(ctx, sqllock.SlotName(name, f.slot))
 		}
 	}
 
@@ -153,7 +153,7 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 	case errors.Is(err, sqllock.ErrNotHeld):
 		return f.notHeld(name)
 	case errors.Is(err, sqllock.ErrChangedHands):
-		if status, err = l.InspectSlot(ctx, name, f.slot); err == nil {
+		if status, err = l.Inspect(ctx, sqllock.SlotName(name, f.slot)); err == nil {
 			err = f.gone(name, status)
 		}
 

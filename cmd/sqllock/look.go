@@ -62,14 +62,6 @@ func (l looker) Inspect(ctx context.Context, name string) (sqllock.Status, error
 	return l.Locker.Inspect(ctx, name)
 }
 
-// InspectSlot is the Locker's, bounded.
-func (l looker) InspectSlot(ctx context.Context, name string, slot int) (sqllock.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-
-	return l.Locker.InspectSlot(ctx, name, slot)
-}
-
 // Waiters is the Locker's, bounded.
 func (l looker) Waiters(ctx context.Context, filter sqllock.WaiterFilter) ([]sqllock.Waiter, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)

@@ -187,7 +187,7 @@ func (s source) lookAt(ctx context.Context, name string) (page.Locks, error) {
 
 // Inspect is a closer look at one slot of a name.
 func (s source) Inspect(ctx context.Context, name string, slot int) (sqllock.Status, error) {
-	status, err := s.InspectSlot(ctx, name, slot)
+	status, err := s.looker.Inspect(ctx, sqllock.SlotName(name, slot))
 
 	return status, s.told(err)
 }

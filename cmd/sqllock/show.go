@@ -79,7 +79,7 @@ func checkSlot(slot int) error {
 func (f *showFlags) show(ctx context.Context, out io.Writer, l looker, name string) (err error) {
 	s := seen{slot: f.slots}
 
-	if s.status, err = l.InspectSlot(ctx, name, f.slot); err != nil {
+	if s.status, err = l.Inspect(ctx, sqllock.SlotName(name, f.slot)); err != nil {
 		return err
 	}
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
-	"github.com/sqllock/sqllock/strategies"
 )
 
 // make makes one fault, and notes when it struck. ctx ends with the round; what was begun is undone all the
@@ -165,9 +164,7 @@ func (h *host) force(ctx context.Context, name string) bool {
 	}
 
 	// The server may be down just now, and the name free: then there is no fault.
-	name, slot := strategies.SplitSlot(name)
-
-	seen, err := locker.InspectSlot(ctx, name, slot)
+	seen, err := locker.Inspect(ctx, name)
 
 	return err == nil && locker.ForceRelease(ctx, seen, "a fault test") == nil
 }
