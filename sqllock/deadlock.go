@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sqllock/sqllock/internal/around"
 	"github.com/sqllock/sqllock/strategies"
 )
 
@@ -24,21 +25,11 @@ const (
 	yielding   = "+"
 )
 
-// around is the context key under which a context has the owners of Around.
-type around struct{}
-
-// Around returns a context under which it is known that a process around this one holds locks: one that has started
-// it and waits for its end, and has passed on their owners ([Lock.Owner]). Whoever waits under it counts as one who
-// holds them, so that a deadlock is found. `sqllock run` uses it.
-func Around(ctx context.Context, owners ...string) context.Context {
-	return context.WithValue(ctx, around{}, owners)
-}
-
 // holdsOthers says whether something is held where ctx waits.
 func holdsOthers(ctx context.Context) bool {
 	_, holds := ctx.Value(innermost{}).(*heldContext)
 
-	return holds || ctx.Value(around{}) != nil
+	return holds || len(around.Owners(ctx)) > 0
 }
 
 // owners are those of the locks under whose contexts ctx is, and that stay held for as
@@ -56,8 +47,7 @@ func owners(ctx context.Context) (owners []string) {
 		}
 	}
 
-	outer, _ := ctx.Value(around{}).([]string)
-	owners = append(owners, outer...)
+	owners = append(owners, around.Owners(ctx)...)
 
 	return owners[:min(len(owners), mostOwners)]
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/around"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
@@ -410,10 +411,10 @@ func abandonAll(t *testing.T, taken int) {
 // A process that another one waits for is in a deadlock with what that holds, if it is told.
 func TestAround(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		memory, around := setup(t)
+		memory, outside := setup(t)
 		other, inner := newLocker(t, memory.Peer()), newLocker(t, memory.Peer())
 
-		outer := acquire(t, around)
+		outer := acquire(t, outside)
 		held := acquireNames(t, other, 1)[0]
 		first := make(chan error, 1)
 
@@ -424,7 +425,7 @@ func TestAround(t *testing.T) {
 
 		<-time.After(time.Second)
 
-		_, err := inner.Acquire(sqllock.Around(t.Context(), outer.Owner()), held.Name())
+		_, err := inner.Acquire(around.With(t.Context(), outer.Owner()), held.Name())
 		wantIs(t, "Acquire() of what one holds who waits for a lock around this process", err, sqllock.ErrDeadlock)
 
 		release(t, outer)

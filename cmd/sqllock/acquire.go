@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/process"
+	"github.com/sqllock/sqllock/internal/around"
 	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 )
@@ -24,7 +25,7 @@ func (f *runFlags) acquire(ctx context.Context, locker *sqllock.Locker) (*held, 
 
 	// What the runs around this one hold stays held until it ends.
 	if outer := ownersIn(os.Getenv); len(outer) > 0 {
-		ctx = sqllock.Around(ctx, outer...)
+		ctx = around.With(ctx, outer...)
 	}
 
 	err := f.askAll(ctx, locker, h)
