@@ -67,13 +67,10 @@ func (w *waiters) look(known []*waiting) {
 		return
 	}
 
-	var all []strategies.Waiter
-
-	if w.ask(func(ctx context.Context) (err error) {
-		all, err = w.queuer.Waiters(ctx, strategies.WaiterFilter{Holding: true})
-
-		return err
-	}) != nil {
+	all, err := ask(w, func(ctx context.Context) ([]strategies.Waiter, error) {
+		return w.queuer.Waiters(ctx, strategies.WaiterFilter{Holding: true})
+	})
+	if err != nil {
 		return
 	}
 

@@ -450,14 +450,8 @@ func (w *waiters) poll() {
 		return
 	}
 
-	var all []strategies.Standing
-
 	asked := time.Now()
-	err := w.ask(func(ctx context.Context) (err error) {
-		all, err = w.queuer.Stand(ctx, w.process)
-
-		return err
-	})
+	all, err := ask(w, func(ctx context.Context) ([]strategies.Standing, error) { return w.queuer.Stand(ctx, w.process) })
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -539,7 +533,7 @@ func (w *waiters) dequeue() {
 			ids[i] = one.ID
 		}
 
-		if w.ask(func(ctx context.Context) error { return w.queuer.Leave(ctx, w.process, ids) }) != nil {
+		if w.tell(func(ctx context.Context) error { return w.queuer.Leave(ctx, w.process, ids) }) != nil {
 			w.leaveLater(some)
 
 			continue
@@ -558,7 +552,7 @@ func (w *waiters) dequeue() {
 // passOn calls those who are the first in lines that others have left.
 func (w *waiters) passOn(names []string) {
 	if len(names) > 0 {
-		_ = w.ask(func(ctx context.Context) error { return w.queuer.Call(ctx, names) })
+		_ = w.tell(func(ctx context.Context) error { return w.queuer.Call(ctx, names) })
 	}
 }
 
@@ -589,13 +583,12 @@ func (w *waiters) note() (known []*waiting) {
 		case over:
 			continue
 		case !noted && answers:
-			taken := false
-			answers = w.ask(func(ctx context.Context) (err error) {
+			taken, err := ask(w, func(ctx context.Context) (bool, error) {
 				all, errs := w.enqueue(ctx, []strategies.Waiter{waiter})
-				taken = all[0]
 
-				return errs[0]
-			}) == nil
+				return all[0], errs[0]
+			})
+			answers = err == nil
 
 			w.setNoted(one, answers)
 
@@ -655,13 +648,7 @@ func (w *waiters) keep(known []*waiting) {
 		return
 	}
 
-	kept := 0
-	err := w.ask(func(ctx context.Context) (err error) {
-		kept, err = w.queuer.Keep(ctx, w.process, believed)
-
-		return err
-	})
-
+	kept, err := ask(w, func(ctx context.Context) (int, error) { return w.queuer.Keep(ctx, w.process, believed) })
 	if err != nil || kept == len(known) {
 		return
 	}
@@ -682,39 +669,39 @@ var errSilent = errors.New("nothing is sent for a while")
 
 // ask sends a statement. A driver that does not return when it is to is asked for nothing
 // more until it does.
-func (w *waiters) ask(statement func(context.Context) error) error {
+func ask[T any](w *waiters, statement func(context.Context) (T, error)) (answer T, err error) {
 	bound := tellTime
-
-	w.mu.Lock()
-	silent := w.silentLocked() > 0
-	w.mu.Unlock()
 
 	switch {
 	case w.locker.life.Err() != nil:
 		bound = lastTell
-	case silent:
-		return errSilent
+	case w.silent():
+		return answer, errSilent
 	}
 
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.locker.life), bound)
-	defer cancel()
-
-	_, err := call.Within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, statement(ctx) })
+	answer, err = call.Limited(context.WithoutCancel(w.locker.life), bound, statement)
 
 	w.mu.Lock()
 	w.answeredLocked(err)
 	w.mu.Unlock()
 
-	var abandoned call.AbandonedError[struct{}]
+	var abandoned call.AbandonedError[T]
 	if errors.As(err, &abandoned) {
 		returned := make(chan struct{})
-		abandoned.Then(func(struct{}, error) { close(returned) })
+		abandoned.Then(func(T, error) { close(returned) })
 
 		select {
 		case <-returned:
 		case <-w.locker.life.Done():
 		}
 	}
+
+	return answer, err
+}
+
+// tell is ask for a statement that only has an error.
+func (w *waiters) tell(statement func(context.Context) error) error {
+	_, err := ask(w, func(ctx context.Context) (struct{}, error) { return struct{}{}, statement(ctx) })
 
 	return err
 }
