@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
@@ -197,6 +200,33 @@ func ExampleSlotName() {
 		log.Fatal(err)
 	}
 	// Output: export true
+}
+
+func ExampleLocker_Ready() {
+	ctx := context.Background()
+	_, locker := exampleLocker()
+
+	// A Kubernetes readinessProbe asks for it: httpGet: {path: /readyz, port: 8080}, with timeoutSeconds: 3.
+	ready := func(w http.ResponseWriter, r *http.Request) {
+		if err := locker.Ready(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	}
+
+	probe := func() {
+		w := httptest.NewRecorder()
+		ready(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/readyz", http.NoBody))
+		fmt.Println(strings.TrimSpace(fmt.Sprint(w.Code, " ", w.Body)))
+	}
+
+	probe()
+
+	_ = locker.Close(ctx)
+
+	probe()
+	// Output:
+	// 200
+	// 503 look whether the database is ready: locker closed
 }
 
 func ExampleStatus() {

@@ -14,6 +14,7 @@ import (
 func administrationCases() []testCase {
 	return []testCase{
 		{"features/what is not claimed is refused", nil, featuresRefused},
+		{"ready/until it is closed", nil, readyUntilClosed},
 		{"inspect/shows the holder", nil, inspectHolder},
 		{"inspect/shows nobody", nil, inspectNobody},
 		{"held error/shows the holder", leaseOnly, heldErrorHolder},
@@ -33,6 +34,31 @@ func administrationCases() []testCase {
 		{"inspect/within a minimum hold", minHoldOnly, lastGrantMinHold},
 		{"inspect/within a lock delay", lockDelayOnly, lastGrantLockDelay},
 		{"inspect/sees a guard", guardedOnly, lastGrantGuarded},
+	}
+}
+
+// readyUntilClosed probes while a lock is held, which is not in the way, and changes nothing.
+func readyUntilClosed(e *env) {
+	lock := e.acquire(e.a)
+
+	if err := errors.Join(e.a.Ready(e.ctx()), e.b.Ready(e.ctx())); err != nil {
+		e.Errorf("Ready() = %v, want nil", err)
+	}
+
+	e.alive(lock)
+
+	if holders, err := e.b.Holders(e.ctx(), sqllock.Filter{Prefix: e.name}); err != nil || len(holders) != 1 {
+		e.Errorf("Holders() = %+v, %v, want the one lock", holders, err)
+	}
+
+	e.release(lock)
+
+	if err := e.b.Close(e.ctx()); err != nil {
+		e.Errorf("Close() = %v, want nil", err)
+	}
+
+	if err := e.b.Ready(e.ctx()); !errors.Is(err, sqllock.ErrClosed) {
+		e.Errorf("Ready() of a closed locker = %v, want ErrClosed", err)
 	}
 }
 

@@ -204,6 +204,7 @@ func nilContext(e *env) {
 		"TryDo":        func() error { return e.a.TryDo(none, e.name, run) },
 		"Close":        func() error { return e.a.Close(none) },
 		"Holders":      func() error { _, err := e.a.Holders(none, sqllock.Filter{}); return err },
+		"Ready":        func() error { return e.a.Ready(none) },
 		"Inspect":      func() error { _, err := e.a.Inspect(none, e.name); return err },
 		"ForceRelease": func() error { return e.a.ForceRelease(none, sqllock.Status{Name: e.name}, "test") },
 		"Reap":         func() error { _, err := e.a.Reap(none, time.Hour); return err },

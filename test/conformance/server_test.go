@@ -998,6 +998,7 @@ func TestNoSchema(t *testing.T) {
 			t.Run("outdated/"+strategy.Name, func(t *testing.T) {
 				exec(t, db, "CREATE TABLE IF NOT EXISTS placeholder (x int)")
 				wantTry(t, strategy.Make(wrapped), sqllock.ErrNoSchema, hint)
+				wantUnready(t, strategy.Make(wrapped), sqllock.ErrNoSchema, hint)
 			})
 		}
 
@@ -1010,7 +1011,10 @@ func TestNoSchema(t *testing.T) {
 				continue
 			}
 
-			t.Run("missing/"+strategy.Name, func(t *testing.T) { wantTry(t, strategy.Make(wrapped), sqllock.ErrNoSchema, hint) })
+			t.Run("missing/"+strategy.Name, func(t *testing.T) {
+				wantTry(t, strategy.Make(wrapped), sqllock.ErrNoSchema, hint)
+				wantUnready(t, strategy.Make(wrapped), sqllock.ErrNoSchema, hint)
+			})
 		}
 	}
 
