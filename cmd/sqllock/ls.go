@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -110,10 +109,8 @@ func (f *lsFlags) list(ctx context.Context, out io.Writer, look func(context.Con
 			return err
 		}
 
-		select {
-		case <-ctx.Done():
+		if pause(ctx, time.Duration(f.watch)) != nil {
 			return nil
-		case <-time.After(time.Duration(f.watch)):
 		}
 	}
 }
@@ -141,12 +138,7 @@ func (*lsFlags) waiters(ctx context.Context, l looker, filter sqllock.Filter) (l
 	}
 
 	shown := make([]waiterJSON, len(waiters))
-	table := text.Table{Header: []string{"NAME", "PLACE", "WAITER", "WAITED", "HOLDS"}, Shrink: []int{0, 2}, Holders: []int{2}}
-
-	shared := slices.ContainsFunc(waiters, func(w sqllock.Waiter) bool { return w.Shared })
-	if shared {
-		table.Header = append(table.Header, sharedColumn)
-	}
+	table := text.Table{Header: []string{"NAME", "PLACE", "WAITER", "WAITED", "HOLDS", "SHARED"}, Shrink: []int{0, 2}, Holders: []int{2}}
 
 	for i, w := range waiters {
 		shown[i] = waiterOf(w)
@@ -156,19 +148,15 @@ func (*lsFlags) waiters(ctx context.Context, l looker, filter sqllock.Filter) (l
 			holds = "others"
 		}
 
-		row := []string{plain.Text(w.Name), strconv.Itoa(w.Place), plain.Text(w.Holder.String()), text.Duration(w.Waited), holds}
-		if shared {
-			row = append(row, yes(w.Shared))
-		}
-
-		table.Rows = append(table.Rows, row)
+		table.Rows = append(table.Rows, []string{
+			plain.Text(w.Name), strconv.Itoa(w.Place), plain.Text(w.Holder.String()), text.Duration(w.Waited), holds, yes(w.Shared),
+		})
 	}
+
+	table.Omit("SHARED", yes(false))
 
 	return listing{shown, table, none("nobody waits for locks", filter)}, nil
 }
-
-// sharedColumn is only there if a lock is shared.
-const sharedColumn = "SHARED"
 
 // yes is what a column says of what is so or not.
 func yes(so bool) string {
@@ -219,17 +207,7 @@ func (f *lsFlags) print(out io.Writer, listed listing, width int) error {
 }
 
 func tableOf(locks []sqllock.Status) text.Table {
-	table := text.Table{Header: []string{"NAME", "HOLDER", "HELD", "LEASE", "STRATEGY"}, Shrink: []int{0, 1}, Holders: []int{1}}
-
-	permits := slices.ContainsFunc(locks, func(lock sqllock.Status) bool { return lock.Slot > 0 })
-	if permits {
-		table.Header = append(table.Header, "SLOT")
-	}
-
-	shared := slices.ContainsFunc(locks, func(lock sqllock.Status) bool { return lock.Shared })
-	if shared {
-		table.Header = append(table.Header, sharedColumn)
-	}
+	table := text.Table{Header: []string{"NAME", "HOLDER", "HELD", "LEASE", "STRATEGY", "SLOT", "SHARED"}, Shrink: []int{0, 1}, Holders: []int{1}}
 
 	for _, lock := range locks {
 		held, left := "-", "expired, taken for "+text.Duration(lock.Taken)
@@ -241,17 +219,13 @@ func tableOf(locks []sqllock.Status) text.Table {
 			left = "released, taken for " + text.Duration(lock.Taken)
 		}
 
-		row := []string{plain.Text(lock.Name), plain.Text(lock.Holder.String()), held, left, plain.Text(lock.Strategy)}
-		if permits {
-			row = append(row, strconv.Itoa(lock.Slot))
-		}
-
-		if shared {
-			row = append(row, yes(lock.Shared))
-		}
-
-		table.Rows = append(table.Rows, row)
+		table.Rows = append(table.Rows, []string{
+			plain.Text(lock.Name), plain.Text(lock.Holder.String()), held, left, plain.Text(lock.Strategy), strconv.Itoa(lock.Slot), yes(lock.Shared),
+		})
 	}
+
+	table.Omit("SLOT", "0")
+	table.Omit("SHARED", yes(false))
 
 	return table
 }
@@ -302,16 +276,19 @@ type waiterJSON struct {
 }
 
 func waiterOf(w sqllock.Waiter) waiterJSON {
-	shown := waiterJSON{
+	return waiterJSON{
 		Name: w.Name, Place: w.Place, Host: w.Holder.Host, PID: w.Holder.PID, Label: w.Holder.Label, WaitedSeconds: seconds(w.Waited),
-		HoldsOthers: w.HoldsOthers(), Shared: w.Shared,
+		HoldsOthers: w.HoldsOthers(), Shared: w.Shared, Metadata: metadataOf(w.Holder),
+	}
+}
+
+// metadataOf is nil if it is not JSON.
+func metadataOf(holder sqllock.Holder) json.RawMessage {
+	if metadata := []byte(holder.Metadata); json.Valid(metadata) {
+		return metadata
 	}
 
-	if metadata := []byte(w.Holder.Metadata); json.Valid(metadata) {
-		shown.Metadata = metadata
-	}
-
-	return shown
+	return nil
 }
 
 // seconds has microseconds, as databases have. One division rounds once, so that no
@@ -319,15 +296,9 @@ func waiterOf(w sqllock.Waiter) waiterJSON {
 func seconds(d time.Duration) float64 { return float64(d.Round(time.Microsecond).Microseconds()) / 1e6 }
 
 func jsonOf(lock sqllock.Status) lockJSON {
-	shown := lockJSON{
+	return lockJSON{
 		Name: lock.Name, Slot: lock.Slot, Strategy: lock.Strategy, Token: lock.Token, Host: lock.Holder.Host, PID: lock.Holder.PID,
 		Label: lock.Holder.Label, HeldSeconds: seconds(lock.HeldFor), RemainingSeconds: seconds(lock.Remaining),
-		TakenSeconds: seconds(lock.Taken), Shared: lock.Shared,
+		TakenSeconds: seconds(lock.Taken), Shared: lock.Shared, Metadata: metadataOf(lock.Holder),
 	}
-
-	if metadata := []byte(lock.Holder.Metadata); json.Valid(metadata) {
-		shown.Metadata = metadata
-	}
-
-	return shown
 }

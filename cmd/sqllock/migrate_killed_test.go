@@ -13,7 +13,6 @@ import (
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
-	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/migrations"
 )
 
@@ -91,15 +90,9 @@ func whole(t *testing.T, owner string) {
 		t.Errorf("Statuses() = %v, %v, want one that is applied", statuses, err)
 	}
 
-	expected, err := migrate.Expected(db.Target.Dialect)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for _, object := range expected {
-		if err := object.Look(t.Context(), db, db.SQL); err != nil {
-			t.Error(err)
-		}
+	look, err := migrate.Look(t.Context(), db, db.SQL)
+	if err != nil || len(look.Missing) > 0 || len(look.Altered) > 0 {
+		t.Errorf("Look() = %+v, %v, want all that is made", look, err)
 	}
 }
 
@@ -110,15 +103,9 @@ func unmade(t *testing.T, owner string) {
 	db := testdatabases.Open(t, t.Context(), owner)
 	defer db.Close()
 
-	expected, err := migrate.Expected(db.Target.Dialect)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for _, object := range expected {
-		if err := object.Look(t.Context(), db, db.SQL); db.Locks.Classify(err) != databases.NoSchema {
-			t.Errorf("%s is left (%v)", object.Name, err)
-		}
+	look, err := migrate.Look(t.Context(), db, db.SQL)
+	if err != nil || len(look.There) > 0 {
+		t.Errorf("Look() = %+v, %v, want that nothing is there", look, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -185,14 +186,8 @@ func inLine(place int) string {
 // place is that of this process among those who wait for a name; zero if that is not known.
 func place(ctx context.Context, locker *sqllock.Locker, name string) int {
 	waiters, err := locker.Waiters(ctx, sqllock.WaiterFilter{Name: name})
-	if err != nil {
-		return 0
-	}
-
-	for _, waiter := range waiters {
-		if isOurs(waiter) {
-			return waiter.Place
-		}
+	if i := slices.IndexFunc(waiters, isOurs); err == nil && i >= 0 {
+		return waiters[i].Place
 	}
 
 	return 0

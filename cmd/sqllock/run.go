@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -206,47 +207,33 @@ func (f *runFlags) check() (err error) {
 		return fmt.Errorf("--permits %d is not between 1 and %d", f.permits, sqllock.MaxPermits)
 	case f.conflict < 0 || f.conflict > 255:
 		return fmt.Errorf("--conflict-exit-code %d is not between 0 and 255", f.conflict)
-	case f.shared && f.checkShared() != nil:
-		return f.checkShared()
-	case !f.tick.IsZero() && f.checkTick() != nil:
-		return f.checkTick()
 	default:
-		return err
+		return cmp.Or(f.apart(), err)
 	}
 }
 
-// checkShared says which of the flags does not go with --shared.
-func (f *runFlags) checkShared() error {
-	const said = "--shared does not go together with "
+// apart says which of the flags do not go together.
+func (f *runFlags) apart() error {
+	several, permits, ticks := len(f.names) > 1, f.permits > 1, !f.tick.IsZero()
 
-	switch {
-	case len(f.names) > 1:
-		return errors.New(said + "several names")
-	case f.permits > 1:
-		return errors.New(said + "--permits")
-	case f.minHold > 0:
-		return errors.New(said + "--min-hold")
-	default:
-		return nil
+	for _, pair := range []struct {
+		given       bool
+		flag, other string
+	}{
+		{f.shared && several, "--shared", "several names"},
+		{f.shared && permits, "--shared", "--permits"},
+		{f.shared && f.minHold > 0, "--shared", "--min-hold"},
+		{ticks && several, "--tick", "several names"},
+		{ticks && permits, "--tick", "--permits"},
+		{ticks && f.shared, "--tick", "--shared"},
+		{ticks && f.sharedEnv, "--tick", "--shared-env"},
+	} {
+		if pair.given {
+			return fmt.Errorf("%s does not go together with %s", pair.flag, pair.other)
+		}
 	}
-}
 
-// checkTick says which of the flags does not go with --tick.
-func (f *runFlags) checkTick() error {
-	const said = "--tick does not go together with "
-
-	switch {
-	case len(f.names) > 1:
-		return errors.New(said + "several names")
-	case f.permits > 1:
-		return errors.New(said + "--permits")
-	case f.shared:
-		return errors.New(said + "--shared")
-	case f.sharedEnv:
-		return errors.New(said + "--shared-env")
-	default:
-		return nil
-	}
+	return nil
 }
 
 // isFlag says whether a name is surely what should have come after it: pflag

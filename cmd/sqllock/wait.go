@@ -109,7 +109,7 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 		return l.glance(ctx, name)
 	}
 
-	for pause := lookSoon; ; pause = min(2*pause, lookLater) {
+	for again := lookSoon; ; again = min(2*again, lookLater) {
 		status, err := f.bound(ctx, begun, name, look)
 		if err != nil {
 			return err
@@ -129,14 +129,12 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 				return exitError{f.code, fmt.Errorf("lock %q is still held by %s", name, status.by())}
 			}
 
-			pause = min(pause, left)
+			again = min(again, left)
 		}
 
 		// It is not free by itself before its lease ends.
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
+		if err := pause(ctx, again); err != nil {
+			return err
 		}
 	}
 }

@@ -67,7 +67,12 @@ func (e shellError) words(err error) string {
 		// refused says it with the flags that name the database.
 		return fmt.Sprintf("%s: %s", sqllock.ErrNoSchema, err.Err)
 	case *sqllock.UnsupportedError:
-		return unsupported(*err)
+		unsupported := *err
+		if unsupported.Op != "" {
+			unsupported.Op = "--strategy " + err.Strategy
+		}
+
+		return strings.Replace(unsupported.Error(), "use strategies/", "use --strategy ", 1)
 	case *databases.ServerError:
 		server := *err
 		server.Untested = false
@@ -100,30 +105,4 @@ func flagged(option sqllock.OptionError) string {
 	option.Option, option.Value, option.Instead = strings.TrimSpace(option.Option+option.Value), "", ""
 
 	return option.Error()
-}
-
-// unsupported says that a strategy does not work there, and which flag helps.
-func unsupported(err sqllock.UnsupportedError) string {
-	said := "strategy " + err.Strategy
-	if err.Op != "" {
-		said = "--strategy " + err.Strategy
-	}
-
-	var ways []string
-
-	if err.Fix != "" {
-		ways = append(ways, err.Fix)
-	}
-
-	if err.Instead != "" {
-		ways = append(ways, "use --strategy "+err.Instead)
-	}
-
-	said += fmt.Sprintf(": %s %s", sqllock.ErrUnsupported, err.Where)
-
-	if len(ways) > 0 {
-		said += "; " + strings.Join(ways, ", or ")
-	}
-
-	return said
 }

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
@@ -26,21 +27,10 @@ const (
 )
 
 // AtLeast says whether l is as bad as other, or worse.
-func (l Level) AtLeast(other Level) bool { return rank(l) >= rank(other) }
+func (l Level) AtLeast(other Level) bool {
+	levels := []Level{OK, Note, Warning, Error}
 
-func rank(l Level) int {
-	switch l {
-	case Error:
-		return 3
-	case Warning:
-		return 2
-	case Note:
-		return 1
-	case OK:
-		return 0
-	default:
-		return 0
-	}
+	return slices.Index(levels, l) >= slices.Index(levels, other)
 }
 
 // Finding is what one check found.
@@ -191,14 +181,10 @@ func hindered(said string) []Finding {
 }
 
 // forbidden says whether a privilege is missing.
-func (e *exam) forbidden(err error) bool {
-	return err != nil && e.db.Locks.Classify(err) == databases.NotAllowed
-}
+func (e *exam) forbidden(err error) bool { return e.db.Locks.Classify(err) == databases.NotAllowed }
 
 // full says whether the server takes no more connections of this user.
-func (e *exam) full(err error) bool {
-	return err != nil && e.db.Locks.Classify(err) == databases.Full
-}
+func (e *exam) full(err error) bool { return e.db.Locks.Classify(err) == databases.Full }
 
 func checks(dialect databases.Dialect) []check {
 	switch dialect {
@@ -218,6 +204,23 @@ func checks(dialect databases.Dialect) []check {
 // one reads a row.
 func (e *exam) one(ctx context.Context, query string, dest ...any) error {
 	return e.conn.QueryRowContext(ctx, e.asked(query), e.mode()...).Scan(dest...)
+}
+
+// each reads the rows of a query.
+func (e *exam) each(ctx context.Context, query string, read func(rows *sql.Rows) error) error {
+	rows, err := e.conn.QueryContext(ctx, e.asked(query), e.mode()...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+
+	for rows.Next() {
+		if err := read(rows); err != nil {
+			return err
+		}
+	}
+
+	return rows.Err()
 }
 
 // asked is a query as it is sent. pgpool-II would send one that only reads to a standby, whose settings, sessions and tables
@@ -268,6 +271,22 @@ func (e *exam) refused(ctx context.Context) ([]Finding, error) {
 	default:
 		return nil, err
 	}
+}
+
+// server is the check whether sqllock takes the server, which tells its version.
+func server(query string, say func(e *exam, version string) []Finding) check {
+	return check{"server", func(ctx context.Context, e *exam) ([]Finding, error) {
+		if refused, err := e.refused(ctx); err != nil || refused != nil {
+			return refused, err
+		}
+
+		var version string
+		if err := e.one(ctx, query, &version); err != nil {
+			return nil, err
+		}
+
+		return say(e, version), nil
+	}}
 }
 
 // clock compares the server's microseconds since 1970 with this machine's.

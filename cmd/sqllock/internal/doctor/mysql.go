@@ -16,7 +16,7 @@ import (
 
 func mysqlChecks() []check {
 	return []check{
-		{"server", mysqlServer},
+		server(`SELECT VERSION()`, mysqlServer),
 		{"writable", mysqlWritable},
 		{"replication", mysqlReplication},
 		{"cluster", mysqlCluster},
@@ -42,36 +42,17 @@ func (e *exam) variable(ctx context.Context, kind string, names ...string) (stri
 
 // shown reads one. Only SHOW answers for names that the server does not know.
 func (e *exam) shown(ctx context.Context, kind, name string) (value string, err error) {
-	rows, err := e.conn.QueryContext(ctx, "SHOW "+kind+" LIKE '"+name+"'")
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close()
+	err = e.each(ctx, "SHOW "+kind+" LIKE '"+name+"'", func(rows *sql.Rows) error { return rows.Scan(&name, &value) })
 
-	for rows.Next() {
-		if err := rows.Scan(&name, &value); err != nil {
-			return "", err
-		}
-	}
-
-	return value, rows.Err()
+	return value, err
 }
 
-func mysqlServer(ctx context.Context, e *exam) ([]Finding, error) {
-	if refused, err := e.refused(ctx); err != nil || refused != nil {
-		return refused, err
-	}
-
-	var version string
-	if err := e.one(ctx, `SELECT VERSION()`, &version); err != nil {
-		return nil, err
-	}
-
+func mysqlServer(_ *exam, version string) []Finding {
 	if strings.Contains(version, "MariaDB") {
-		return fine("MariaDB %s", version), nil
+		return fine("MariaDB %s", version)
 	}
 
-	return fine("MySQL %s", version), nil
+	return fine("MySQL %s", version)
 }
 
 func mysqlWritable(ctx context.Context, e *exam) ([]Finding, error) {

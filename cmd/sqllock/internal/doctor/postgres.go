@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,7 +26,7 @@ func (e *exam) mode() []any {
 
 func postgresChecks() []check {
 	return []check{
-		{"server", postgresServer},
+		server(`SELECT pg_catalog.version()`, postgresServer),
 		{"writable", postgresWritable},
 		{"search_path", postgresPath},
 		{"pooler", postgresPooler},
@@ -37,19 +38,10 @@ func postgresChecks() []check {
 	}
 }
 
-func postgresServer(ctx context.Context, e *exam) ([]Finding, error) {
-	if refused, err := e.refused(ctx); err != nil || refused != nil {
-		return refused, err
-	}
-
-	var version string
-	if err := e.one(ctx, `SELECT pg_catalog.version()`, &version); err != nil {
-		return nil, err
-	}
-
+func postgresServer(_ *exam, version string) []Finding {
 	version, _, _ = strings.Cut(version, " on ")
 
-	return fine("%s", version), nil
+	return fine("%s", version)
 }
 
 // postgresPath looks who can put functions and operators where the statements of
@@ -68,7 +60,7 @@ func postgresPath(ctx context.Context, e *exam) ([]Finding, error) {
 
 	findings := sets(schemas)
 
-	rows, err := e.conn.QueryContext(ctx, e.asked(`SELECT pg_catalog.quote_ident(n.nspname::text), coalesce(pg_catalog.quote_ident(r.rolname::text), 'PUBLIC'), g.grantee = n.nspowner
+	err = e.each(ctx, `SELECT pg_catalog.quote_ident(n.nspname::text), coalesce(pg_catalog.quote_ident(r.rolname::text), 'PUBLIC'), g.grantee = n.nspowner
   FROM pg_catalog.pg_namespace n
  CROSS JOIN LATERAL (SELECT n.nspowner AS grantee
                       UNION
@@ -79,20 +71,14 @@ func postgresPath(ctx context.Context, e *exam) ([]Finding, error) {
    AND g.grantee <> (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
    AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_class c
                     WHERE c.oid = pg_catalog.to_regclass('sqllock_locks')::pg_catalog.oid AND c.relowner = g.grantee)
- ORDER BY 1, 2`), e.mode()...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	for rows.Next() {
+ ORDER BY 1, 2`, func(rows *sql.Rows) error {
 		var (
 			schema, role string
 			owns         bool
 		)
 
 		if err := rows.Scan(&schema, &role, &owns); err != nil {
-			return findings, err
+			return err
 		}
 
 		said, fix := role+" may create objects in schema "+schema, "REVOKE CREATE ON SCHEMA "+schema+" FROM "+role+";"
@@ -102,9 +88,10 @@ func postgresPath(ctx context.Context, e *exam) ([]Finding, error) {
 
 		findings = append(findings, found(Warning, said+", which is in the search_path",
 			"a function or an operator there can be called in place of PostgreSQL's own, as the user who asked", fix)...)
-	}
 
-	if err := rows.Err(); err != nil || len(findings) > 0 {
+		return nil
+	})
+	if err != nil || len(findings) > 0 {
 		return findings, err
 	}
 
@@ -195,37 +182,30 @@ func postgresDurability(ctx context.Context, e *exam) ([]Finding, error) {
 }
 
 func postgresTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
-	rows, err := e.conn.QueryContext(ctx, e.asked(`SELECT name, setting::bigint FROM pg_catalog.pg_settings
- WHERE name IN ('idle_session_timeout', 'idle_in_transaction_session_timeout', 'statement_timeout', 'lock_timeout', 'transaction_timeout')
-   AND (setting::bigint > 0 OR name = 'idle_in_transaction_session_timeout')
- ORDER BY name`), e.mode()...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
 	var findings []Finding
 
-	for rows.Next() {
+	err := e.each(ctx, `SELECT name, setting::bigint FROM pg_catalog.pg_settings
+ WHERE name IN ('idle_session_timeout', 'idle_in_transaction_session_timeout', 'statement_timeout', 'lock_timeout', 'transaction_timeout')
+   AND (setting::bigint > 0 OR name = 'idle_in_transaction_session_timeout')
+ ORDER BY name`, func(rows *sql.Rows) error {
 		var (
 			name  string
 			milli int64
 		)
 
 		if err := rows.Scan(&name, &milli); err != nil {
-			return findings, err
+			return err
 		}
 
 		if milli == 0 {
 			findings = append(findings, unending(name+" is 0", "ALTER ROLE ... SET "+name+" = '5min' for those who guard transactions")...)
-
-			continue
+		} else {
+			findings = append(findings, e.timeout(name, time.Duration(milli)*time.Millisecond)...)
 		}
 
-		findings = append(findings, e.timeout(name, time.Duration(milli)*time.Millisecond)...)
-	}
-
-	if err := rows.Err(); err != nil || len(findings) > 0 {
+		return nil
+	})
+	if err != nil || len(findings) > 0 {
 		return findings, err
 	}
 

@@ -197,24 +197,18 @@ func (e *exam) grantee(ctx context.Context) (user string, qualified func(table s
 		return "", nil, err
 	}
 
-	rows, err := e.conn.QueryContext(ctx, e.asked(`SELECT c.relname::text, pg_catalog.quote_ident(n.nspname::text)
+	err = e.each(ctx, `SELECT c.relname::text, pg_catalog.quote_ident(n.nspname::text)
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- WHERE c.relname::text LIKE 'sqllock%' AND pg_catalog.pg_table_is_visible(c.oid)`), e.mode()...)
-	if err != nil {
-		return "", nil, err
-	}
-	defer rows.Close()
-
-	for rows.Next() {
+ WHERE c.relname::text LIKE 'sqllock%' AND pg_catalog.pg_table_is_visible(c.oid)`, func(rows *sql.Rows) error {
 		var table, schema string
-		if err := rows.Scan(&table, &schema); err != nil {
-			return "", nil, err
-		}
 
+		err := rows.Scan(&table, &schema)
 		schemas[table] = schema
-	}
 
-	return user, func(table string) string { return schemas[table] + "." + table }, rows.Err()
+		return err
+	})
+
+	return user, func(table string) string { return schemas[table] + "." + table }, err
 }
 
 // grants tells what is missing, and the statements that give it.

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -18,7 +17,8 @@ func schema(ctx context.Context, e *exam) ([]Finding, error) {
 	switch {
 	case e.forbidden(err):
 		// Nobody but those who migrate needs the versions.
-		if missing, _, err := e.missing(ctx); err == nil && !slices.ContainsFunc(missing, func(o migrate.Object) bool { return o.Name == "sqllock_locks" }) {
+		look, err := migrate.Look(ctx, e.db, e.conn)
+		if err == nil && !slices.ContainsFunc(look.Missing, func(o migrate.Object) bool { return o.Name == "sqllock_locks" }) {
 			e.schema = true
 
 			return fine("the tables are there; this user may not read their version"), nil
@@ -46,15 +46,14 @@ func schema(ctx context.Context, e *exam) ([]Finding, error) {
 
 // unnoted is about tables of which no version is noted, if they are there.
 func (e *exam) unnoted(ctx context.Context) ([]Finding, error) {
-	missing, all, err := e.missing(ctx)
-	if err != nil {
-		return nil, err
-	}
+	look, err := migrate.Look(ctx, e.db, e.conn)
 
-	switch len(missing) {
-	case all:
+	switch {
+	case err != nil:
+		return nil, err
+	case len(look.There) == 0:
 		return found(Error, "sqllock's tables are missing", "every acquisition fails", e.toMake(ctx)), nil
-	case 0:
+	case len(look.Missing) == 0:
 		e.schema = true
 
 		// Another tool may have made them.
@@ -75,28 +74,6 @@ func (e *exam) toMake(ctx context.Context) string {
 	return "run: " + e.db.Target.MigrateCommand()
 }
 
-// missing are those tables and views, of all, that are not there. Those that the user may not read are.
-func (e *exam) missing(ctx context.Context) (missing []migrate.Object, all int, err error) {
-	expected, err := migrate.Expected(e.db.Target.Dialect)
-	if err != nil {
-		return nil, 0, err
-	}
-
-	for _, object := range expected {
-		err := object.Look(ctx, e.db, e.conn)
-
-		switch {
-		case err == nil, errors.Is(err, migrate.ErrAltered), e.forbidden(err):
-		case e.db.Locks.Classify(err) == databases.NoSchema:
-			missing = append(missing, object)
-		default:
-			return nil, 0, err
-		}
-	}
-
-	return missing, len(expected), nil
-}
-
 // tables looks whether the tables and views are there, with their columns, and for what was changed about them. Whether locks
 // work on them a trial tells.
 func tables(ctx context.Context, e *exam) ([]Finding, error) {
@@ -104,27 +81,22 @@ func tables(ctx context.Context, e *exam) ([]Finding, error) {
 		return nil, nil
 	}
 
-	expected, err := migrate.Expected(e.db.Target.Dialect)
+	look, err := migrate.Look(ctx, e.db, e.conn)
 	if err != nil {
 		return nil, err
 	}
 
 	var findings []Finding
 
-	for _, object := range expected {
-		err := object.Look(ctx, e.db, e.conn)
+	for _, altered := range look.Altered {
+		findings = append(findings, found(Error, "the tables were altered: "+altered.Error(), "statements about locks fail",
+			"make it again as \"sqllock migrate print\" shows")...)
+	}
 
-		switch {
-		case err == nil, e.forbidden(err):
-		case errors.Is(err, migrate.ErrAltered):
-			findings = append(findings, found(Error, "the tables were altered: "+err.Error(), "statements about locks fail",
-				"make it again as \"sqllock migrate print\" shows")...)
-		case e.db.Locks.Classify(err) == databases.NoSchema && object.View && len(findings) > 0:
-			// It may lack only what it reads; the migrations make the views last.
-		case e.db.Locks.Classify(err) == databases.NoSchema:
+	for _, object := range look.Missing {
+		// A view may lack only what it reads; the migrations make the views last.
+		if !object.View || len(findings) == 0 {
 			findings = append(findings, e.gone(object)...)
-		default:
-			return findings, err
 		}
 	}
 
@@ -159,8 +131,9 @@ func (e *exam) gone(object migrate.Object) []Finding {
 
 // alteration is a question whose answer is a number that should be zero.
 type alteration struct {
-	query string
-	Finding
+	query              string
+	level              Level
+	found, effect, fix string
 }
 
 // altered looks for what was changed about tables whose columns are right.
@@ -174,8 +147,7 @@ func (e *exam) altered(ctx context.Context) ([]Finding, error) {
 		}
 
 		if count > 0 {
-			a.Found = fmt.Sprintf(a.Found, count)
-			findings = append(findings, a.Finding)
+			findings = append(findings, found(a.level, fmt.Sprintf(a.found, count), a.effect, a.fix)...)
 		}
 	}
 
@@ -183,104 +155,84 @@ func (e *exam) altered(ctx context.Context) ([]Finding, error) {
 }
 
 // triggers is of all databases: only who wrote one knows what it does.
-var triggers = Finding{ //nolint:gochecknoglobals // a constant
-	Level: Warning, Found: "the tables have %d triggers",
-	Effect: "each grant and renewal waits for them, and one that changes or suppresses a row breaks the locks", Fix: "drop them",
+func triggers(query string) alteration {
+	return alteration{
+		query: query, level: Warning, found: "the tables have %d triggers",
+		effect: "each grant and renewal waits for them, and one that changes or suppresses a row breaks the locks", fix: "drop them",
+	}
 }
 
 // keys is about the tables that let one process at a time have a name: a trial meets nobody at the same moment.
-var keys = Finding{ //nolint:gochecknoglobals // a constant
-	Level: Error, Found: "%d tables have lost their primary key (name)",
-	Effect: "two can hold a lock", Fix: "make it again as \"sqllock migrate print\" shows",
+func keys(query string) alteration {
+	return alteration{
+		query: query, level: Error, found: "%d tables have lost their primary key (name)",
+		effect: "two can hold a lock", fix: "make it again as \"sqllock migrate print\" shows",
+	}
 }
 
 func alterations(dialect databases.Dialect) []alteration {
 	switch dialect {
 	case databases.Postgres:
 		return []alteration{
-			{
-				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
+			keys(`SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
  WHERE c.relname::text IN ('sqllock_locks', 'sqllock_inserts', 'sqllock_mutexes') AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)
    AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid AND i.indnkeyatts = 1
-                      AND pg_catalog.pg_get_indexdef(i.indexrelid, 1, true) = 'name')`,
-				keys,
-			},
+                      AND pg_catalog.pg_get_indexdef(i.indexrelid, 1, true) = 'name')`),
 			{
-				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_class c ON c.oid = r.ev_class
+				query: `SELECT pg_catalog.count(*) FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_class c ON c.oid = r.ev_class
  WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)`,
-				Finding{
-					Level: Error, Found: "the tables have %d rules", Effect: "statements about locks are rewritten, or not run at all",
-					Fix: "DROP RULE ... ON ...",
-				},
+				level: Error, found: "the tables have %d rules", effect: "statements about locks are rewritten, or not run at all",
+				fix: "DROP RULE ... ON ...",
 			},
 			{
-				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_collation k ON k.oid = a.attcollation
+				query: `SELECT pg_catalog.count(*) FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_collation k ON k.oid = a.attcollation
  WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND a.attname = 'name' AND pg_catalog.pg_table_is_visible(c.oid) AND k.collname <> 'C'`,
-				Finding{
-					Level: Warning, Found: "%d columns with names have another collation than C",
-					Effect: "lists are in another order, and after an upgrade of the system's collations an index may not find a name, so that it is held twice",
-					Fix:    `ALTER TABLE ... ALTER COLUMN name TYPE text COLLATE "C"`,
-				},
+				level: Warning, found: "%d columns with names have another collation than C",
+				effect: "lists are in another order, and after an upgrade of the system's collations an index may not find a name, so that it is held twice",
+				fix:    `ALTER TABLE ... ALTER COLUMN name TYPE text COLLATE "C"`,
 			},
 			{
-				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
+				query: `SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
  WHERE c.relname::text LIKE 'sqllock%' AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid) AND pg_catalog.row_security_active(c.oid)
    AND (EXISTS (SELECT 1 FROM pg_catalog.pg_policy p WHERE p.polrelid = c.oid AND NOT p.polpermissive)
      OR NOT EXISTS (SELECT 1 FROM pg_catalog.pg_policy p
        WHERE p.polrelid = c.oid AND p.polcmd = '*' AND pg_catalog.pg_get_expr(p.polqual, p.polrelid) = 'true'
          AND COALESCE(pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid), 'true') = 'true'
          AND EXISTS (SELECT 1 FROM pg_catalog.unnest(p.polroles) role (oid) WHERE role.oid = 0 OR pg_catalog.pg_has_role(role.oid, 'USAGE'))))`,
-				Finding{
-					Level: Error, Found: "%d tables have row-level security that binds this user", Effect: "locks are refused, or are not seen by others",
-					Fix: "ALTER TABLE ... DISABLE ROW LEVEL SECURITY",
-				},
+				level: Error, found: "%d tables have row-level security that binds this user", effect: "locks are refused, or are not seen by others",
+				fix: "ALTER TABLE ... DISABLE ROW LEVEL SECURITY",
 			},
 			{
-				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_class WHERE relname::text LIKE 'sqllock%' AND relkind = 'r' AND pg_catalog.pg_table_is_visible(oid) AND relpersistence <> 'p'`,
-				Finding{
-					Level: Warning, Found: "%d tables are UNLOGGED", Effect: "a crash of the server empties them: every lock is free, and tokens begin anew",
-					Fix: "ALTER TABLE ... SET LOGGED",
-				},
+				query: `SELECT pg_catalog.count(*) FROM pg_catalog.pg_class WHERE relname::text LIKE 'sqllock%' AND relkind = 'r' AND pg_catalog.pg_table_is_visible(oid) AND relpersistence <> 'p'`,
+				level: Warning, found: "%d tables are UNLOGGED", effect: "a crash of the server empties them: every lock is free, and tokens begin anew",
+				fix: "ALTER TABLE ... SET LOGGED",
 			},
 			{
-				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
+				query: `SELECT pg_catalog.count(*) FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
  WHERE c.relname = 'sqllock_locks' AND pg_catalog.pg_table_is_visible(c.oid) AND NOT i.indisprimary`,
-				Finding{
-					Level: Warning, Found: "sqllock_locks has %d indexes beside its primary key",
-					Effect: "renewals are no heap-only updates any more, and the table grows", Fix: "drop them",
-				},
+				level: Warning, found: "sqllock_locks has %d indexes beside its primary key",
+				effect: "renewals are no heap-only updates any more, and the table grows", fix: "drop them",
 			},
-			{
-				`SELECT pg_catalog.count(*) FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
- WHERE c.relname::text LIKE 'sqllock%' AND pg_catalog.pg_table_is_visible(c.oid) AND NOT t.tgisinternal`,
-				triggers,
-			},
+			triggers(`SELECT pg_catalog.count(*) FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+ WHERE c.relname::text LIKE 'sqllock%' AND pg_catalog.pg_table_is_visible(c.oid) AND NOT t.tgisinternal`),
 		}
 	case databases.MySQL, databases.TiDB:
 		return []alteration{
-			{
-				`SELECT COUNT(*) FROM information_schema.tables t
+			keys(`SELECT COUNT(*) FROM information_schema.tables t
  WHERE t.table_schema = DATABASE() AND t.table_name IN ('sqllock_locks', 'sqllock_leases', 'sqllock_inserts', 'sqllock_mutexes')
    AND (SELECT COALESCE(GROUP_CONCAT(s.column_name ORDER BY s.seq_in_index), '') FROM information_schema.statistics s
-         WHERE s.table_schema = t.table_schema AND s.table_name = t.table_name AND s.index_name = 'PRIMARY') <> 'name'`,
-				keys,
-			},
+         WHERE s.table_schema = t.table_schema AND s.table_name = t.table_name AND s.index_name = 'PRIMARY') <> 'name'`),
 			{
-				`SELECT COUNT(*) FROM information_schema.tables
+				query: `SELECT COUNT(*) FROM information_schema.tables
  WHERE table_schema = DATABASE() AND table_name LIKE 'sqllock%' AND table_type = 'BASE TABLE' AND engine <> 'InnoDB'`,
-				Finding{Level: Error, Found: "%d tables are not of InnoDB", Effect: "there are no row locks: two can hold a lock", Fix: "ALTER TABLE ... ENGINE = InnoDB"},
+				level: Error, found: "%d tables are not of InnoDB", effect: "there are no row locks: two can hold a lock",
+				fix: "ALTER TABLE ... ENGINE = InnoDB",
 			},
-			{
-				`SELECT COUNT(*) FROM information_schema.triggers WHERE event_object_schema = DATABASE() AND event_object_table LIKE 'sqllock%'`,
-				triggers,
-			},
+			triggers(`SELECT COUNT(*) FROM information_schema.triggers WHERE event_object_schema = DATABASE() AND event_object_table LIKE 'sqllock%'`),
 		}
 	case databases.SQLite:
 		return []alteration{
-			{
-				`SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE 'sqllock%'`,
-				triggers,
-			},
+			triggers(`SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE 'sqllock%'`),
 		}
 	default:
 		return nil

@@ -10,7 +10,7 @@ import (
 
 func sqliteChecks() []check {
 	return []check{
-		{"server", sqliteVersion},
+		server(`SELECT sqlite_version()`, sqliteVersion),
 		{"strategy", sqliteStrategy},
 		{"journal", sqliteJournal},
 		{"timeouts", sqliteTimeout},
@@ -18,21 +18,12 @@ func sqliteChecks() []check {
 	}
 }
 
-func sqliteVersion(ctx context.Context, e *exam) ([]Finding, error) {
-	if refused, err := e.refused(ctx); err != nil || refused != nil {
-		return refused, err
-	}
-
-	var version string
-	if err := e.one(ctx, `SELECT sqlite_version()`, &version); err != nil {
-		return nil, err
-	}
-
+func sqliteVersion(e *exam, version string) []Finding {
 	if e.db.Target.Embedded {
-		return unnamed(fmt.Sprintf("no database is named: SQLite %s, in %s", version, e.db.Target.Path)), nil
+		return unnamed(fmt.Sprintf("no database is named: SQLite %s, in %s", version, e.db.Target.Path))
 	}
 
-	return fine("SQLite %s, for the processes of one machine", version), nil
+	return fine("SQLite %s, for the processes of one machine", version)
 }
 
 func unnamed(said string) []Finding {

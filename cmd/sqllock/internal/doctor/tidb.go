@@ -8,25 +8,12 @@ import (
 
 func tidbChecks() []check {
 	return []check{
-		{"server", tidbServer},
+		server(`SELECT VERSION()`, func(_ *exam, version string) []Finding { return fine("TiDB %s", version) }),
 		{"writable", mysqlWritable},
 		{"timeouts", mysqlTimeouts},
 		{"connections", mysqlConnections},
 		clockOf(tidbClock),
 	}
-}
-
-func tidbServer(ctx context.Context, e *exam) ([]Finding, error) {
-	if refused, err := e.refused(ctx); err != nil || refused != nil {
-		return refused, err
-	}
-
-	var version string
-	if err := e.one(ctx, `SELECT VERSION()`, &version); err != nil {
-		return nil, err
-	}
-
-	return fine("TiDB %s", version), nil
 }
 
 // tidbClock asks the clock that leases are counted by, which is one for all servers of a cluster.

@@ -21,41 +21,19 @@ func commitsEach(dialect databases.Dialect) bool {
 	return dialect == databases.MySQL || dialect == databases.TiDB
 }
 
-// ErrAltered says that a table or a view is not the one that sqllock makes.
-var ErrAltered = errors.New("not the one that sqllock makes")
-
 // state is what a database has of sqllock.
 type state struct {
+	Objects
+
 	// noted: the version table says that a migration was applied.
 	noted bool
-	// there and missing are how many of the tables and views are there.
-	there, missing int
-	// foreign says what is there and is not sqllock's; nil if nothing is.
-	foreign error
 }
 
 // stateOf looks.
 func stateOf(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (s state, err error) {
-	expected, err := Expected(db.Target.Dialect)
-	if err != nil {
-		return s, err
-	}
-
 	// In this order: another process may be at it, and notes the version last.
-	for _, object := range expected {
-		err := object.Look(ctx, db, conn)
-
-		switch {
-		case errors.Is(err, ErrAltered):
-			s.there++
-			s.foreign = errors.Join(s.foreign, err)
-		case db.Locks.Classify(err) == databases.NoSchema:
-			s.missing++
-		case err != nil && db.Locks.Classify(err) != databases.NotAllowed:
-			return s, err
-		default:
-			s.there++
-		}
+	if s.Objects, err = Look(ctx, db, conn); err != nil {
+		return s, err
 	}
 
 	exists, err := versioned(ctx, db, conn)
@@ -81,11 +59,11 @@ func stateOf(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (s s
 // inTheWay is an error about tables that are not sqllock's; nil if there are none. Nobody else
 // can say what may become of them.
 func (s state) inTheWay(done string) error {
-	if s.foreign == nil {
+	if len(s.Altered) == 0 {
 		return nil
 	}
 
-	return fmt.Errorf("%s: %w; rename or remove what is not sqllock's, or give sqllock a database of its own, and try again", done, s.foreign)
+	return fmt.Errorf("%s: %w; rename or remove what is not sqllock's, or give sqllock a database of its own, and try again", done, errors.Join(s.Altered...))
 }
 
 // errTableExists is MySQL's number for that, of a view, too.
@@ -99,7 +77,7 @@ func assemble(ctx context.Context, db *dsn.Database) (steps []Step, err error) {
 	// The statement of a process that was killed goes on, and its session has the lock until it ends: what is there before that may go.
 	err = alone(ctx, db, func(conn *sql.Conn) error {
 		s, err := stateOf(ctx, db, conn)
-		if err != nil || s.noted && s.missing == 0 {
+		if err != nil || s.noted && len(s.Missing) == 0 {
 			return err
 		}
 
@@ -171,7 +149,7 @@ func adopt(ctx context.Context, db *dsn.Database) (something bool, err error) {
 			return err
 		}
 
-		something = s.noted || s.there > 0
+		something = s.noted || len(s.There) > 0
 		if s.noted || !something {
 			return nil
 		}

@@ -68,7 +68,7 @@ func Up(ctx context.Context, db *dsn.Database) ([]Step, error) {
 func inOneTransaction(ctx context.Context, db *dsn.Database) ([]Step, error) {
 	return retried(ctx, func(attempt int, err error) bool {
 		// What others are about to remove has lost a part, or its version, at one look and not at the next ones.
-		return overtaken(db, err) || (errors.Is(err, ErrAltered) || errors.Is(err, errMadeOtherwise)) && attempt < looks
+		return overtaken(db, err) || (errors.Is(err, errAltered) || errors.Is(err, errMadeOtherwise)) && attempt < looks
 	}, func() ([]Step, error) {
 		if err := madeOtherwise(ctx, db); err != nil {
 			return nil, err
@@ -109,9 +109,9 @@ func madeOtherwise(ctx context.Context, db *dsn.Database) error {
 	s, err := stateOf(ctx, db, db.SQL)
 
 	switch {
-	case err != nil || s.noted || s.there == 0:
+	case err != nil || s.noted || len(s.There) == 0:
 		return err
-	case s.foreign != nil:
+	case len(s.Altered) > 0:
 		return s.inTheWay("nothing was made")
 	default:
 		return errMadeOtherwise

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -72,19 +73,46 @@ func made(dialect databases.Dialect) (statements []string, err error) {
 	return statements, nil
 }
 
-// Look reads nothing of a table or a view, in the one way that every server understands. Its error is that of one that is not
-// there, or ErrAltered.
-func (o Object) Look(ctx context.Context, db *dsn.Database, conn database.DBTxConn) error {
-	if err := look(ctx, conn, "1", o.Name); err != nil {
-		return err
+// Objects are the tables and views as a database has them.
+type Objects struct {
+	There, Missing []Object
+	// Altered says which of those that are there are not sqllock's.
+	Altered []error
+}
+
+var errAltered = errors.New("not the one that sqllock makes")
+
+// Look says which of the tables and views there are. Those that the user may not read are there.
+func Look(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (o Objects, err error) {
+	expected, err := Expected(db.Target.Dialect)
+	if err != nil {
+		return o, err
 	}
 
-	err := look(ctx, conn, strings.Join(o.Columns, ", "), o.Name)
-	if db.Locks.Classify(err) == databases.NoSchema {
-		return fmt.Errorf("%s is there, and is %w (%w)", o.Name, ErrAltered, err)
+	// Nothing is read, in the one way that every server understands.
+	for _, object := range expected {
+		err := look(ctx, conn, "1", object.Name)
+		if db.Locks.Classify(err) == databases.NoSchema {
+			o.Missing = append(o.Missing, object)
+
+			continue
+		}
+
+		if err == nil {
+			err = look(ctx, conn, strings.Join(object.Columns, ", "), object.Name)
+		}
+
+		switch class := db.Locks.Classify(err); {
+		case class == databases.NoSchema:
+			o.Altered = append(o.Altered, fmt.Errorf("%s is there, and is %w (%w)", object.Name, errAltered, err))
+		case err != nil && class != databases.NotAllowed:
+			return o, err
+		}
+
+		o.There = append(o.There, object)
 	}
 
-	return err
+	return o, nil
 }
 
 // look reads nothing.

@@ -70,4 +70,8 @@ func (e *NotExecutableError) Error() string { return "exec " + e.Path + ": " + e
 func (e *NotExecutableError) Unwrap() error { return e.Err }
 
 // Number is a signal's number, zero if it has none.
-func Number(sig os.Signal) int { return number(sig) }
+func Number(sig os.Signal) int {
+	number, _ := sig.(syscall.Signal)
+
+	return int(number)
+}

@@ -294,13 +294,5 @@ func (g *Group) Gone(limit time.Duration) bool {
 	}
 }
 
-func number(sig os.Signal) int {
-	if s, ok := sig.(syscall.Signal); ok {
-		return int(s)
-	}
-
-	return 0
-}
-
 // OwnGroup is the process group of this process.
 func OwnGroup() int { return unix.Getpgrp() }

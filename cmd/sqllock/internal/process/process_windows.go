@@ -110,13 +110,5 @@ func Become(Command) error { return errors.ErrUnsupported }
 // ServeHeld does nothing here.
 func ServeHeld([]string) error { return nil }
 
-func number(sig os.Signal) int {
-	if s, ok := sig.(syscall.Signal); ok {
-		return int(s)
-	}
-
-	return 0
-}
-
 // OwnGroup is none.
 func OwnGroup() int { return 0 }

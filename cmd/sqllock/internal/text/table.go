@@ -55,6 +55,20 @@ func (t Table) Lines(width int) []string {
 	return lines
 }
 
+// Omit leaves out a column in which all rows have the usual value.
+func (t *Table) Omit(header, usual string) {
+	i := slices.Index(t.Header, header)
+	if slices.ContainsFunc(t.Rows, func(row []string) bool { return row[i] != usual }) {
+		return
+	}
+
+	t.Header = slices.Delete(t.Header, i, i+1)
+
+	for n, row := range t.Rows {
+		t.Rows[n] = slices.Delete(row, i, i+1)
+	}
+}
+
 // shrink takes columns off the widest that may be cut, until all fit or none has more than the least.
 func (t Table) shrink(widths []int, width int) {
 	total := len(gap) * (len(widths) - 1)
