@@ -110,7 +110,7 @@ func (f *lsFlags) list(ctx context.Context, out io.Writer, look func(context.Con
 		}
 
 		if pause(ctx, time.Duration(f.watch)) != nil {
-			return nil
+			return nil //nolint:nilerr // ctx has ended
 		}
 	}
 }
