@@ -63,7 +63,7 @@ type base = grants.Base
 // New returns the strategy for a database. sqllock.New reports what is wrong with db:
 // ErrUnsupported for TiDB and SQLite.
 func New(db databases.DB) *Strategy {
-	store := grants.New(db, name, func(*grants.Dialect) {})
+	store := grants.New(db, name)
 
 	return &Strategy{base: store.Base(), store: store, sql: store.Dialect().Advisory}
 }

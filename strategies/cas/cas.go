@@ -25,9 +25,5 @@ type base = grants.Leased
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
-	store := grants.New(db, "cas", func(d *grants.Dialect) {
-		d.Acquire = d.Cas
-	})
-
-	return &Strategy{store.Leased(nil)}
+	return &Strategy{grants.New(db, "cas").Leased(nil)}
 }

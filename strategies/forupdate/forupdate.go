@@ -52,10 +52,7 @@ type base = grants.Base
 // New returns the strategy for a database. sqllock.New reports what is wrong with db:
 // ErrUnsupported for TiDB and SQLite.
 func New(db databases.DB) *Strategy {
-	store := grants.New(db, name, func(d *grants.Dialect) {
-		d.Acquire = d.ForUpdate.Acquire
-		d.Batch = grants.Batch{}
-	})
+	store := grants.New(db, name)
 
 	return &Strategy{base: store.Base(), store: store, sql: store.Dialect().ForUpdate, places: newPlaces(func() int { return db.MaxConns() })}
 }

@@ -35,11 +35,13 @@ type base = grants.Leased
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
-	store := grants.New(db, "insert", withRows)
-	s := &taker{store, &store.Dialect().Insert}
+	store := grants.New(db, "insert")
+	s := &taker{store, store.Dialect()}
 
+	// Where no statement does both, a release deletes the row before the record is freed, so that the row of a name that is free
+	// is left over only by a crash.
 	switch {
-	case len(s.sql.Acquire) > 0:
+	case s.sql.Insert.Make.SQL == "":
 		return &Strategy{store.Leased(nil)} // all is in the statement that takes the record
 	case len(s.sql.Rows.Begin) > 0:
 		return &Strategy{store.Leased(s.asHeld(s.inTransaction))}
@@ -48,36 +50,10 @@ func New(db databases.DB) *Strategy {
 	}
 }
 
-// withRows puts what sees to the row, too, in the place of what is about the record alone, whose lease decides. Where no
-// statement does both, a release deletes the row before the record is freed, so that the row of a name that is free is left
-// over only by a crash.
-func withRows(d *grants.Dialect) {
-	own := d.Insert
-
-	if len(own.Acquire) > 0 {
-		d.Acquire = own.Acquire
-		d.Release, d.ReleaseTelling, d.ReleaseLater = own.Releases.Release, own.Releases.ReleaseTelling, own.Releases.ReleaseLater
-		d.ReleaseTx, d.Shares.End = own.Releases.ReleaseTx, own.Releases.EndShares
-		d.Batch.Acquire, d.Batch.Release, d.Batch.ReleaseQuietly = own.AcquireAll, own.ReleaseAll, own.ReleaseAllQuietly
-
-		return
-	}
-
-	d.BeforeRelease, d.Rows = own.Gone, own.Rows
-
-	if len(own.Rows.Begin) > 0 {
-		d.Commit, d.Rollback = own.Commit, own.Rollback
-	}
-
-	if own.LookAll.SQL != "" {
-		d.Batch.State = own.LookAll
-	}
-}
-
 // taker takes records and makes their rows.
 type taker struct {
 	store *grants.Store
-	sql   *grants.Insert
+	sql   *grants.Dialect
 }
 
 // asHeld turns a refusal by the server into the answer that it is.
@@ -96,7 +72,7 @@ func (s *taker) oneByOne(ctx context.Context, conn databases.Conn, r strategies.
 
 	named := databases.Values{"name": r.Name}
 
-	st, found, err := grants.ReadState(ctx, conn, s.sql.Look, named, &owner)
+	st, found, err := grants.ReadState(ctx, conn, s.sql.Insert.Look, named, &owner)
 
 	switch {
 	case err != nil:
@@ -105,7 +81,7 @@ func (s *taker) oneByOne(ctx context.Context, conn databases.Conn, r strategies.
 		return 0, s.store.Refused(ctx, conn, st, r)
 	case owner != "" && owner != r.Owner:
 		// Before anything is taken: it may be that it cannot be deleted.
-		cleared, err := s.store.Exec(ctx, conn, s.sql.Clear, r)
+		cleared, err := s.store.Exec(ctx, conn, s.sql.Insert.Clear, r)
 		if err != nil {
 			return 0, err
 		}
@@ -120,11 +96,11 @@ func (s *taker) oneByOne(ctx context.Context, conn databases.Conn, r strategies.
 		return 0, err
 	}
 
-	made, err := s.store.Exec(ctx, conn, s.sql.Make, r)
+	made, err := s.store.Exec(ctx, conn, s.sql.Insert.Make, r)
 
 	if err == nil && made.RowsAffected == 0 {
 		// It was there, from an attempt before; or somebody has a row locked.
-		_, _, err = grants.ReadState(ctx, conn, s.sql.Look, named, &owner)
+		_, _, err = grants.ReadState(ctx, conn, s.sql.Insert.Look, named, &owner)
 	}
 
 	if err == nil && (made.RowsAffected > 0 || owner == r.Owner) || !s.store.Clean(err) {
@@ -164,7 +140,7 @@ func (s *taker) giveBack(ctx context.Context, conn databases.Conn, r strategies.
 func (s *taker) inTransaction(ctx context.Context, conn databases.Conn, r strategies.Request) (token int64, err error) {
 	err = s.store.InTransaction(ctx, conn, s.sql.Rows.Begin, func() (bool, error) {
 		if token, err = s.store.Acquire(ctx, conn, r, grants.Replaces{}); err == nil {
-			_, err = s.store.Exec(ctx, conn, s.sql.Make, r)
+			_, err = s.store.Exec(ctx, conn, s.sql.Insert.Make, r)
 		}
 
 		return true, err

@@ -38,15 +38,10 @@ type Dialect struct {
 	IdleLimit func(lease time.Duration) any
 
 	Statements
-
-	// BeforeRelease goes before each release, and Rows are about many, in a strategy that keeps rows beside the records
-	// which the statements about those do not see to.
-	BeforeRelease []databases.Statement
-	Rows          Rows
 }
 
-// dialects are those that there are. A file is read when the first strategy on its database is made.
-var dialects = map[databases.Dialect]func() Dialect{
+// dialects are those that there are, as a strategy has them. A file is read when the first strategy on its database is made.
+var dialects = map[databases.Dialect]func(strategy string) Dialect{
 	databases.Postgres: reading("postgres.sql", "$", true, Dialect{
 		LeavesLine: true,
 		// Text in milliseconds.
@@ -64,19 +59,27 @@ var dialects = map[databases.Dialect]func() Dialect{
 }
 
 // reading reads the statements of a dialect from a file, which is part of the program.
-func reading(file, mark string, numbered bool, dialect Dialect) func() Dialect {
-	return sync.OnceValue(func() Dialect {
+func reading(file, mark string, numbered bool, dialect Dialect) func(strategy string) Dialect {
+	read := sync.OnceValue(func() map[string]Statements {
 		text, err := files.ReadFile(file)
-		if err == nil {
-			err = load(string(text), mark, numbered, &dialect.Statements)
+		if err != nil {
+			panic(err)
 		}
 
+		statements, err := load[Statements](string(text), mark, numbered, "cas", "insert", "forupdate", "advisory")
 		if err != nil {
 			panic(fmt.Sprintf("%s: %v", file, err))
 		}
 
-		return dialect
+		return statements
 	})
+
+	return func(strategy string) Dialect {
+		of := dialect
+		of.Statements = read()[strategy]
+
+		return of
+	}
 }
 
 // Written is a statement with a value in its text, where it has no argument: a server may bind none there.

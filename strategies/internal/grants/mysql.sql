@@ -814,7 +814,7 @@ KILL %d
 -- What MySQL and MariaDB do without
 
 -- insert takes the record as all do, and deletes its row before.
--- none: insert.acquire, insert.acquire from line, insert releases, insert.acquire-all, insert.release-all, insert.release-all quietly
+-- none: insert.acquire, insert.acquire from line, grant.release insert, grant.release telling insert, grant.release-later insert, grant.release-tx insert, share.end insert, insert.acquire-all, insert.release-all, insert.release-all quietly
 -- none: insert.begin, insert.commit, insert.rollback
 
 -- Transactions of more than one statement begin with grant.remove-begin.

@@ -56,7 +56,7 @@ type Shares struct {
 	Holder  databases.Statement `sql:"share.holder"`
 	// End frees the row, and Shorten shortens its lease, if nobody has joined since. Whoever else left may have made it
 	// shorter still.
-	End     databases.Statement `sql:"share.end"`
+	End     databases.Statement `sql:"share.end" insert:"share.end insert"`
 	Shorten databases.Statement `sql:"share.shorten"`
 	// Stale lists readers' rows by name and owner whose lease ended long ago, and Clear deletes one.
 	Stale databases.Statement `sql:"share.stale"`

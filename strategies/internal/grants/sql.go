@@ -25,6 +25,8 @@ import (
 //
 //	-- none: grant.date, forupdate    Sections, or groups of them, that the dialect does without.
 //
+// A strategy may have sections of its own in the place of others: see Statements.
+//
 // A statement is called by the first word of its section's name; the other words tell its forms apart. Other lines that
 // begin with two dashes say why, and are not sent. If file and fields differ there is no strategy, but a panic.
 //
@@ -42,8 +44,8 @@ type source struct {
 	errs     []error
 }
 
-// load fills the fields of a struct with the sections of a file.
-func load(text, mark string, numbered bool, into any) error {
+// load fills the fields of a struct with the sections of a file, for each of the strategies.
+func load[T any](text, mark string, numbered bool, strategies ...string) (map[string]T, error) {
 	s := &source{
 		mark: mark, numbered: numbered, lets: make(map[string]string), sections: make(map[string]databases.Statement),
 		none: make(map[string]bool), asked: make(map[string]bool),
@@ -53,7 +55,14 @@ func load(text, mark string, numbered bool, into any) error {
 		s.paragraph(strings.Split(strings.Trim(paragraph, "\n"), "\n"))
 	}
 
-	s.fill(reflect.ValueOf(into).Elem())
+	filled := make(map[string]T)
+
+	for _, strategy := range strategies {
+		var into T
+
+		s.fill(reflect.ValueOf(&into).Elem(), strategy)
+		filled[strategy] = into
+	}
 
 	for _, name := range slices.Sorted(maps.Keys(s.sections)) {
 		s.check(s.asked[name] && !s.none[name], "nothing takes section %q, or it is said that there is none", name)
@@ -67,7 +76,7 @@ func load(text, mark string, numbered bool, into any) error {
 		s.check(s.asked["{"+let+"}"], "nothing uses let %q", let)
 	}
 
-	return errors.Join(s.errs...)
+	return filled, errors.Join(s.errs...)
 }
 
 func (s *source) check(ok bool, format string, args ...any) {
@@ -164,28 +173,40 @@ func (s *source) statement(name string, steps []string) *databases.Statement {
 	return made
 }
 
-// fill gives each field the sections that its tag names. That of a struct is a group.
-func (s *source) fill(into reflect.Value) {
+// fill gives each field the sections that its tag of the strategy's name names, or else its tag "sql". That of a struct is a
+// group.
+func (s *source) fill(into reflect.Value, strategy string) {
 	for i := range into.NumField() {
-		tag := into.Type().Field(i).Tag.Get("sql")
+		tags := into.Type().Field(i).Tag
+		group := tags.Get("sql")
 
 		switch to := into.Field(i).Addr().Interface().(type) {
 		case *databases.Statement:
-			for _, section := range s.take(tag) {
+			for _, section := range s.take(tags, strategy, "sql") {
 				*to = section
 			}
 		case *[]databases.Statement:
-			*to = s.take(tag)
+			*to = s.take(tags, strategy, "sql")
 		default:
-			if s.asked[tag] = true; !s.none[tag] {
-				s.fill(into.Field(i))
+			if s.asked[group] = true; !s.none[group] {
+				s.fill(into.Field(i), strategy)
 			}
 		}
 	}
 }
 
-// take returns those of some sections that there are.
-func (s *source) take(tag string) (found []databases.Statement) {
+// take returns the sections that the first of some tags names which names any that there are.
+func (s *source) take(tags reflect.StructTag, keys ...string) (found []databases.Statement) {
+	for _, key := range keys {
+		if tag, ok := tags.Lookup(key); ok && found == nil {
+			found = s.sectionsOf(tag)
+		}
+	}
+
+	return found
+}
+
+func (s *source) sectionsOf(tag string) (found []databases.Statement) {
 	for _, name := range strings.Split(tag, ",") {
 		section, ok := s.sections[name]
 		s.check(ok || s.none[name], "no section %q", name)

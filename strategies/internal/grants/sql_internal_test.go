@@ -13,7 +13,7 @@ import (
 // asked is what the tests of the loader have files for.
 type asked struct {
 	Renew databases.Statement   `sql:"grant.renew"`
-	Force []databases.Statement `sql:"grant.force,grant.force-lease"`
+	Force []databases.Statement `sql:"grant.force,grant.force-lease" insert:"grant.renew,grant.force-lease" cas:"grant.force-lease"`
 	More  struct {
 		Tell databases.Statement `sql:"grant.renew telling"`
 	} `sql:"more"`
@@ -63,9 +63,15 @@ func TestLoad(t *testing.T) {
 			}},
 		},
 	} {
-		var got asked
-		if err := load(whole, mark, mark == "$", &got); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("load() with %s = %v, %v, want %v", mark, got, err, want)
+		for _, strategy := range []string{"cas", "insert"} {
+			if strategy == "insert" {
+				want.Force = []databases.Statement{want.Renew}
+			}
+
+			got, err := load[asked](whole, mark, mark == "$", "cas", "insert")
+			if err != nil || !reflect.DeepEqual(got[strategy], want) {
+				t.Errorf("load() with %s for %s = %v, %v, want %v", mark, strategy, got[strategy], err, want)
+			}
 		}
 	}
 }
@@ -74,12 +80,10 @@ func TestLoad(t *testing.T) {
 func TestLoadForms(t *testing.T) {
 	t.Parallel()
 
-	var got asked
-
 	text := strings.Replace(whole, "-- name: grant.renew\n", "-- name: grant.renew\n-- name: grant.renew telling\n", 1)
 
-	err := load(strings.Replace(text, ", more", "", 1), "$", true, &got)
-	if err != nil || !reflect.DeepEqual(got.Renew, got.More.Tell) || got.Renew.Name != "grant.renew" {
+	all, err := load[asked](strings.Replace(text, ", more", "", 1), "$", true, "cas")
+	if got := all["cas"]; err != nil || !reflect.DeepEqual(got.Renew, got.More.Tell) || got.Renew.Name != "grant.renew" {
 		t.Errorf("load() = %v, %v, want the same statement twice", got, err)
 	}
 }
@@ -106,7 +110,7 @@ func TestLoadRefuses(t *testing.T) {
 		"none of a field, and nothing said so": {"grant.force-lease, ", ""},
 	} {
 		text := strings.Replace(whole, change[0], change[1], 1)
-		if err := load(text, "$", true, new(asked)); text == whole || err == nil {
+		if _, err := load[asked](text, "$", true, "cas", "insert"); text == whole || err == nil {
 			t.Errorf("%s: load() = nil, want an error, of %s", name, text)
 		}
 	}
@@ -132,6 +136,15 @@ func texts(of reflect.Value) (all []databases.Statement) {
 	return all
 }
 
+// allTexts are those of all strategies.
+func allTexts(dialect func(strategy string) Dialect) (all []databases.Statement) {
+	for _, strategy := range []string{"cas", "insert", "forupdate", "advisory"} {
+		all = append(all, texts(reflect.ValueOf(dialect(strategy).Statements))...)
+	}
+
+	return all
+}
+
 // TestDialects: each has statements, in which nothing is left to be put in.
 func TestDialects(t *testing.T) {
 	t.Parallel()
@@ -141,8 +154,8 @@ func TestDialects(t *testing.T) {
 	placeholder := regexp.MustCompile(`\$\d+|\?\d*`)
 
 	for name, dialect := range dialects {
-		all := texts(reflect.ValueOf(dialect().Statements))
-		if len(all) < 60 {
+		all := allTexts(dialect)
+		if len(all) < 240 {
 			t.Errorf("%s has %d statements, want those that all have at least", name, len(all))
 		}
 
@@ -175,7 +188,7 @@ func TestPostgresLooksAtThePrimary(t *testing.T) {
 		"BEGIN", "ROLLBACK", "SET ",
 	}
 
-	for _, s := range texts(reflect.ValueOf(dialects[databases.Postgres]().Statements)) {
+	for _, s := range allTexts(dialects[databases.Postgres]) {
 		if !slices.ContainsFunc(primary, func(part string) bool { return strings.Contains(s.SQL, part) }) {
 			t.Errorf("%s can be sent to a standby: %s", s.Name, s.SQL)
 		}
@@ -191,7 +204,7 @@ func TestTiDBStatements(t *testing.T) {
 		"UTC_TIMESTAMP", "SKIP LOCKED", "LAST_INSERT_ID", "JSON_TABLE", "TIDB_CURRENT_TSO", "LOCK IN SHARE MODE", "FOR SHARE", "KILL", "GET_LOCK",
 	}
 
-	for _, s := range texts(reflect.ValueOf(dialects[databases.TiDB]().Statements)) {
+	for _, s := range allTexts(dialects[databases.TiDB]) {
 		for _, part := range refused {
 			if strings.Contains(s.SQL, part) {
 				t.Errorf("%s has %s: %s", s.Name, part, s.SQL)

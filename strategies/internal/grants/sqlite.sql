@@ -395,7 +395,7 @@ ROLLBACK
 -- none: grant.remove-leftover mutexes
 
 -- insert takes the record as all do, and deletes its row before.
--- none: insert.acquire, insert.acquire from line, insert releases, insert.acquire-all, insert.release-all, insert.release-all quietly
+-- none: insert.acquire, insert.acquire from line, grant.release insert, grant.release telling insert, grant.release-later insert, grant.release-tx insert, share.end insert, insert.acquire-all, insert.release-all, insert.release-all quietly
 -- none: insert.look, insert.look-all, insert.clear
 
 -- Who waits sees commits.
@@ -405,4 +405,4 @@ ROLLBACK
 -- none: grant.where
 
 -- It has neither row locks nor advisory locks.
--- none: forupdate, advisory
+-- none: forupdate, grant.acquire held, grant.acquire held from line, advisory

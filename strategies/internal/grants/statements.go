@@ -2,7 +2,8 @@ package grants
 
 import "github.com/sqllock/sqllock/databases"
 
-// Statements are what a dialect is sent, from the sections of its file that the tags name. Empty ones are not needed there.
+// Statements are what a dialect is sent, from the sections of its file that the tags name. Empty ones are not needed there. A
+// strategy has the sections that the tag of its name says, where there are such.
 type Statements struct {
 	// Create makes the name's rows, if they are not there. The last of them gives the row its first token, without which
 	// nobody is granted it: Removal has the reason. On SQLite the acquisition does both.
@@ -11,24 +12,30 @@ type Statements struct {
 	// many as the request reserves, and about the microsecond of now, so that
 	// tokens follow the clock however many are reserved.
 	// The second one is for who is in line, and takes it out of the line where the dialect LeavesLine.
-	Acquire []databases.Statement `sql:"grant.acquire,grant.acquire from line"`
+	//
+	// That of cas is the same under a name of its own, as texts that came to differ would not exclude each other. That of insert
+	// sees to its row, too, as do the other statements of its own. That of forupdate grants the name while the session goes on
+	// whose lock is bound as "held".
+	Acquire []databases.Statement `sql:"grant.acquire,grant.acquire from line" cas:"cas.acquire,cas.acquire from line" insert:"insert.acquire,insert.acquire from line" forupdate:"grant.acquire held,grant.acquire held from line"`
 	// State reads the name's rows without a lock: see ReadState.
 	State databases.Statement `sql:"grant.state"`
 	// Renew, Release and ReleaseLater act on one owner's grant. ReleaseLater
 	// keeps the name taken until its minimum hold is over. Release tells the caller whether
 	// somebody waits.
 	Renew        databases.Statement `sql:"grant.renew"`
-	Release      databases.Statement `sql:"grant.release"`
-	ReleaseLater databases.Statement `sql:"grant.release-later"`
+	Release      databases.Statement `sql:"grant.release" insert:"grant.release insert"`
+	ReleaseLater databases.Statement `sql:"grant.release-later" insert:"grant.release-later insert"`
 	// ReleaseTelling also tells the first in line, where a statement can. It costs more, also where nobody waits, as mostly
 	// nobody does.
-	ReleaseTelling databases.Statement `sql:"grant.release telling"`
+	ReleaseTelling databases.Statement `sql:"grant.release telling" insert:"grant.release telling insert"`
+	// BeforeRelease goes before each release, in a strategy that keeps a row beside the record which the releases do not see to.
+	BeforeRelease []databases.Statement `insert:"insert.gone"`
 	// Raise makes the token of an owner's grant as large as another one, unless it is larger, and answers as Acquire
 	// does: with the token that the row has then.
 	Raise databases.Statement `sql:"grant.raise"`
 	// ReleaseTx is the release in a caller's transaction. ReleaseLater is sent there, too. Neither tells anybody: on
 	// PostgreSQL a transaction that has notified cannot be prepared, and does not commit if the queue is full.
-	ReleaseTx databases.Statement `sql:"grant.release-tx"`
+	ReleaseTx databases.Statement `sql:"grant.release-tx" insert:"grant.release-tx insert"`
 	// Force ends a grant of the owner that State told, and notes why. One of
 	// them changes a row if there was one. It takes along what strategies keep besides.
 	Force []databases.Statement `sql:"grant.force,grant.force-lease,insert.gone"`
@@ -112,13 +119,12 @@ type Statements struct {
 
 	// Begin, Commit and Rollback are of a transaction of several statements.
 	Begin    databases.Statement `sql:"group.begin"`
-	Commit   databases.Statement `sql:"group.commit"`
-	Rollback databases.Statement `sql:"group.rollback"`
+	Commit   databases.Statement `sql:"group.commit" insert:"insert.commit"`
+	Rollback databases.Statement `sql:"group.rollback" insert:"insert.rollback"`
 
 	Batch Batch `sql:"batch"`
+	Rows  Rows
 
-	// Cas is Acquire of strategy cas: the same under a name of its own, as texts that came to differ would not exclude each other.
-	Cas       []databases.Statement `sql:"cas.acquire,cas.acquire from line"`
 	Insert    Insert
 	ForUpdate ForUpdate `sql:"forupdate"`
 	Advisory  Advisory  `sql:"advisory"`
@@ -134,70 +140,45 @@ type Batch struct {
 	Create []databases.Statement `sql:"grant.create-all,grant.create-all-leases,grant.ready-all"`
 	// Acquire grants the names that are free. It returns the owner and the token of
 	// each grant, and nothing where the dialect has WithoutReturning.
-	Acquire databases.Statement `sql:"grant.acquire-all"`
+	Acquire databases.Statement `sql:"grant.acquire-all" insert:"insert.acquire-all"`
 	// State is that for one name with the name before its columns.
-	State databases.Statement `sql:"grant.state-all"`
+	State databases.Statement `sql:"grant.state-all" insert:"insert.look-all"`
 	// Renew and Release act on each owner's grant. They return the owners, and whether
 	// somebody waits. With WithoutReturning they return nothing: Leases reads
 	// owner and end of the owners' leases, and the insert id of Renew's
 	// answer is the clock that it renewed by. ReleaseQuietly tells nobody.
 	Renew          databases.Statement `sql:"grant.renew-all"`
-	Release        databases.Statement `sql:"grant.release-all"`
-	ReleaseQuietly databases.Statement `sql:"grant.release-all quietly"`
+	Release        databases.Statement `sql:"grant.release-all" insert:"insert.release-all"`
+	ReleaseQuietly databases.Statement `sql:"grant.release-all quietly" insert:"insert.release-all quietly"`
 	Leases         databases.Statement `sql:"grant.leases-all"`
 }
 
-// Rows are the statements about rows that a strategy keeps beside the records of many grants.
+// Rows are the statements about rows that insert keeps beside the records of many grants, where the statements about those do
+// not see to them.
 type Rows struct {
 	// Begin is of one transaction with what changes the records. If it is empty each statement commits by itself; then State
 	// has the owner of the row, empty if there is none, after the name.
-	Begin []databases.Statement `sql:"insert.begin"`
+	Begin []databases.Statement `insert:"insert.begin"`
 	// Make makes the rows of the owners that have the records.
-	Make databases.Statement `sql:"insert.insert-all"`
+	Make databases.Statement `insert:"insert.insert-all"`
 	// Delete deletes the rows of the owners, before their records are freed; in steps, of those that have the records.
-	Delete databases.Statement `sql:"insert.gone-all"`
+	Delete databases.Statement `insert:"insert.gone-all"`
 }
 
-// Insert are the statements of strategy insert, which keeps a row beside the record.
+// Insert are the statements of strategy insert about the row beside the record, where Acquire does not see to it.
 type Insert struct {
-	// Acquire and the releases are those of Statements that see to the row, too, where a statement can. Otherwise Gone
-	// deletes it before.
-	Acquire  []databases.Statement `sql:"insert.acquire,insert.acquire from line"`
-	Releases InsertReleases        `sql:"insert releases"`
-	Gone     []databases.Statement `sql:"insert.gone"`
 	// Look reads the owner of the name's row, empty if there is none, and its
 	// state. Clear deletes a row whose owner no longer has the name. Make makes the
 	// row for the owner of the record.
 	Look  databases.Statement `sql:"insert.look"`
 	Clear databases.Statement `sql:"insert.clear"`
 	Make  databases.Statement `sql:"insert.insert"`
-	// Commit and Rollback are of SQLite's transactions, which Begin of Rows begins.
-	Commit   databases.Statement `sql:"insert.commit"`
-	Rollback databases.Statement `sql:"insert.rollback"`
-
-	// These take the place of those of Batch.
-	AcquireAll        databases.Statement `sql:"insert.acquire-all"`
-	ReleaseAll        databases.Statement `sql:"insert.release-all"`
-	ReleaseAllQuietly databases.Statement `sql:"insert.release-all quietly"`
-	LookAll           databases.Statement `sql:"insert.look-all"`
-	Rows              Rows
-}
-
-// InsertReleases delete the row in the same statement.
-type InsertReleases struct {
-	Release        databases.Statement `sql:"grant.release insert"`
-	ReleaseTelling databases.Statement `sql:"grant.release telling insert"`
-	ReleaseLater   databases.Statement `sql:"grant.release-later insert"`
-	ReleaseTx      databases.Statement `sql:"grant.release-tx insert"`
-	EndShares      databases.Statement `sql:"share.end insert"`
 }
 
 // ForUpdate are the statements of strategy forupdate: what is sent on the connection that holds the lock, and about it. The
 // lease is written down beside it on another connection: a token drawn in the transaction that holds the lock would be
 // rolled back by a crash, and given out again.
 type ForUpdate struct {
-	// Acquire grants the name as that of Statements, while the session goes on whose lock is bound as "held".
-	Acquire []databases.Statement `sql:"grant.acquire held,grant.acquire held from line"`
 	// Create makes the row to lock, on another connection: FOR UPDATE of a
 	// row that is not there locks nothing and is no error.
 	Exists databases.Statement `sql:"forupdate.exists"`

@@ -5,8 +5,7 @@
 // What is sent is data, in one file for each dialect: postgres.sql, mysql.sql, tidb.sql
 // and sqlite.sql. A [Dialect] has those statements, and what else is to be known of a
 // family of servers. Each method here names the statement that it sends, as a field of
-// s.sql, whose tag is the name of its section in the files. A strategy puts its own in
-// the place of some.
+// s.sql, whose tag is the name of its section in the files.
 //
 // Methods that are sent on a connection which the caller has end with On, or take it
 // as an argument. The others check one out and return it: see use. What a query returns is read by readOne and its likes.
@@ -36,9 +35,8 @@ type Store struct {
 	invalid     error
 }
 
-// New returns the store of a strategy, which may put statements of its own in the place
-// of others. An error is kept for Validate.
-func New(db databases.DB, strategy string, own func(*Dialect)) *Store {
+// New returns the store of a strategy. An error is kept for Validate.
+func New(db databases.DB, strategy string) *Store {
 	s := &Store{db: db, strategy: strategy, sql: &Dialect{}}
 
 	if db == nil {
@@ -50,13 +48,12 @@ func New(db databases.DB, strategy string, own func(*Dialect)) *Store {
 	name := db.Dialect()
 
 	if read, ok := dialects[name]; ok {
-		*s.sql = read()
+		*s.sql = read(strategy)
 	} else {
 		s.invalid = &strategies.UnsupportedError{Op: strategy + ".New", Strategy: strategy, Where: "on " + string(name)}
 	}
 
 	s.sql.Name = name
-	own(s.sql)
 
 	if v, ok := db.(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {

@@ -406,10 +406,10 @@ INSERT INTO sqllock_inserts (name, owner) VALUES (UNHEX(:name), UNHEX(:owner)) O
 -- What TiDB does without
 
 -- insert takes the record as all do, and deletes its row before.
--- none: insert.acquire, insert.acquire from line, insert releases, insert.begin, insert.commit, insert.rollback
+-- none: insert.acquire, insert.acquire from line, grant.release insert, grant.release telling insert, grant.release-later insert, grant.release-tx insert, share.end insert, insert.begin, insert.commit, insert.rollback
 
 -- See above: there is no JSON_TABLE.
--- none: batch, insert.acquire-all, insert.release-all, insert.release-all quietly, insert.look-all, insert.insert-all, insert.gone-all
+-- none: batch, insert.insert-all, insert.gone-all
 -- none: queue.enqueue-all, queue.wait-all, queue.taken-all
 
 -- A guard changes the row. Servers of one cluster grant as one.
@@ -425,4 +425,4 @@ INSERT INTO sqllock_inserts (name, owner) VALUES (UNHEX(:name), UNHEX(:owner)) O
 -- none: notes.announce, queue.tell, queue.tell-all, queue.first, queue.call
 
 -- Row locks and named locks end without a word when they are an hour old.
--- none: forupdate, advisory
+-- none: forupdate, grant.acquire held, grant.acquire held from line, advisory
