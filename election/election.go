@@ -170,20 +170,16 @@ func isEnd(ctx context.Context, err error) bool {
 
 // permanent says whether another try makes no difference.
 func permanent(err error) bool {
-	return isOne(err,
+	final := []error{
 		sqllock.ErrUnsupported, sqllock.ErrNoSchema, sqllock.ErrNotAllowed, sqllock.ErrInvalidName, sqllock.ErrInvalidOption,
-		sqllock.ErrClosed, sqllock.ErrDeadlock, sqllock.ErrNotAcquired)
+		sqllock.ErrClosed, sqllock.ErrDeadlock, sqllock.ErrNotAcquired,
+	}
+
+	return slices.ContainsFunc(final, func(target error) bool { return errors.Is(err, target) })
 }
 
 // passing says whether another try may make a difference, whatever the database is.
-func passing(err error) bool {
-	return isOne(err, sqllock.ErrUnreachable, sqllock.ErrReadOnly, sqllock.ErrTooManyConnections, sqllock.ErrLost)
-}
-
-// isOne says whether an error matches one of some.
-func isOne(err error, targets ...error) bool {
-	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
-}
+func passing(err error) bool { return sqllock.Retryable(err) || errors.Is(err, sqllock.ErrLost) }
 
 const (
 	firstPause = 100 * time.Millisecond

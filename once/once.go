@@ -356,7 +356,7 @@ func (j job) check(ctx context.Context, lock *sqllock.Lock) error {
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("lock %q: check the tick: %w", j.name, ended(ctx))
-		case failures >= tries && (j.try || !passes(err)):
+		case failures >= tries && (j.try || !sqllock.Retryable(err)):
 			return fmt.Errorf("check the tick: %w", err)
 		}
 
@@ -400,11 +400,6 @@ func ended(ctx context.Context) error {
 	}
 
 	return fmt.Errorf("%w: %w", ctx.Err(), cause)
-}
-
-// passes says whether an error is one that passes: the server restarts, or fails over.
-func passes(err error) bool {
-	return errors.Is(err, sqllock.ErrUnreachable) || errors.Is(err, sqllock.ErrReadOnly) || errors.Is(err, sqllock.ErrTooManyConnections)
 }
 
 // pause waits before the next question, longer after failures, and at random, so that processes do not ask together.

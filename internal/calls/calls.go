@@ -85,6 +85,19 @@ func one(grants []strategies.Grant, do func(Held) error) []error {
 	return []error{do(held)}
 }
 
+// Alone is what a strategy embeds whose grants are Held, and are renewed and released one by one.
+type Alone struct{}
+
+// Renew renews a grant, or checks it.
+func (Alone) Renew(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
+	return Renew(ctx, grants, lease, RenewAlone)
+}
+
+// Release ends a grant.
+func (Alone) Release(ctx context.Context, grants []strategies.Grant) (contended []bool, errs []error) {
+	return Release(ctx, grants, ReleaseAlone)
+}
+
 // AcquireAlone is the answer to several requests where there are no statements for several.
 func AcquireAlone(_ context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	return make([]strategies.Grant, len(requests)), alone(len(requests))

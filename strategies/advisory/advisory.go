@@ -40,7 +40,6 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
-	"github.com/sqllock/sqllock/strategies/internal/sessions"
 )
 
 const name = "advisory"
@@ -79,7 +78,7 @@ var refused = map[databases.Dialect]string{
 
 // Validate reports a database that cannot carry the strategy.
 func (s *Strategy) Validate() error {
-	return sessions.Validate(s.store, name, refused, ", which the locks would hold")
+	return s.store.ValidateSessions(refused, ", which the locks would hold")
 }
 
 // Features says what the strategy can do.
@@ -171,13 +170,22 @@ func (s *Strategy) attempt(ctx context.Context, requests []strategies.Request) (
 
 // ForceRelease also ends the session that holds the lock, and with it the
 // other locks of the same locker.
-func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, reason string) (bool, error) {
-	values, before, err := s.lockedBy(ctx, seen.Name)
+func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, reason string) (found bool, err error) {
+	var (
+		values databases.Values
+		before []int64
+	)
+
+	err = s.store.Use(ctx, func(on databases.Conn) (err error) {
+		values, before, err = s.lockedBy(ctx, on, seen.Name)
+
+		return err
+	})
 	if err != nil {
 		return false, err
 	}
 
-	found, err := s.base.ForceRelease(ctx, seen, reason)
+	found, err = s.base.ForceRelease(ctx, seen, reason)
 	if err != nil || !found {
 		return found, err
 	}
@@ -185,19 +193,16 @@ func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, rea
 	// And not that of a successor, who may have the name by now.
 	same := func(id int64) bool { return slices.Contains(before, id) }
 
-	return true, sessions.End(ctx, s.store, s.sql.Session, values, same, s.sql.Kill)
+	_, err = s.store.EndSessions(ctx, s.sql.Session, values, same, s.sql.Kill)
+
+	return true, err
 }
 
 // lockedBy returns the sessions that have the name locked, one at most, and the key that
 // it is told by.
-func (s *Strategy) lockedBy(ctx context.Context, name string) (values databases.Values, ids []int64, err error) {
-	conn, err := s.store.Conn(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	defer s.store.Return(conn, &err)
-
+func (s *Strategy) lockedBy(
+	ctx context.Context, conn databases.Conn, name string,
+) (values databases.Values, ids []int64, err error) {
 	var (
 		namespace string
 		own       int64
@@ -209,7 +214,7 @@ func (s *Strategy) lockedBy(ctx context.Context, name string) (values databases.
 	}
 
 	values = databases.Values{"key": s.key(namespace, name)}
-	ids, err = grants.Sessions(ctx, conn, s.sql.Session, values)
+	ids, err = grants.Sessions(ctx, conn, s.sql.Session, values, grants.Any)
 
 	return values, ids, err
 }
@@ -221,7 +226,7 @@ func (s *Strategy) enter(ctx context.Context) (*session, error) {
 		s.mu.Lock()
 
 		if s.current == nil {
-			s.current = &session{Gate: sessions.NewGate(), strategy: s, grants: make(map[place]*grant), readers: make(map[any]int)}
+			s.current = &session{Gate: grants.NewGate(), strategy: s, grants: make(map[place]*grant), readers: make(map[any]int)}
 		}
 
 		cur := s.current
@@ -269,7 +274,7 @@ func (s *Strategy) check(ctx context.Context, conn databases.Conn) error {
 
 	err := s.store.RefuseManyPrimaries(ctx, conn)
 	if err == nil {
-		err = s.checkPooler(ctx, conn)
+		err = s.store.Use(ctx, func(other databases.Conn) error { return s.checkPooler(ctx, conn, other) })
 	}
 
 	s.checked.Store(err == nil)
@@ -280,14 +285,7 @@ func (s *Strategy) check(ctx context.Context, conn databases.Conn) error {
 // checkPooler looks for a proxy that pools transactions. Two connections of
 // ours have two sessions, and keep them; behind such a proxy, with nothing
 // going on, they have one. That finds most, not all: docs/strategies.md.
-func (s *Strategy) checkPooler(ctx context.Context, conn databases.Conn) (err error) {
-	other, err := s.store.Conn(ctx)
-	if err != nil {
-		return err
-	}
-
-	defer s.store.Return(other, &err)
-
+func (s *Strategy) checkPooler(ctx context.Context, conn, other databases.Conn) error {
 	var ids [3]string
 
 	for i, on := range []databases.Session{conn, other, conn} {

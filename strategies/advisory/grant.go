@@ -33,14 +33,6 @@ type grant struct {
 // Record is what the database knows of the grant.
 func (g *grant) Record() *grants.Grant { return g.record }
 
-// granted is the grant as the core has it.
-func (g *grant) granted() strategies.Grant {
-	granted := g.record.Granted()
-	granted.State = g
-
-	return granted
-}
-
 // together calls do with those grants of a call that are of one session, which is the caller's until do returns. Those that do
 // does not answer, and those of other sessions, have to go alone.
 func together(ctx context.Context, held []strategies.Grant, do func(c *session, all []*grant, answer func(*grant, error))) []error {
@@ -140,7 +132,7 @@ func (c *session) renewOn(ctx context.Context, on []*grant, lease time.Duration)
 	default:
 		held := make([]strategies.Grant, len(on))
 		for n, g := range on {
-			held[n] = g.record.Granted()
+			held[n] = g.record.Granted(g.record)
 		}
 
 		return c.strategy.store.RenewAllOn(ctx, c.conn, held, lease)
@@ -376,8 +368,8 @@ func (g *grant) releaseElsewhere(ctx context.Context) error {
 		s, values := c.strategy, databases.Values{"key": g.place.key}
 		same := func(id int64) bool { return id == c.id }
 
-		if err := s.store.EndSessions(ctx, s.sql.Session, values, same, s.sql.Kill); err != nil {
-			return err
+		if left, err := s.store.EndSessions(ctx, s.sql.Session, values, same, s.sql.Kill); err != nil || left {
+			return cmp.Or(err, grants.ErrSessionEnds)
 		}
 	}
 

@@ -9,12 +9,11 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
-	"github.com/sqllock/sqllock/strategies/internal/sessions"
 )
 
 // session is the database session that holds the locks of a strategy.
 type session struct {
-	sessions.Gate // the right to use what follows
+	grants.Gate // the right to use what follows
 
 	strategy  *Strategy
 	conn      databases.Conn // nil before open and after the end
@@ -161,7 +160,7 @@ func (c *session) made(record *grants.Grant, at place, until time.Time) strategi
 	g := &grant{record: record, session: c, place: at, until: until}
 	c.grants[at] = g
 
-	return g.granted()
+	return record.Granted(g)
 }
 
 // here is the answer to a request whose key the session has: the same grant to the same owner, who asks again because the
@@ -175,7 +174,7 @@ func (c *session) here(ctx context.Context, at place, r strategies.Request) (non
 	request := other.record.Request()
 	if request.Owner != r.Owner || other.releasing {
 		return none, &strategies.HeldError{
-			Name: r.Name, Holder: request.Holder, Token: other.granted().Token, Shared: other.place.reader != "", Remaining: time.Until(other.until),
+			Name: r.Name, Holder: request.Holder, Token: other.record.Granted(nil).Token, Shared: other.place.reader != "", Remaining: time.Until(other.until),
 			Detail: "in this process",
 		}
 	}
@@ -187,7 +186,7 @@ func (c *session) here(ctx context.Context, at place, r strategies.Request) (non
 	case err == nil:
 		other.until = later(other.until, started.Add(r.Lease))
 
-		return other.granted(), nil
+		return other.record.Granted(other), nil
 	case !errors.Is(err, strategies.ErrLost):
 		return none, c.explain(err)
 	}

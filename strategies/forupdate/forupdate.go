@@ -32,7 +32,6 @@ import (
 	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
-	"github.com/sqllock/sqllock/strategies/internal/sessions"
 )
 
 const name = "forupdate"
@@ -40,14 +39,18 @@ const name = "forupdate"
 // Strategy keeps locks as row locks. It is safe for concurrent use.
 type Strategy struct {
 	base
+	alone
 
 	store  *grants.Store
 	sql    grants.ForUpdate
 	places *places
 }
 
-// base is what all strategies have.
-type base = grants.Base
+// base is what all strategies have, and alone what those have whose grants are dealt with one by one.
+type (
+	base  = grants.Base
+	alone = calls.Alone
+)
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db:
 // ErrUnsupported for TiDB and SQLite.
@@ -66,7 +69,7 @@ var refused = map[databases.Dialect]string{
 
 // Validate reports a database that cannot carry the strategy.
 func (s *Strategy) Validate() error {
-	return sessions.Validate(s.store, name, refused, ": a lock holds one and needs another for its lease")
+	return s.store.ValidateSessions(refused, ": a lock holds one and needs another for its lease")
 }
 
 // Features says what the strategy can do.
@@ -90,17 +93,6 @@ func (s *Strategy) Place(ctx context.Context, holding []string, waits func(why e
 // takes one that is free.
 func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	return calls.Acquire(ctx, requests, s.acquire, calls.AcquireAlone)
-}
-
-// Renew tells the server that the holder lives, then extends the lease, or checks both.
-func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, held, lease, calls.RenewAlone)
-}
-
-// Release ends the lease first, while the row lock still keeps others out, and
-// then the transaction.
-func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
-	return calls.Release(ctx, held, calls.ReleaseAlone)
 }
 
 func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (made strategies.Grant, err error) {
@@ -132,7 +124,8 @@ func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (made stra
 			return s.record(ctx, r, conn, grants.Replaces{Strategy: name, Token: seen.Token, Held: held})
 		}
 
-		if err := s.missing(ctx, r, seen); err != nil {
+		err = s.store.Use(ctx, func(on databases.Conn) error { return s.missing(ctx, on, r, seen) })
+		if err != nil {
 			return made, grants.NotSent(err)
 		}
 	}
@@ -258,10 +251,9 @@ func (s *Strategy) record(
 		}
 	}
 
-	made = record.Granted()
-	made.State = &grant{Gate: sessions.NewGate(), record: record, strategy: s, conn: conn, limit: r.Lease, until: until}
+	g := &grant{Gate: grants.NewGate(), record: record, strategy: s, conn: conn, limit: r.Lease, until: until}
 
-	return made, nil
+	return record.Granted(g), nil
 }
 
 // write draws the token and writes the lease down.
@@ -291,17 +283,10 @@ func (s *Strategy) beat(ctx context.Context, conn databases.Conn, r strategies.R
 }
 
 // missing makes the row if there is none; otherwise another session has it.
-func (s *Strategy) missing(ctx context.Context, r strategies.Request, seen grants.State) (err error) {
-	conn, err := s.store.Conn(ctx)
-	if err != nil {
-		return err
-	}
-
-	defer s.store.Return(conn, &err)
-
+func (s *Strategy) missing(ctx context.Context, conn databases.Conn, r strategies.Request, seen grants.State) error {
 	exists := false
 
-	err = conn.Query(ctx, s.sql.Exists, s.values(r, 0), func(databases.Row) error {
+	err := conn.Query(ctx, s.sql.Exists, s.values(r, 0), func(databases.Row) error {
 		exists = true
 
 		return nil

@@ -1,6 +1,7 @@
 package forupdate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -8,7 +9,6 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/internal/grants"
-	"github.com/sqllock/sqllock/strategies/internal/sessions"
 )
 
 // grant is a row lock on a connection, and the lease written down beside it.
@@ -16,7 +16,7 @@ type grant struct {
 	record   *grants.Grant
 	strategy *Strategy
 
-	sessions.Gate // the right to use what follows
+	grants.Gate // the right to use what follows
 
 	conn  databases.Conn // nil once the session is gone or given back
 	limit time.Duration  // after which the server ends the session
@@ -158,8 +158,10 @@ func (g *grant) release(ctx context.Context) error {
 	}
 
 	if g.doubt {
-		if err := g.strategy.endSession(ctx, g.record.Request()); err != nil {
-			return err
+		// A session that broke down has the owner's mark, which no other has.
+		s := g.strategy
+		if left, err := s.endSessions(ctx, s.sql.Session, s.values(g.record.Request(), 0)); err != nil || left {
+			return cmp.Or(err, grants.ErrSessionEnds)
 		}
 	}
 

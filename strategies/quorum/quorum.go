@@ -17,11 +17,16 @@ const name = "quorum"
 
 // Strategy keeps locks on a majority of several servers. It is safe for concurrent use.
 type Strategy struct {
+	alone
+
 	members []strategies.Strategy
 
 	mu    sync.Mutex
 	known map[string]*grant // by owner; nil: there were several attempts
 }
+
+// alone is what strategies have whose grants are dealt with one by one.
+type alone = calls.Alone
 
 // New returns the strategy over others, each on a database server of its own: three or more of them, and an odd number
 // (the package comment says why), with strategies cas or insert. sqllock.New reports what is wrong with them.
@@ -148,16 +153,6 @@ func own(r strategies.Request) strategies.Request {
 // Acquire asks all servers at once, and has the name if a majority grants it.
 func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
 	return calls.Acquire(ctx, requests, s.acquire, calls.AcquireAlone)
-}
-
-// Renew renews the leases that there are, and has the other servers asked to grant the name to its holder, too; or checks them.
-func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
-	return calls.Renew(ctx, held, lease, calls.RenewAlone)
-}
-
-// Release ends grants on all servers.
-func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
-	return calls.Release(ctx, held, calls.ReleaseAlone)
 }
 
 func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (none strategies.Grant, err error) {

@@ -15,7 +15,7 @@ import (
 func (b Base) Settle(ctx context.Context, r strategies.Request) error {
 	s := b.store
 
-	return s.use(ctx, func(on databases.Conn) error {
+	return s.Use(ctx, func(on databases.Conn) error {
 		if r.Mode == strategies.Shared {
 			return s.reader(r, "", 0).leaveAndTell(ctx, on)
 		}
@@ -148,7 +148,7 @@ func (s *Store) readOnly(ctx context.Context) bool {
 
 	s.verified.Store(false)
 
-	return errors.Is(s.use(ctx, func(databases.Conn) error { return nil }), strategies.ErrReadOnly)
+	return errors.Is(s.Use(ctx, func(databases.Conn) error { return nil }), strategies.ErrReadOnly)
 }
 
 // ForceRelease ends the grant that was seen, or what keeps the name taken after it.
@@ -161,7 +161,7 @@ func (b Base) ForceRelease(ctx context.Context, seen strategies.Status, reason s
 // Force is ForceRelease, and returns the owner whose grant it ended; empty if there was
 // none.
 func (s *Store) Force(ctx context.Context, seen strategies.Status, reason string) (owner string, found bool, err error) {
-	err = s.use(ctx, func(on databases.Conn) error {
+	err = s.Use(ctx, func(on databases.Conn) error {
 		var before State
 
 		// The second round follows the holder's own release, after which a minimum hold
@@ -234,7 +234,7 @@ func (s *Store) force(ctx context.Context, on databases.Session, name string, st
 func (b Base) Reap(ctx context.Context, retention time.Duration) (reaped strategies.Reaped, err error) {
 	s := b.store
 
-	err = s.use(ctx, func(on databases.Conn) (err error) {
+	err = s.Use(ctx, func(on databases.Conn) (err error) {
 		if reaped.Expired, err = s.endExpired(ctx, on); err != nil {
 			return err
 		}

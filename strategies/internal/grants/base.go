@@ -70,7 +70,8 @@ func (l Leased) Acquire(ctx context.Context, requests []strategies.Request) ([]s
 	if r := requests[0]; r.Mode == strategies.Shared || l.take != nil {
 		made[0], errs[0] = l.acquire(ctx, conn, r)
 	} else if token, err := l.store.Acquire(ctx, conn, r, Replaces{}); err == nil {
-		made[0] = l.store.Grant(r, token).Granted()
+		g := l.store.Grant(r, token)
+		made[0] = g.Granted(g)
 	} else {
 		errs[0] = err
 	}
@@ -91,7 +92,7 @@ func (l Leased) acquire(ctx context.Context, on databases.Conn, r strategies.Req
 		return made, err
 	}
 
-	return g.Granted(), nil
+	return g.Granted(g), nil
 }
 
 // Renew renews grants, or checks them.

@@ -73,7 +73,8 @@ func (b *batch) failed(err error) {
 func (b *batch) granted(r strategies.Request, token int64) {
 	i, ok := b.open[r.Owner]
 	if err := sound(token); ok && err == nil {
-		b.grants[i] = b.Grant(r, token).Granted()
+		made := b.Grant(r, token)
+		b.grants[i] = made.Granted(made)
 		b.answer(r.Owner, nil)
 	} else {
 		b.answer(r.Owner, err)
@@ -237,7 +238,7 @@ func (s *Store) RenewAllOn(ctx context.Context, on databases.Conn, grants []stra
 // send runs f on a connection of the pool, if the statement is about any.
 func (b *batch) send(ctx context.Context, f func(on databases.Conn) error) {
 	if len(b.requests) > 0 {
-		b.failed(replaced(b.use(ctx, f)))
+		b.failed(replaced(b.Use(ctx, f)))
 	}
 }
 

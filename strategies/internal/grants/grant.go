@@ -25,9 +25,7 @@ type Grant struct {
 	released  atomic.Bool
 	contended atomic.Bool
 
-	// dating is the right to use dated, of a grant that may be handed on; a channel, so
-	// that waiting for it can end with a context.
-	dating chan struct{}
+	dating Gate  // the right to use dated, of a grant that may be handed on
 	dated  int64 // the row has changed since the grant was handed on under this token
 }
 
@@ -36,15 +34,15 @@ type Grant struct {
 func (s *Store) Grant(r strategies.Request, last int64) *Grant {
 	g := &Grant{store: s, request: r, owner: r.Owner, last: last}
 	if tokens(r) > 1 {
-		g.dating = make(chan struct{}, 1)
+		g.dating = NewGate()
 	}
 
 	return g
 }
 
-// Granted is the grant as the core has it.
-func (g *Grant) Granted() strategies.Grant {
-	granted := strategies.Grant{Token: first(g.request, g.last), Last: g.last, State: g}
+// Granted is the grant as the core has it, with a strategy's own state, or the grant itself.
+func (g *Grant) Granted(state any) strategies.Grant {
+	granted := strategies.Grant{Token: first(g.request, g.last), Last: g.last, State: state}
 	if g.Shared() {
 		granted.Phase = g.owner
 	}
@@ -94,7 +92,7 @@ func (g *Grant) state(ctx context.Context, on databases.Session) (State, bool, e
 
 // use runs f on a connection of the pool.
 func (g *Grant) use(ctx context.Context, f func(databases.Conn) error) error {
-	return replaced(g.store.use(ctx, f))
+	return replaced(g.store.Use(ctx, f))
 }
 
 // replaced is for the error of a connection that was asked for. A database that is not
@@ -346,7 +344,9 @@ func (l Leased) Raise(ctx context.Context, granted strategies.Grant, token int64
 	r := g.request
 	r.Tokens = 1
 
-	return g.store.Grant(r, last).Granted(), nil
+	made := g.store.Grant(r, last)
+
+	return made.Granted(made), nil
 }
 
 // raise returns the token that the row has afterwards.

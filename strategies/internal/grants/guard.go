@@ -100,18 +100,17 @@ func (g *Grant) date(ctx context.Context, token int64) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 
-	select {
-	case g.dating <- struct{}{}:
-		defer func() { <-g.dating }()
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", errNotDated, ctx.Err())
+	if err := g.dating.Enter(ctx); err != nil {
+		return fmt.Errorf("%w: %w", errNotDated, err)
 	}
+
+	defer g.dating.Leave()
 
 	if g.dated == token {
 		return nil
 	}
 
-	err := g.store.use(ctx, func(on databases.Conn) error { return g.dateOn(ctx, on) })
+	err := g.store.Use(ctx, func(on databases.Conn) error { return g.dateOn(ctx, on) })
 
 	switch {
 	case err == nil:
@@ -156,7 +155,7 @@ func (g *Grant) superseded(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 
-	return g.store.use(ctx, func(on databases.Conn) error { return g.check(ctx, on, false) })
+	return g.store.Use(ctx, func(on databases.Conn) error { return g.check(ctx, on, false) })
 }
 
 var (

@@ -10,7 +10,7 @@ import (
 
 // Notes reads what is kept of a name beside its grants. Of a request it says so only as long as its owner has the name.
 func (b Base) Notes(ctx context.Context, name string) (strategies.Notes, error) {
-	return result(ctx, b.store.use, func(on databases.Conn) (strategies.Notes, error) { return b.store.notes(ctx, on, name) })
+	return result(ctx, b.store.Use, func(on databases.Conn) (strategies.Notes, error) { return b.store.notes(ctx, on, name) })
 }
 
 func (s *Store) notes(ctx context.Context, on databases.Session, name string) (notes strategies.Notes, err error) {
@@ -59,7 +59,7 @@ func (b Base) note(
 ) (noted bool, err error) {
 	s := b.store
 
-	return result(ctx, s.use, func(on databases.Conn) (bool, error) {
+	return result(ctx, s.Use, func(on databases.Conn) (bool, error) {
 		result, err := s.retryBusy(ctx, on, statement, values)
 		if err != nil || result.RowsAffected > 0 {
 			return err == nil, s.busy(err, "another transaction is in the way of the note")
@@ -77,7 +77,7 @@ func (b Base) Announce(ctx context.Context, name string) error {
 		return nil
 	}
 
-	return b.store.use(ctx, func(on databases.Conn) error {
+	return b.store.Use(ctx, func(on databases.Conn) error {
 		return b.store.hint(ctx, on, b.store.sql.Announce, databases.Values{"name": name})
 	})
 }

@@ -107,7 +107,7 @@ func (b Base) Call(ctx context.Context, names []string) error {
 		return nil
 	}
 
-	return s.use(ctx, func(on databases.Conn) error {
+	return s.Use(ctx, func(on databases.Conn) error {
 		if s.sql.Tell.SQL != "" {
 			return s.TellOn(ctx, on, names)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// result is what f returns on a connection, which use or look gives it.
+// result is what f returns on a connection, which Use or look gives it.
 func result[T any](
 	ctx context.Context, use func(context.Context, func(databases.Conn) error) error, f func(on databases.Conn) (T, error),
 ) (made T, err error) {
@@ -22,12 +22,12 @@ func result[T any](
 	return made, err
 }
 
-// use runs f on a connection of the pool, and returns that afterwards.
-func (s *Store) use(ctx context.Context, f func(on databases.Conn) error) error {
+// Use runs f on a connection of the pool, and returns that afterwards.
+func (s *Store) Use(ctx context.Context, f func(on databases.Conn) error) error {
 	return s.useConn(ctx, false, f)
 }
 
-// look is use for statements that change and lock nothing: a read-only server, such as a replica, will do.
+// look is Use for statements that change and lock nothing: a read-only server, such as a replica, will do.
 func (s *Store) look(ctx context.Context, f func(on databases.Conn) error) error {
 	return s.useConn(ctx, true, f)
 }

@@ -142,7 +142,7 @@ func (s *Store) sweep(ctx context.Context, on databases.Conn) error {
 
 // Keep gives all waiters of a process another ttl, and returns how many they are.
 func (b Base) Keep(ctx context.Context, process string, ttl time.Duration) (int, error) {
-	kept, err := result(ctx, b.store.use, func(on databases.Conn) (databases.Result, error) {
+	kept, err := result(ctx, b.store.Use, func(on databases.Conn) (databases.Result, error) {
 		return on.Exec(ctx, b.store.sql.Keep, databases.Values{"process": process, "ttl": ceil(ttl)})
 	})
 
@@ -151,7 +151,7 @@ func (b Base) Keep(ctx context.Context, process string, ttl time.Duration) (int,
 
 // Leave ends what Enqueue noted.
 func (b Base) Leave(ctx context.Context, process string, ids []string) error {
-	return b.store.use(ctx, func(on databases.Conn) error {
+	return b.store.Use(ctx, func(on databases.Conn) error {
 		_, err := on.Exec(ctx, b.store.sql.Leave, leaving(b.store.sql.Leave, process, ids))
 
 		return err

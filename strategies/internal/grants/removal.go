@@ -38,7 +38,7 @@ type Removal struct {
 func (b Base) ReapIdle(ctx context.Context, idle time.Duration, limit int) (removed int, more bool, err error) {
 	s := b.store
 
-	err = s.use(ctx, func(on databases.Conn) (err error) {
+	err = s.Use(ctx, func(on databases.Conn) (err error) {
 		removed, more, err = s.remove(ctx, on, s.sql.Idle, s.sql.Remove.Lock, idle, limit)
 		if err == nil && !more {
 			err = s.sweep(ctx, on)

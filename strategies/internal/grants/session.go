@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -59,16 +58,61 @@ func (s *Store) manyPrimaries(ctx context.Context, on databases.Session) (settin
 	return setting, err
 }
 
-// Sessions returns the ids of the server's sessions that a statement lists.
+// Gate is the right to use something, which one has at a time. It is a channel, so that waiting for it can end with a context.
+type Gate chan struct{}
+
+// NewGate returns a gate that nobody has entered.
+func NewGate() Gate { return make(Gate, 1) }
+
+// Enter waits until nobody is behind the gate. Leave has to follow.
+func (g Gate) Enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+
+	select {
+	case g <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		// Not its cause, which may be another lock's loss.
+		return ctx.Err()
+	}
+}
+
+// Leave lets the next one in.
+func (g Gate) Leave() { <-g }
+
+// ValidateSessions reports a database that cannot carry a strategy whose locks are held by sessions: on those in refused it does
+// not work, for the reason there, nor with a pool of one connection, as onePool says.
+func (s *Store) ValidateSessions(refused map[databases.Dialect]string, onePool string) error {
+	if s.invalid != nil {
+		return s.invalid
+	}
+
+	invalid := &strategies.UnsupportedError{Op: s.strategy + ".New", Strategy: s.strategy, Where: refused[s.sql.Name], Instead: "cas"}
+
+	switch {
+	case invalid.Where != "":
+		return invalid
+	case s.MaxConns() == 1:
+		invalid.Where, invalid.Fix, invalid.Instead = "with a pool of one connection"+onePool, "allow two or more", ""
+
+		return invalid
+	default:
+		return nil
+	}
+}
+
+// Sessions returns the ids of the server's sessions that a statement lists, and for which ours is true.
 func Sessions(
-	ctx context.Context, on databases.Session, list databases.Statement, values databases.Values,
+	ctx context.Context, on databases.Session, list databases.Statement, values databases.Values, ours func(id int64) bool,
 ) (ids []int64, err error) {
 	err = on.Query(ctx, list, values, func(row databases.Row) error {
 		// MySQL may evaluate what it lists twice, and the session ends in between.
 		var id *int64
 
 		err := row(&id)
-		if id != nil {
+		if id != nil && ours(*id) {
 			ids = append(ids, *id)
 		}
 
@@ -78,41 +122,37 @@ func Sessions(
 	return ids, err
 }
 
-var errSessionEnds = errors.New("the server is ending the session that had the lock")
+// Any is true of any session.
+func Any(int64) bool { return true }
 
-// EndSessions ends those of the sessions that a statement lists which are ours. nil:
-// there are none.
+// ErrSessionEnds says that a session is left which was ended.
+var ErrSessionEnds = errors.New("the server is ending the session that had the lock")
+
+// EndSessions ends those of the sessions that a statement lists for which ours is true. Those that are left afterwards end a
+// moment later.
 func (s *Store) EndSessions(
 	ctx context.Context, list databases.Statement, values databases.Values, ours func(id int64) bool, kill databases.Statement,
-) error {
-	var left []int64
+) (left bool, err error) {
+	err = s.Use(ctx, func(on databases.Conn) error {
+		ids, err := Sessions(ctx, on, list, values, ours)
 
-	err := s.use(ctx, func(on databases.Conn) (err error) {
-		for _, first := range []bool{true, false} {
-			left, err = Sessions(ctx, on, list, values)
-			left = slices.DeleteFunc(left, func(id int64) bool { return !ours(id) })
-
-			if err == nil && first {
-				err = s.Kill(ctx, on, left, kill)
-			}
-
-			if err != nil || len(left) == 0 {
-				break
+		if err == nil && len(ids) > 0 {
+			if err = s.kill(ctx, on, ids, kill); err == nil {
+				ids, err = Sessions(ctx, on, list, values, ours)
 			}
 		}
 
+		left = len(ids) > 0
+
 		return err
 	})
-	if err == nil && len(left) > 0 {
-		return errSessionEnds // it has ended a moment later
-	}
 
-	return err
+	return left, err
 }
 
-// Kill ends sessions, whose holders' locks are to end with them. One that has
+// kill ends sessions, whose holders' locks are to end with them. One that has
 // ended by itself does not keep the others.
-func (s *Store) Kill(ctx context.Context, on databases.Session, ids []int64, kill databases.Statement) error {
+func (s *Store) kill(ctx context.Context, on databases.Session, ids []int64, kill databases.Statement) error {
 	var errs []error
 
 	for _, id := range ids {

@@ -384,7 +384,7 @@ func (s *Store) Owners(ctx context.Context, name, owner string) ([]string, error
 		return []string{owner}, nil
 	}
 
-	return result(ctx, s.use, func(on databases.Conn) ([]string, error) {
+	return result(ctx, s.Use, func(on databases.Conn) ([]string, error) {
 		return readTexts(ctx, on, s.sql.Shares.Readers, databases.Values{"name": name, "phase": owner})
 	})
 }

@@ -8,7 +8,7 @@
 // s.sql, whose tag is the name of its section in the files.
 //
 // Methods that are sent on a connection which the caller has end with On, or take it
-// as an argument. The others check one out and return it: see use. What a query returns is read by readOne and its likes.
+// as an argument. The others check one out and return it: see Store.Use. What a query returns is read by readOne and its likes.
 package grants
 
 import (

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -139,31 +138,18 @@ func (c columns[T]) objects(statement databases.Statement, all []T, first databa
 
 // array is the text of an array of a column's values.
 func array[T any](all []T, column func(T) any) string {
-	var b strings.Builder
+	elements := make([]string, len(all))
 
 	for i, one := range all {
-		b.WriteByte("{,"[min(i, 1)])
-		b.WriteByte('"')
-
-		switch value := column(one).(type) {
-		case string:
-			if strings.ContainsAny(value, `"\`) {
-				value = quoteElement.Replace(value)
-			}
-
-			b.WriteString(value)
-		case int64:
-			b.WriteString(strconv.FormatInt(value, 10))
-		default:
-			_, _ = fmt.Fprint(&b, value)
+		text, ok := column(one).(string)
+		if !ok {
+			text = fmt.Sprint(column(one))
 		}
 
-		b.WriteByte('"')
+		elements[i] = `"` + quoteElement.Replace(text) + `"`
 	}
 
-	b.WriteByte('}')
-
-	return b.String()
+	return "{" + strings.Join(elements, ",") + "}"
 }
 
 // quoteElement escapes what has a meaning between the quotes of an array's element
