@@ -88,6 +88,10 @@
 --        e.waiting = IF(e.waiting = :line AND e.waiting < free.moment - 5000000, 0, e.waiting),
 --        e.expires_at = GREATEST(IF(free.mine, e.expires_at, 0), free.moment + :lease)
 
+-- let acquire = STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
+-- STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
+--    SET {take}
+
 -- name: cas.acquire
 -- name: cas.acquire from line
 -- name: grant.acquire
@@ -98,9 +102,7 @@ UPDATE (
        AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {now}))
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
-STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
-STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
-   SET {take}
+{acquire}
 
 -- A lease that runs is in nobody's way who has the lock of the session, see Replaces.
 -- let instead = OR l.strategy = UNHEX(:session) AND (l.token = :seen OR :seen < 0)
@@ -115,9 +117,7 @@ UPDATE (
             {instead})) AND IS_USED_LOCK(UNHEX(:held)) IS NOT NULL
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
-STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
-STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
-   SET {take}
+{acquire}
 
 -- name: grant.create
 INSERT INTO sqllock_locks (name, acquired_at) VALUES (UNHEX(:name), {now}) ON DUPLICATE KEY UPDATE name = sqllock_locks.name
@@ -748,9 +748,7 @@ UPDATE (
             {instead})) AND NOT @@global.read_only, GET_LOCK(UNHEX(:key), 0), 0) = 1
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
-STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
-STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
-   SET {take}
+{acquire}
 
 -- name: advisory.acquire-all
 -- All that it grants have the token that it tells, the clock: what would have another one, because that is ahead of the

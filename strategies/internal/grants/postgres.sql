@@ -96,6 +96,11 @@
 --        lock_delay_us = :delay, acquired_at = {now}, host = :host, pid = :pid, label = :label, metadata = :metadata, strategy = :strategy, ended = '',
 --        waiting = CASE WHEN l.waiting = :line::bigint THEN 0 ELSE l.waiting END
 
+-- let acquire = UPDATE sqllock_locks l
+--    SET {take}
+--   FROM free
+--  WHERE l.name = free.name
+
 -- Takes who has been granted the name out of its line. Who is in no line does not pay for it.
 -- let leave = queue AS (
 --     DELETE FROM sqllock_queue q USING free WHERE q.process = :process AND q.id = :wait
@@ -106,10 +111,7 @@
 WITH free AS (
     SELECT l.name FROM {free}
 )
-UPDATE sqllock_locks l
-   SET {take}
-  FROM free
- WHERE l.name = free.name
+{acquire}
 RETURNING l.token
 
 -- name: cas.acquire from line
@@ -117,10 +119,7 @@ RETURNING l.token
 WITH free AS (
     SELECT l.name FROM {free}
 ), {leave}
-UPDATE sqllock_locks l
-   SET {take}
-  FROM free
- WHERE l.name = free.name
+{acquire}
 RETURNING l.token
 
 -- While a transaction has the lock: nothing is granted if that has ended. What a crash of the server forgets of the grant
@@ -133,20 +132,14 @@ RETURNING l.token
 WITH free AS (
     SELECT l.name, l.token FROM {free}
 )
-UPDATE sqllock_locks l
-   SET {take}
-  FROM free
- WHERE l.name = free.name AND {held}
+{acquire} AND {held}
 RETURNING l.token
 
 -- name: grant.acquire held from line
 WITH free AS (
     SELECT l.name, l.token FROM {free}
 ), {leave}
-UPDATE sqllock_locks l
-   SET {take}
-  FROM free
- WHERE l.name = free.name AND {held}
+{acquire} AND {held}
 RETURNING l.token
 
 -- Locks the name's record as cas does, and what a dead holder left in sqllock_inserts. Each part runs after the one that
@@ -182,21 +175,19 @@ RETURNING l.token
 --     SELECT name FROM replaced UNION ALL SELECT name FROM added
 -- ), {releasable}
 
+-- let acquire-with-row = UPDATE sqllock_locks l
+--    SET {take}
+--   FROM present
+--  WHERE l.name = present.name
+-- RETURNING l.token
+
 -- name: insert.acquire
 {free-of-row}, {row}
-UPDATE sqllock_locks l
-   SET {take}
-  FROM present
- WHERE l.name = present.name
-RETURNING l.token
+{acquire-with-row}
 
 -- name: insert.acquire from line
 {free-of-row}, {leave}, {row}
-UPDATE sqllock_locks l
-   SET {take}
-  FROM present
- WHERE l.name = present.name
-RETURNING l.token
+{acquire-with-row}
 
 -- name: grant.create
 INSERT INTO sqllock_locks (name, acquired_at) SELECT :name::pg_catalog.text, {now}
@@ -225,10 +216,12 @@ SELECT coalesce(pg_catalog.concat_ws(',', f.locks::bigint, f.shares::bigint, f.m
   FROM found f
  WHERE {at-primary}
 
+-- let state = owner, token, ended, (pg_catalog.date_part('epoch', expires_at - {now}) * 1000000::float)::bigint,
+--        lock_delay_us, host, pid, label, metadata, waiting
+--   FROM sqllock_locks
+
 -- name: grant.state
-SELECT owner, token, ended, (pg_catalog.date_part('epoch', expires_at - {now}) * 1000000::float)::bigint,
-       lock_delay_us, host, pid, label, metadata, waiting
-  FROM sqllock_locks WHERE name = :name
+SELECT {state} WHERE name = :name
 
 
 -- Renew and release
@@ -679,9 +672,7 @@ UPDATE sqllock_locks l
 RETURNING l.owner, l.token
 
 -- name: grant.state-all
-SELECT name, owner, token, ended, (pg_catalog.date_part('epoch', expires_at - {now}) * 1000000::float)::bigint,
-       lock_delay_us, host, pid, label, metadata, waiting
-  FROM sqllock_locks WHERE name = ANY (:each_name::pg_catalog.text[])
+SELECT name, {state} WHERE name = ANY (:each_name::pg_catalog.text[])
 
 -- name: grant.renew-all
 WITH ours AS MATERIALIZED (
@@ -696,6 +687,9 @@ UPDATE sqllock_locks l
   FROM ours WHERE l.name = ours.name
 RETURNING l.owner, false
 
+-- let free-ours = UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
+--   FROM ours WHERE l.name = ours.name
+
 -- let ours = WITH ours AS MATERIALIZED (
 --     SELECT l.name, l.owner FROM unnest(:each_name::pg_catalog.text[], :each_owner::pg_catalog.text[]) AS a (name, owner)
 --       JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.owner = a.owner
@@ -703,8 +697,7 @@ RETURNING l.owner, false
 --      ORDER BY l.name
 --        FOR NO KEY UPDATE OF l SKIP LOCKED
 -- )
--- UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
---   FROM ours WHERE l.name = ours.name
+-- {free-ours}
 
 -- name: grant.release-all
 {ours}
@@ -726,8 +719,7 @@ RETURNING ours.owner, l.waiting <> 0
 -- ), gone AS (
 --     DELETE FROM sqllock_inserts i USING ours WHERE i.name = ours.name
 -- )
--- UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
---   FROM ours WHERE l.name = ours.name
+-- {free-ours}
 
 -- name: insert.release-all
 {ours-with-row}
@@ -851,18 +843,14 @@ SELECT pg_catalog.pg_advisory_unlock_shared(:key)
 
 -- name: advisory.acquire
 {seen}, {free-behind-key}, granted AS (
-    UPDATE sqllock_locks l
-       SET {take}
-      FROM free WHERE l.name = free.name
+    {acquire}
     RETURNING l.token
 )
 SELECT :owner::pg_catalog.text, seen.ok, coalesce((SELECT token FROM granted), 0::bigint), {quickly} FROM seen
 
 -- name: advisory.acquire from line
 {seen}, {free-behind-key}, {leave}, granted AS (
-    UPDATE sqllock_locks l
-       SET {take}
-      FROM free WHERE l.name = free.name
+    {acquire}
     RETURNING l.token
 )
 SELECT :owner::pg_catalog.text, seen.ok, coalesce((SELECT token FROM granted), 0::bigint), {quickly} FROM seen
@@ -920,8 +908,7 @@ WITH asked AS MATERIALIZED (
      ORDER BY l.name
        FOR NO KEY UPDATE OF l SKIP LOCKED
 ), ended AS (
-    UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
-      FROM ours WHERE l.name = ours.name
+    {free-ours}
     RETURNING ours.owner, l.waiting <> 0 AS contended
 )
 SELECT e.owner, e.contended, pg_catalog.pg_advisory_unlock(a.key) FROM ended e JOIN asked a ON a.owner = e.owner
