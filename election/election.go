@@ -263,24 +263,14 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 		known, seen := false, int64(0)
 
 		for status, err := range e.locker.Watch(ctx, e.name) {
-			if err != nil {
-				known = false
-
-				if !yield(Leader{}, err) {
-					return
-				}
-
-				continue
-			}
-
 			leader := leaderOf(status)
-			if known && leader.Term == seen {
+			if err == nil && known && leader.Term == seen {
 				continue
 			}
 
-			known, seen = true, leader.Term
+			known, seen = err == nil, leader.Term
 
-			if !yield(leader, nil) {
+			if !yield(leader, err) {
 				return
 			}
 		}

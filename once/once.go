@@ -170,18 +170,14 @@ const mostAhead = 366 * 24 * time.Hour
 
 // markOf returns a tick in microseconds since 1970.
 func markOf(name string, tick time.Time) (int64, error) {
-	var reason string
-
 	switch {
 	case time.Until(tick) > mostAhead:
-		reason = "is more than 366 days from now"
+		return 0, refused(name, sqllock.ErrInvalidOption, tick.String(), "is more than 366 days from now")
 	case !tick.After(time.UnixMicro(0)):
-		reason = "is not after 1970-01-01 00:00 UTC"
+		return 0, refused(name, sqllock.ErrInvalidOption, tick.String(), "is not after 1970-01-01 00:00 UTC")
 	default:
 		return tick.UnixMicro(), nil
 	}
-
-	return 0, refused(name, sqllock.ErrInvalidOption, tick.String(), reason)
 }
 
 // refused is the error about a tick that a call cannot have.

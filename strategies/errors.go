@@ -1,6 +1,7 @@
 package strategies
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -150,12 +151,7 @@ type UnsupportedError struct {
 
 // Error is one line.
 func (e *UnsupportedError) Error() string {
-	said := "strategy " + e.Strategy
-	if e.Op != "" {
-		said = e.Op
-	}
-
-	said += ": " + ErrUnsupported.Error() + " " + e.Where
+	said := cmp.Or(e.Op, "strategy "+e.Strategy) + ": " + ErrUnsupported.Error() + " " + e.Where
 
 	switch {
 	case e.Fix != "" && e.Instead != "":

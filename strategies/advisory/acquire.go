@@ -45,7 +45,7 @@ func (c *session) acquireAll(ctx context.Context, requests []strategies.Request)
 		case err != nil:
 			a.errs[i] = err
 		default:
-			a.errs[i] = &strategies.HeldError{Name: r.Name, Detail: "its row comes and goes"}
+			a.errs[i] = grants.ComesAndGoes(r.Name)
 		}
 	}
 
@@ -211,7 +211,7 @@ func (a *attempts) tryAlone(ctx context.Context, i int, alone, locked bool) {
 
 	switch {
 	case free && locked:
-		held.Detail = sessionHolds
+		held.Detail = grants.SessionHolds
 	case alone || a.strategy.sql.Look.SQL == "":
 	case free || held.Owner == a.requests[i].Owner:
 		made, errs := a.acquireAll(ctx, a.requests[i:i+1])

@@ -235,26 +235,14 @@ func (c *session) state(ctx context.Context, name string, key any) (st grants.St
 	return st, found, locked, err
 }
 
-// sessionHolds is said of a name whose row is free.
-const sessionHolds = "a session holds it, and has not written down whose"
-
 // held tells who has a name that another session has locked.
 func (c *session) held(ctx context.Context, name string) error {
 	st, _, err := c.strategy.store.State(ctx, c.conn, name)
 	if err == nil {
-		err = c.strategy.store.ReadHolder(ctx, c.conn, name, &st)
+		err = c.strategy.store.HeldBySession(ctx, c.conn, name, st)
 	}
 
-	if err != nil {
-		return c.explain(err)
-	}
-
-	held := st.Held(name)
-	if st.Left <= 0 {
-		held.Detail = sessionHolds
-	}
-
-	return held
+	return c.explain(err)
 }
 
 var errNotLocked = errors.New("the server says that the session did not have the lock")

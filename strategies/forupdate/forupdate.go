@@ -130,7 +130,7 @@ func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (made stra
 		}
 	}
 
-	return made, &strategies.HeldError{Name: r.Name, Detail: "its row comes and goes"}
+	return made, grants.ComesAndGoes(r.Name)
 }
 
 // lock returns the connection that holds the row, or nil if the row is not to
@@ -306,16 +306,7 @@ func (s *Strategy) missing(ctx context.Context, conn databases.Conn, r strategie
 		}
 	}
 
-	if err := s.store.ReadHolder(ctx, conn, r.Name, &seen); err != nil {
-		return err
-	}
-
-	held := seen.Held(r.Name)
-	if seen.Left <= 0 {
-		held.Detail = "a session holds its row, and has not written down whose"
-	}
-
-	return held
+	return s.store.HeldBySession(ctx, conn, r.Name, seen)
 }
 
 // end frees the row and gives the connection back, and says whether the session is

@@ -44,9 +44,9 @@ func New(db databases.DB) *Strategy {
 	case s.sql.Insert.Make.SQL == "":
 		return &Strategy{store.Leased(nil)} // all is in the statement that takes the record
 	case len(s.sql.Rows.Begin) > 0:
-		return &Strategy{store.Leased(s.asHeld(s.inTransaction))}
+		return &Strategy{store.Leased(s.inTransaction)}
 	default:
-		return &Strategy{store.Leased(s.asHeld(s.oneByOne))}
+		return &Strategy{store.Leased(s.oneByOne)}
 	}
 }
 
@@ -54,15 +54,6 @@ func New(db databases.DB) *Strategy {
 type taker struct {
 	store *grants.Store
 	sql   *grants.Dialect
-}
-
-// asHeld turns a refusal by the server into the answer that it is.
-func (s *taker) asHeld(take grants.Take) grants.Take {
-	return func(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error) {
-		token, err := take(ctx, conn, r)
-
-		return token, s.store.AsHeld(ctx, conn, r.Name, err)
-	}
 }
 
 // oneByOne looks first, without a lock: that is all that a try costs while

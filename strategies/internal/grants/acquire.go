@@ -56,12 +56,12 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 		}
 	}
 
-	return 0, comesAndGoes(r)
+	return 0, ComesAndGoes(r.Name)
 }
 
-// comesAndGoes is the answer to a request whose row was not there again after it had been made.
-func comesAndGoes(r strategies.Request) error {
-	return &strategies.HeldError{Name: r.Name, Detail: "its row comes and goes"}
+// ComesAndGoes is the answer to a request whose row was not there again after it had been made.
+func ComesAndGoes(name string) error {
+	return &strategies.HeldError{Name: name, Detail: "its row comes and goes"}
 }
 
 // Unready says whether a row has no token yet: whoever made it has not come so far, or has died.

@@ -96,7 +96,8 @@ func (s *Store) status(ctx context.Context, on databases.Conn, name string) (sta
 		return status, false, err
 	}
 
-	status = st.status(name)
+	status = strategies.Status{Name: name, Token: st.Token, Owner: st.Owner, Holder: st.Holder}
+	status.Remaining, status.Taken = st.runs()
 
 	// Names sort by their bytes, so the name itself comes first of its slots.
 	listed, err := s.list(ctx, on, strategies.Filter{Name: name, Limit: 1})
@@ -106,8 +107,9 @@ func (s *Store) status(ctx context.Context, on databases.Conn, name string) (sta
 
 	if len(listed) == 1 && listed[0].Name == name && listed[0].Token == status.Token {
 		status = listed[0]
-		status.Ended, status.Detail = st.end()
 	}
+
+	status.Ended, status.Detail = st.end()
 
 	notes, err := s.notes(ctx, on, name)
 	if err != nil {
@@ -235,7 +237,7 @@ func (b Base) Reap(ctx context.Context, retention time.Duration) (reaped strateg
 	s := b.store
 
 	err = s.Use(ctx, func(on databases.Conn) (err error) {
-		if reaped.Expired, err = s.endExpired(ctx, on); err != nil {
+		if reaped.Expired, err = s.clear(ctx, on, s.sql.Expired, s.sql.End); err != nil {
 			return err
 		}
 
@@ -243,11 +245,11 @@ func (b Base) Reap(ctx context.Context, retention time.Duration) (reaped strateg
 			return err
 		}
 
-		if err := s.clear(ctx, on, s.sql.StaleRows, s.sql.ClearRow); err != nil {
+		if _, err = s.clear(ctx, on, s.sql.StaleRows, s.sql.ClearRow); err != nil {
 			return err
 		}
 
-		if err := s.clearShares(ctx, on); err != nil {
+		if _, err = s.clear(ctx, on, s.sql.Shares.Stale, s.sql.Shares.Clear); err != nil {
 			return err
 		}
 
@@ -257,38 +259,21 @@ func (b Base) Reap(ctx context.Context, retention time.Duration) (reaped strateg
 	return reaped, err
 }
 
-// endExpired ends grants whose lease has ended, and counts those that it has ended. One that is refused is left for the
-// next time.
-func (s *Store) endExpired(ctx context.Context, on databases.Conn) (count int, err error) {
-	names, err := readTexts(ctx, on, s.sql.Expired, nil)
-	if err != nil {
-		return 0, err
-	}
+// clear sends a statement about each name and owner that another one lists, and counts those of which there was something to
+// end or to delete. One that is refused is left for the next time.
+func (s *Store) clear(ctx context.Context, on databases.Session, list, each databases.Statement) (count int, err error) {
+	stale, err := readAll(ctx, on, list, nil, func(row databases.Row, r *strategies.Request) error { return row(&r.Name, &r.Owner) })
 
-	for _, name := range names {
-		result, err := on.Exec(ctx, s.sql.End, databases.Values{"name": name})
-		if err != nil && !s.Busy(err) {
-			return count, err
-		}
+	for i := 0; i < len(stale) && err == nil; i++ {
+		var result databases.Result
 
-		if result.RowsAffected > 0 {
+		result, err = on.Exec(ctx, each, databases.Values{"name": stale[i].Name, "owner": stale[i].Owner})
+		if s.Busy(err) {
+			err = nil
+		} else if result.RowsAffected > 0 {
 			count++
 		}
 	}
 
-	return count, nil
-}
-
-// clear deletes what was left behind, by name and owner, which list returns of each. There may
-// be nothing.
-func (s *Store) clear(ctx context.Context, on databases.Session, list, each databases.Statement) error {
-	stale, err := readAll(ctx, on, list, nil, func(row databases.Row, r *strategies.Request) error { return row(&r.Name, &r.Owner) })
-
-	for i := 0; i < len(stale) && err == nil; i++ {
-		if _, err = on.Exec(ctx, each, databases.Values{"name": stale[i].Name, "owner": stale[i].Owner}); s.Busy(err) {
-			err = nil
-		}
-	}
-
-	return err
+	return count, err
 }

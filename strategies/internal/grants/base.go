@@ -83,7 +83,9 @@ func (l Leased) Acquire(ctx context.Context, requests []strategies.Request) ([]s
 func (l Leased) acquire(ctx context.Context, on databases.Conn, r strategies.Request) (made strategies.Grant, err error) {
 	g, err := l.store.Grants(ctx, on, r, false, func(ctx context.Context, r strategies.Request, _ State) (int64, error) {
 		if l.take != nil {
-			return l.take(ctx, on, r)
+			token, err := l.take(ctx, on, r)
+
+			return token, l.store.AsHeld(ctx, on, r.Name, err)
 		}
 
 		return l.store.Acquire(ctx, on, r, Replaces{})

@@ -71,14 +71,13 @@ func (b *batch) failed(err error) {
 
 // granted is the answer to a request that was granted.
 func (b *batch) granted(r strategies.Request, token int64) {
-	i, ok := b.open[r.Owner]
-	if err := sound(token); ok && err == nil {
+	err := sound(token)
+	if i, ok := b.open[r.Owner]; ok && err == nil {
 		made := b.Grant(r, token)
 		b.grants[i] = made.Granted(made)
-		b.answer(r.Owner, nil)
-	} else {
-		b.answer(r.Owner, err)
 	}
+
+	b.answer(r.Owner, err)
 }
 
 // done is the answer to calls that were done, and says by owner whether others wait.
@@ -177,7 +176,7 @@ func (b *batch) look(
 
 	for _, r := range open {
 		switch st, found := states[r.Name]; {
-		case !found, b.Unready(st.State):
+		case !found, b.Unready(st):
 			missing = append(missing, r)
 		case b.inSteps() && st.Owner == r.Owner && (st.Left <= 0 || st.row != r.Owner):
 			orphans = append(orphans, r)
@@ -187,23 +186,16 @@ func (b *batch) look(
 				b.granted(r, st.Token)
 			}
 		default:
-			b.answer(r.Owner, b.Refused(ctx, on, st.State, r))
+			b.answer(r.Owner, b.Refused(ctx, on, st, r))
 		}
 	}
 
 	return missing, orphans, nil
 }
 
-// rowed is the state of a name, and the owner of its row if records and rows change in steps.
-type rowed struct {
-	State
-
-	row string
-}
-
 // states reads those of the names that values have.
-func (s *Store) states(ctx context.Context, on databases.Conn, values databases.Values) (map[string]rowed, error) {
-	return readMap(ctx, on, s.sql.Batch.State, values, func(row databases.Row, name *string, st *rowed) error {
+func (s *Store) states(ctx context.Context, on databases.Conn, values databases.Values) (map[string]State, error) {
+	return readMap(ctx, on, s.sql.Batch.State, values, func(row databases.Row, name *string, st *State) error {
 		if s.inSteps() {
 			return st.scan(row, name, &st.row)
 		}

@@ -118,7 +118,9 @@ func (s *Store) ReleaseKeyed(ctx context.Context, c KeyedCall, grants []*Grant) 
 	if s.sql.WithoutReturning {
 		answers, err = s.releaseKeyedWithoutReturning(ctx, c)
 	} else {
-		answers, err = s.releaseKeyed(ctx, c)
+		answers, err = readMap(ctx, c.On, c.Statement, s.keyed(c, c.Statement), func(row databases.Row, owner *string, freed *Freed) error {
+			return row(owner, &freed.contended, &freed.Unlocked)
+		})
 	}
 
 	if err != nil {
@@ -136,13 +138,6 @@ func (s *Store) ReleaseKeyed(ctx context.Context, c KeyedCall, grants []*Grant) 
 	}
 
 	return answers, nil
-}
-
-// releaseKeyed reads what the statement says of each owner.
-func (s *Store) releaseKeyed(ctx context.Context, c KeyedCall) (map[string]Freed, error) {
-	return readMap(ctx, c.On, c.Statement, s.keyed(c, c.Statement), func(row databases.Row, owner *string, freed *Freed) error {
-		return row(owner, &freed.contended, &freed.Unlocked)
-	})
 }
 
 // releaseKeyedWithoutReturning takes what the statement did from the numbers of its answer. That about one grant tells of it by the insert

@@ -265,7 +265,7 @@ SHOW GLOBAL VARIABLES WHERE (Variable_name = 'wsrep_on' AND Value = 'ON')
 
 -- name: grant.expired
 -- Names are listed first and ended one by one: a range UPDATE or DELETE deadlocks with renewals.
-SELECT l.name FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
+SELECT l.name, e.owner FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
  WHERE e.owner <> '' AND e.expires_at + l.lock_delay_us <= {now} ORDER BY l.name LIMIT 1000
 
 -- name: grant.end

@@ -338,7 +338,7 @@ SELECT name FROM sqllock_locks WHERE name = :name FOR UPDATE SKIP LOCKED
 -- Reap
 
 -- name: grant.expired
-SELECT name FROM sqllock_locks
+SELECT name, owner FROM sqllock_locks
  WHERE owner <> ''
    AND expires_at + lock_delay_us::float * interval '1 microsecond' <= {now} ORDER BY name LIMIT 1000
 

@@ -115,7 +115,7 @@ func (s *Store) shareAsIs(
 			return nil, false, err
 		}
 
-		return nil, true, comesAndGoes(r)
+		return nil, true, ComesAndGoes(r.Name)
 	case st.Waits(r), !read && st.Left+st.Delay > 0 && !ours:
 		return nil, false, s.Refused(ctx, on, st, r)
 	case read:
@@ -154,6 +154,23 @@ func (s *Store) ReadHolder(ctx context.Context, on databases.Session, name strin
 	return err
 }
 
+// SessionHolds is said of a name whose row is free.
+const SessionHolds = "a session holds it, and has not written down whose"
+
+// HeldBySession is the error for a name that another session has locked, whose row has the state.
+func (s *Store) HeldBySession(ctx context.Context, on databases.Session, name string, st State) error {
+	if err := s.ReadHolder(ctx, on, name, &st); err != nil {
+		return err
+	}
+
+	held := st.Held(name)
+	if st.Left <= 0 {
+		held.Detail = SessionHolds
+	}
+
+	return held
+}
+
 // reader is the grant of a reader in a phase. It has the token of the phase.
 func (s *Store) reader(r strategies.Request, phase string, token int64) *Grant {
 	r.Tokens, r.MinHold, r.LockDelay = 1, 0, 0
@@ -167,7 +184,7 @@ func (s *Store) reader(r strategies.Request, phase string, token int64) *Grant {
 func (s *Store) begin(ctx context.Context, on databases.Session, r strategies.Request, st State, begin Begin) (*Grant, error) {
 	// Not everybody runs a reaper.
 	if !s.sharesSwept.Swap(true) {
-		if err := s.clearShares(ctx, on); err != nil {
+		if _, err := s.clear(ctx, on, s.sql.Shares.Stale, s.sql.Shares.Clear); err != nil {
 			return nil, err
 		}
 	}
@@ -181,11 +198,6 @@ func (s *Store) begin(ctx context.Context, on databases.Session, r strategies.Re
 
 		return err
 	})
-}
-
-// clearShares removes the rows of readers who died long ago.
-func (s *Store) clearShares(ctx context.Context, on databases.Session) error {
-	return s.clear(ctx, on, s.sql.Shares.Stale, s.sql.Shares.Clear)
 }
 
 // join joins the phase of a state.

@@ -100,7 +100,7 @@ RETURNING token
 -- Reap
 
 -- name: grant.expired
-SELECT name FROM sqllock_locks
+SELECT name, owner FROM sqllock_locks
  WHERE owner <> '' AND expires_at + lock_delay_us <= {now} LIMIT 1000
 
 -- name: grant.end

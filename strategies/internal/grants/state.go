@@ -24,7 +24,8 @@ type State struct {
 	// Line is not zero if others may wait for the name: strategies.HeldError.
 	Line int64
 
-	gone bool // there is no row
+	gone bool   // there is no row
+	row  string // the owner of the row that a strategy keeps beside, where that is read
 }
 
 // State reads a name's rows. found is false if there are none.
@@ -97,15 +98,6 @@ const (
 	forced  = "forced: "
 	expired = "expired"
 )
-
-// status is the state as far as it says.
-func (st State) status(name string) strategies.Status {
-	status := strategies.Status{Name: name, Token: st.Token, Owner: st.Owner, Holder: st.Holder}
-	status.Remaining, status.Taken = st.runs()
-	status.Ended, status.Detail = st.end()
-
-	return status
-}
 
 // end says why the latest grant ended, if not by its own release.
 func (st State) end() (reason strategies.Reason, detail string) {

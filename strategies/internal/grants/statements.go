@@ -53,7 +53,7 @@ type Statements struct {
 	// Holders lists the names that are held or taken, Slots those of one name.
 	Holders databases.Statement `sql:"grant.holders"`
 	Slots   databases.Statement `sql:"grant.slots"`
-	// Expired lists names whose grant expired, and End ends one of them.
+	// Expired lists by name and owner grants that expired, and End ends that of a name.
 	Expired databases.Statement `sql:"grant.expired"`
 	End     databases.Statement `sql:"grant.end"`
 	// Idle lists some names that nobody has used for an age, and of which nothing is noted; Forgotten also those whose note

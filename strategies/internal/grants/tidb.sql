@@ -163,7 +163,7 @@ SELECT name FROM sqllock_locks WHERE name = UNHEX(:name) FOR UPDATE NOWAIT
 
 -- name: grant.expired
 -- Names are listed first and ended one by one: a range UPDATE or DELETE would be in the way of renewals.
-SELECT l.name FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
+SELECT l.name, e.owner FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
  WHERE e.owner <> '' AND e.expires_at + l.lock_delay_us <= {now} ORDER BY l.name LIMIT 1000
 
 -- name: grant.end
