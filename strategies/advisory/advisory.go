@@ -176,8 +176,14 @@ func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, rea
 		before []int64
 	)
 
-	err = s.store.Use(ctx, func(on databases.Conn) (err error) {
-		values, before, err = s.lockedBy(ctx, on, seen.Name)
+	err = s.store.Use(ctx, func(on databases.Conn) error {
+		namespace, _, err := s.namespace(ctx, on)
+		if err != nil {
+			return err
+		}
+
+		values = databases.Values{"key": s.key(namespace, seen.Name)}
+		before, err = grants.Sessions(ctx, on, s.sql.Session, values, grants.Any)
 
 		return err
 	})
@@ -198,25 +204,11 @@ func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, rea
 	return true, err
 }
 
-// lockedBy returns the sessions that have the name locked, one at most, and the key that
-// it is told by.
-func (s *Strategy) lockedBy(
-	ctx context.Context, conn databases.Conn, name string,
-) (values databases.Values, ids []int64, err error) {
-	var (
-		namespace string
-		own       int64
-	)
+// namespace tells whose names a session locks, and its id.
+func (s *Strategy) namespace(ctx context.Context, on databases.Session) (namespace string, id int64, err error) {
+	_, err = grants.ReadOne(ctx, on, s.sql.Namespace, nil, &namespace, &id)
 
-	err = conn.Query(ctx, s.sql.Namespace, nil, func(row databases.Row) error { return row(&namespace, &own) })
-	if err != nil {
-		return nil, nil, err
-	}
-
-	values = databases.Values{"key": s.key(namespace, name)}
-	ids, err = grants.Sessions(ctx, conn, s.sql.Session, values, grants.Any)
-
-	return values, ids, err
+	return namespace, id, err
 }
 
 // enter returns the session of all locks, for this caller alone until it
@@ -289,7 +281,7 @@ func (s *Strategy) checkPooler(ctx context.Context, conn, other databases.Conn) 
 	var ids [3]string
 
 	for i, on := range []databases.Session{conn, other, conn} {
-		if err := on.Query(ctx, s.sql.Identity, nil, func(row databases.Row) error { return row(&ids[i]) }); err != nil {
+		if _, err := grants.ReadOne(ctx, on, s.sql.Identity, nil, &ids[i]); err != nil {
 			return err
 		}
 	}

@@ -66,7 +66,7 @@ func (c *session) open(ctx context.Context, lease time.Duration) error {
 	err = s.check(ctx, conn)
 
 	if err == nil {
-		err = conn.Query(ctx, s.sql.Namespace, nil, func(row databases.Row) error { return row(&c.namespace, &c.id) })
+		c.namespace, c.id, err = s.namespace(ctx, conn)
 	}
 
 	if err == nil {
@@ -113,9 +113,7 @@ func (c *session) acquireShared(ctx context.Context, r strategies.Request) (gran
 
 	var locked, readOnly bool
 
-	err = c.conn.Query(ctx, s.sql.TryShared, databases.Values{"key": at.key}, func(row databases.Row) error {
-		return row(&locked, &readOnly)
-	})
+	_, err = grants.ReadOne(ctx, c.conn, s.sql.TryShared, databases.Values{"key": at.key}, &locked, &readOnly)
 
 	switch {
 	case err != nil:
@@ -258,9 +256,7 @@ func (c *session) unlock(ctx context.Context, at place) error {
 
 	unlocked := false
 
-	err := c.conn.Query(ctx, unlock, databases.Values{"key": at.key}, func(row databases.Row) error {
-		return row(&unlocked)
-	})
+	_, err := grants.ReadOne(ctx, c.conn, unlock, databases.Values{"key": at.key}, &unlocked)
 	if err == nil && !unlocked {
 		err = errNotLocked
 	}

@@ -284,13 +284,7 @@ func (s *Strategy) beat(ctx context.Context, conn databases.Conn, r strategies.R
 
 // missing makes the row if there is none; otherwise another session has it.
 func (s *Strategy) missing(ctx context.Context, conn databases.Conn, r strategies.Request, seen grants.State) error {
-	exists := false
-
-	err := conn.Query(ctx, s.sql.Exists, s.values(r, 0), func(databases.Row) error {
-		exists = true
-
-		return nil
-	})
+	exists, err := grants.ReadOne(ctx, conn, s.sql.Exists, s.values(r, 0), new(int64))
 
 	switch {
 	case err != nil:

@@ -133,7 +133,7 @@ func (s *Store) guarded(ctx context.Context, on databases.Conn, name string) (bo
 		return false, nil
 	}
 
-	free, err := readOne(ctx, on, s.sql.Unguarded, databases.Values{"name": name}, &name)
+	free, err := ReadOne(ctx, on, s.sql.Unguarded, databases.Values{"name": name}, &name)
 	if s.db.Classify(err) == databases.ReadOnly || errors.Is(err, driver.ErrBadConn) && s.readOnly(ctx) {
 		// Guards are at the primary, and a replica knows nothing of them.
 		return false, nil

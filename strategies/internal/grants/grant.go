@@ -280,7 +280,7 @@ func (g *Grant) free(
 	var contended bool
 
 	err = g.store.quietly(release, quiet, func(release databases.Statement) (err error) {
-		freed, err = readOne(ctx, on, release, values, &contended)
+		freed, err = ReadOne(ctx, on, release, values, &contended)
 
 		return err
 	})

@@ -63,7 +63,7 @@ func (g *Grant) pin(ctx context.Context, on databases.Session) (pinned bool, err
 	if many == "" && sql.Guard.SQL != "" {
 		var token int64
 
-		_, err := readOne(ctx, on, sql.Guard, values, &token)
+		_, err := ReadOne(ctx, on, sql.Guard, values, &token)
 
 		return token == g.last, err
 	}
@@ -72,7 +72,7 @@ func (g *Grant) pin(ctx context.Context, on databases.Session) (pinned bool, err
 	// sees, whatever its snapshot.
 	var acquired int64
 
-	seen, err := readOne(ctx, on, sql.GuardSnapshot, values, &acquired)
+	seen, err := ReadOne(ctx, on, sql.GuardSnapshot, values, &acquired)
 	if err != nil || !seen {
 		return false, err
 	}

@@ -19,7 +19,7 @@ func (s *Store) notes(ctx context.Context, on databases.Session, name string) (n
 		asked string
 	)
 
-	_, err = readOne(ctx, on, s.sql.Notes, databases.Values{"name": name}, &notes.Owner, &left, &notes.Mark, &asked)
+	_, err = ReadOne(ctx, on, s.sql.Notes, databases.Values{"name": name}, &notes.Owner, &left, &notes.Mark, &asked)
 
 	if left <= 0 {
 		notes.Owner = ""

@@ -59,8 +59,8 @@ func readAll[T any](
 	return all, err
 }
 
-// readOne reads the row that a statement returns, if there is one.
-func readOne(
+// ReadOne reads the row that a statement returns, if there is one.
+func ReadOne(
 	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values, dest ...any,
 ) (found bool, err error) {
 	err = on.Query(ctx, statement, values, func(row databases.Row) error {

@@ -74,7 +74,7 @@ func (s *Store) remove(
 	values := databases.Values{"age": age.Microseconds(), "limit": int64(limit)}
 
 	if s.sql.Remove.Floor.SQL == "" {
-		_, err = readOne(ctx, on, find, values, &removed)
+		_, err = ReadOne(ctx, on, find, values, &removed)
 		found = removed
 	} else {
 		var names []string

@@ -46,7 +46,7 @@ func (s *Store) manyPrimaries(ctx context.Context, on databases.Session) (settin
 
 	var variable, value string
 
-	found, err := readOne(ctx, on, s.sql.ManyPrimaries, nil, &variable, &value)
+	found, err := ReadOne(ctx, on, s.sql.ManyPrimaries, nil, &variable, &value)
 	if found {
 		setting = variable + "=" + value
 	}

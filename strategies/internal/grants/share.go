@@ -149,7 +149,7 @@ func (s *Store) ReadHolder(ctx context.Context, on databases.Session, name strin
 	h := &st.Holder
 	*h = strategies.Holder{} // nobody, if those who are left have died
 
-	_, err := readOne(ctx, on, s.sql.Shares.Holder, databases.Values{"name": name, "phase": st.Owner}, &h.Host, &h.PID, &h.Label, &h.Metadata)
+	_, err := ReadOne(ctx, on, s.sql.Shares.Holder, databases.Values{"name": name, "phase": st.Owner}, &h.Host, &h.PID, &h.Label, &h.Metadata)
 
 	return err
 }
@@ -296,7 +296,7 @@ func (Base) Join(ctx context.Context, granted strategies.Grant, r strategies.Req
 func (g *Grant) readPhase(ctx context.Context, on databases.Session) (phase string, left time.Duration, err error) {
 	var n int64
 
-	_, err = readOne(ctx, on, g.store.sql.Shares.Reader, g.values(), &phase, &n)
+	_, err = ReadOne(ctx, on, g.store.sql.Shares.Reader, g.values(), &phase, &n)
 
 	return phase, micros(n), err
 }
@@ -351,7 +351,7 @@ type phase struct {
 }
 
 func (g *Grant) phase(ctx context.Context, on databases.Session) (p phase, err error) {
-	_, err = readOne(ctx, on, g.store.sql.Shares.Phase, databases.Values{"name": g.request.Name}, &p.owner, &p.joins, &p.left)
+	_, err = ReadOne(ctx, on, g.store.sql.Shares.Phase, databases.Values{"name": g.request.Name}, &p.owner, &p.joins, &p.left)
 
 	return p, err
 }
@@ -369,7 +369,7 @@ func (g *Grant) endPhase(ctx context.Context, on databases.Session, p phase) (en
 
 	var longest int64
 
-	if _, err := readOne(ctx, on, s.sql.Shares.Longest, values, &longest); err != nil {
+	if _, err := ReadOne(ctx, on, s.sql.Shares.Longest, values, &longest); err != nil {
 		return false, err
 	}
 

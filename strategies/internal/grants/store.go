@@ -8,7 +8,7 @@
 // s.sql, whose tag is the name of its section in the files.
 //
 // Methods that are sent on a connection which the caller has end with On, or take it
-// as an argument. The others check one out and return it: see Store.Use. What a query returns is read by readOne and its likes.
+// as an argument. The others check one out and return it: see Store.Use. What a query returns is read by ReadOne and its likes.
 package grants
 
 import (
@@ -194,7 +194,7 @@ type place struct {
 }
 
 func (s *Store) find(ctx context.Context, on databases.Session) (found place, err error) {
-	_, err = readOne(ctx, on, s.sql.Where, databases.Values{"where": s.Where()}, &found.tables, &found.there, &found.user, &found.mixed)
+	_, err = ReadOne(ctx, on, s.sql.Where, databases.Values{"where": s.Where()}, &found.tables, &found.there, &found.user, &found.mixed)
 
 	return found, err
 }
