@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -71,13 +72,7 @@ func (s *Store) list(ctx context.Context, on databases.Conn, f strategies.Filter
 }
 
 // limit is a filter's as a statement has it.
-func limit(n int) int64 {
-	if n == 0 {
-		return math.MaxInt64
-	}
-
-	return int64(n)
-}
+func limit(n int) int64 { return cmp.Or(int64(n), math.MaxInt64) }
 
 // Status tells of the name's latest grant, and whether it is guarded.
 func (b Base) Status(ctx context.Context, name string) (status strategies.Status, found bool, err error) {

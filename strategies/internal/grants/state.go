@@ -96,7 +96,7 @@ func (st State) Held(name string) *strategies.HeldError {
 // What the column ended says.
 const (
 	forced  = "forced: "
-	expired = "expired"
+	expired = string(strategies.Expired)
 )
 
 // end says why the latest grant ended, if not by its own release.
@@ -105,11 +105,7 @@ func (st State) end() (reason strategies.Reason, detail string) {
 		return strategies.Forced, detail
 	}
 
-	if st.Ended == expired {
-		return strategies.Expired, ""
-	}
-
-	return "", ""
+	return strategies.Reason(st.Ended), ""
 }
 
 // free says whether nobody holds the name and nothing keeps it taken. Where a lease has
