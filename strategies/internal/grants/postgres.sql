@@ -82,7 +82,7 @@
 -- and the lease is not shortened.
 --
 -- strategy = :session is for locks that a session holds: whoever has the session's lock need not wait for the lease of one
--- whose session has ended, see Replaces. It matches nothing for cas.
+-- whose session has ended, see Replaces. It matches nothing for cas and insert.
 -- let free = sqllock_locks l
 --      WHERE l.name = :name AND l.token <> 0 AND {here}
 --        AND ({free-at} <= {now} OR l.owner = :owner
@@ -149,12 +149,7 @@ RETURNING l.token
 -- not to be tried, as it would wait for a transaction that deletes it. For one that makes it, and is none of sqllock's, it
 -- waits briefly.
 -- let free-of-row = WITH free AS (
---     SELECT l.name FROM sqllock_locks l
---      WHERE l.name = :name AND l.token <> 0 AND {here}
---        AND ({free-at} <= {now}
---             OR l.owner = :owner)
---        AND (l.waiting = 0 OR :first::boolean OR l.owner = :owner)
---        FOR UPDATE SKIP LOCKED
+--     SELECT l.name FROM {free}
 -- )
 
 -- Nothing is deleted in "releasable". Who may not delete could acquire, and not release: PostgreSQL refuses that at once.
