@@ -27,6 +27,13 @@ const (
 	// Released: a lock was released, after HeldFor. Err is nil if all is well. It is a *[LostError] if the lock turned out to
 	// be lost, and otherwise why the release failed, which goes on in the background.
 	Released
+	// Waiting: a call waits in line for a lock, and its Place is known for the first time, or has changed. Held says who has
+	// the lock, and Waited for how long the call has waited. Nothing is sent to find that out: it comes when the locker looks how
+	// its waits stand. That is a quarter of a second at most after the call has entered the line, and then every two to four seconds
+	// if it is notified of releases, or as [Tuning] says if it polls. A short wait may have none, and a place that is passed between
+	// two looks is not told. Of the calls of a locker for the same lock one stands in line, and the others have none. With
+	// strategy quorum there is no line.
+	Waiting
 )
 
 // Event says what happened to which lock. Fields that do not apply are zero.
@@ -40,6 +47,10 @@ type Event struct {
 	Token int64
 	// Strategy is the name of the locker's strategy.
 	Strategy string
+	// Place is where in the line of the name the process stands, from 1.
+	Place int
+	// Held is who had the lock when it was last asked for, and when that was; nil if that is not known.
+	Held *HeldError
 	// Attempts is how often the acquisition asked the database, and Waited how long it
 	// took.
 	Attempts int
@@ -59,10 +70,10 @@ type Event struct {
 //
 // One that blocks, or a log that does, holds up nobody's lock: no context, no
 // renewal and no turn waits for it. Acquired, NotAcquired and Released come on the
-// goroutine of the call that they tell of, when all else of it is done. Renewed,
+// goroutine of the call that they tell of, when all else of it is done. Waiting, Renewed,
 // RenewalFailed and Lost, and Released by Close, come one after the other on a
 // goroutine that the locker has while there is something to tell, so a Released
-// may overtake a Renewed. If the observer does not keep up, the oldest beyond 1024 are
+// may overtake a Renewed, and an Acquired a Waiting. If the observer does not keep up, the oldest beyond 1024 are
 // dropped, which the log says, but never a loss. Close waits for what is left to
 // tell, a second at most.
 type Observer func(ctx context.Context, e Event)
@@ -98,9 +109,7 @@ func WithLogger(logger *slog.Logger) LockerOption {
 // it is added to the events instead.
 func (l *Locker) tell(ctx context.Context, e Event) {
 	level, message := e.said()
-	logs := l.logger.Enabled(ctx, level)
-
-	if !logs && len(l.observers) == 0 {
+	if !l.tells(ctx, level) {
 		return
 	}
 
@@ -111,9 +120,14 @@ func (l *Locker) tell(ctx context.Context, e Event) {
 		observe(ctx, e)
 	}
 
-	if logs {
+	if l.logger.Enabled(ctx, level) {
 		l.logger.LogAttrs(ctx, level, message, e.attrs()...)
 	}
+}
+
+// tells says whether an event that is logged at a level is told to anybody.
+func (l *Locker) tells(ctx context.Context, level slog.Level) bool {
+	return len(l.observers) > 0 || l.logger.Enabled(ctx, level)
 }
 
 // said is what the log says of an event.
@@ -123,6 +137,8 @@ func (e Event) said() (slog.Level, string) {
 		return slog.LevelDebug, "lock acquired"
 	case e.Kind == NotAcquired:
 		return slog.LevelDebug, "lock not acquired"
+	case e.Kind == Waiting:
+		return slog.LevelDebug, "waiting for lock"
 	case e.Kind == Renewed && (e.Err == nil || e.repeats):
 		return slog.LevelDebug, "lock renewed"
 	case e.Kind == Renewed:
@@ -150,6 +166,14 @@ func (e Event) attrs() []slog.Attr {
 
 	if e.Slot != 0 {
 		attrs = append(attrs, slog.Int("slot", e.Slot))
+	}
+
+	if e.Place != 0 {
+		attrs = append(attrs, slog.Int("place", e.Place), slog.Duration("waited", e.Waited))
+	}
+
+	if e.Held != nil {
+		attrs = append(attrs, slog.String("holder", e.Held.Holder.String()))
 	}
 
 	if e.Attempts != 0 {

@@ -413,3 +413,85 @@ func TestBlockedLogDropsTheOldestButNoLoss(t *testing.T) {
 		}
 	})
 }
+
+// A wait tells of its place when that is known and when it changes, and who has the lock.
+func TestWaitingTells(t *testing.T) {
+	type key struct{}
+
+	bubble(t, func(t *testing.T) {
+		var (
+			mu   sync.Mutex
+			told []sqllock.Event
+			log  bytes.Buffer
+		)
+
+		memory, other := setup(t)
+		ahead := newLocker(t, memory.Peer())
+		locker := newLocker(t, memory.Peer(), sqllock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+			sqllock.WithObserver(func(ctx context.Context, e sqllock.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+
+				if told = append(told, e); ctx.Value(key{}) != "the caller's" {
+					t.Errorf("the context of %+v lacks the caller's value", e)
+				}
+			}))
+
+		held := acquire(t, other)
+		first, leave := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+
+		go func() {
+			_, err := ahead.Acquire(first, name)
+			left <- err
+		}()
+
+		time.Sleep(time.Second)
+
+		got := make(chan *sqllock.Lock, 1)
+
+		go func() {
+			lock, err := locker.Acquire(context.WithValue(t.Context(), key{}, "the caller's"), name)
+			if err != nil {
+				t.Errorf("Acquire() = %v, want the lock", err)
+			}
+
+			got <- lock
+		}()
+
+		time.Sleep(20 * time.Second)
+		leave()
+		wantIs(t, "Acquire() of the first in line", <-left, context.Canceled)
+		time.Sleep(20 * time.Second)
+		release(t, held)
+
+		lock := <-got
+
+		release(t, lock)
+
+		mu.Lock()
+		defer mu.Unlock()
+
+		var places []int
+
+		for _, e := range told {
+			if e.Kind != sqllock.Waiting {
+				continue
+			}
+
+			places = append(places, e.Place)
+
+			if e.Name != name || e.Held == nil || e.Held.Token != held.Token() || e.Waited < 0 || e.Waited > 30*time.Second {
+				t.Errorf("Waiting tells %+v, want the name, its holder, and how long", e)
+			}
+		}
+
+		if !slices.Equal(places, []int{2, 1}) {
+			t.Errorf("Waiting told of the places %d, want 2 and then 1", places)
+		}
+
+		if !strings.Contains(log.String(), `msg="waiting for lock" name="the lock" strategy=memory place=2 waited=`) {
+			t.Errorf("the log says %s, want the place", log.String())
+		}
+	})
+}

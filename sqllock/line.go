@@ -27,6 +27,8 @@ type waiting struct {
 	timer *time.Timer             // until the database is told of one that is behind
 	turns chan int64              // that it is its turn, and what Request.Line says
 
+	progress *progress // nil if nobody is told of it
+
 	// These are under the mutex of waiters.
 	entry
 	over   time.Time // zero while it waits
@@ -47,7 +49,7 @@ type entry struct {
 
 // newWaiting is a wait of ctx, which stop ends.
 func (w *waiters) newWaiting(ctx context.Context, a *acquisition) *waiting {
-	return &waiting{set: a.set, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), Waiter: strategies.Waiter{
+	return &waiting{set: a.set, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), progress: a.progress(ctx), Waiter: strategies.Waiter{
 		Name: a.request.Name, Process: w.process, ID: newOwner(), Holder: a.request.Holder, Holding: owners(ctx),
 		Slots: a.set.permits, Shared: a.set.shared,
 	}}
@@ -274,6 +276,8 @@ func (a *acquisition) checkQueue(wait context.Context, held *HeldError) bool {
 // that. held is what the last attempt of the request was told.
 func (p *inLine) pause(wait context.Context, held *HeldError, request *strategies.Request) bool {
 	p.learn(held, request.First)
+	p.locker.waiters.setHeld(p.one, held)
+
 	request.First, request.Line = true, 0
 
 	if p.locker.waiters.queuer == nil {

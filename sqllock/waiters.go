@@ -453,6 +453,10 @@ func (w *waiters) poll() {
 	asked := time.Now()
 	all, err := ask(w, func(ctx context.Context) ([]strategies.Standing, error) { return w.queuer.Stand(ctx, w.process) })
 
+	var news []item
+
+	defer func() { w.locker.events.addAll(news) }() // when the mutex is free
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -481,6 +485,8 @@ func (w *waiters) poll() {
 		}
 
 		delete(forgotten, one)
+
+		news = one.news(news, s.Ahead+1)
 
 		if one.freed(s, asked) {
 			w.heard = called

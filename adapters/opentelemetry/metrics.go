@@ -124,6 +124,8 @@ func (m *Metrics) Observe(ctx context.Context, e sqllock.Event) {
 		m.renewed(ctx, e, m.renewalFailures)
 	case sqllock.Lost, sqllock.Released:
 		m.released(ctx, e)
+	case sqllock.Waiting:
+		// A wait is measured when it has ended.
 	}
 }
 

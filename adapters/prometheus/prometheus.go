@@ -148,6 +148,8 @@ func (m *Metrics) Observe(_ context.Context, e sqllock.Event) {
 		m.renewed(e, m.renewalFailures)
 	case sqllock.Lost, sqllock.Released:
 		m.released(e)
+	case sqllock.Waiting:
+		// A wait is measured when it has ended.
 	}
 }
 
