@@ -78,7 +78,8 @@ type Event struct {
 // tell, a second at most.
 type Observer func(ctx context.Context, e Event)
 
-// WithObserver has an observer called. If it is given several times all are, in the order given.
+// WithObserver has an observer called. If it is given several times all are, in the order given. By default there is
+// none. Errors: [ErrInvalidOption], it is nil.
 func WithObserver(o Observer) LockerOption {
 	return lockerOption(func(c *config) error {
 		if o == nil {
@@ -92,7 +93,7 @@ func WithObserver(o Observer) LockerOption {
 }
 
 // WithLogger gives the logger: losses, failed renewals and releases at Warn,
-// the rest at Debug. The default logs nothing.
+// the rest at Debug. The default logs nothing. Errors: [ErrInvalidOption], it is nil.
 func WithLogger(logger *slog.Logger) LockerOption {
 	return lockerOption(func(c *config) error {
 		if logger == nil {

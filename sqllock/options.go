@@ -226,11 +226,12 @@ func (s settings) trust(lease time.Duration) time.Duration {
 	return lease - time.Duration(float64(lease)*s.drift) - s.margin
 }
 
-// WithLease sets how long the database keeps the lock without a renewal. It is
-// renewed at a third of that. The default is [DefaultLease]. A short lease frees
-// the lock of a crashed holder early and tolerates only short outages of the
-// database. The minimum is 100 ms; each renewal attempt then has 20 ms for the round trip
-// and the commit. It must also be long enough for three renewals.
+// How long a lock lasts.
+
+// WithLease sets how long the database keeps the lock without a renewal, which comes at a third of that. A short lease frees
+// the lock of a crashed holder early and tolerates only short outages of the database. The default is [DefaultLease], 30 s. The minimum
+// is 100 ms: each renewal then has 20 ms for the round trip and the commit. The maximum is 366 days, or what the server
+// carries. Errors: [ErrInvalidOption], also if there is no time for three renewals; [ErrUnsupported], it is more than the server carries.
 func WithLease(d time.Duration) Option {
 	return option(func(s *settings) error {
 		switch {
@@ -247,24 +248,8 @@ func WithLease(d time.Duration) Option {
 	})
 }
 
-// WithMaxWait bounds how long [Locker.Acquire] and [Locker.Do] wait for the lock, whatever their
-// context allows. Zero is one attempt. The default is no bound but the
-// context's. The error is then [ErrNotAcquired], or [ErrUnreachable], and no
-// context.DeadlineExceeded. For [Locker.TryAcquire] and [Locker.TryDo], which do not wait, it has no effect.
-func WithMaxWait(d time.Duration) Option {
-	return option(func(s *settings) error {
-		if d < 0 {
-			return badOption("WithMaxWait", d.String(), "is negative")
-		}
-
-		s.maxWait, s.waits = d, true
-
-		return nil
-	})
-}
-
-// WithoutRenewal leaves the lease to run out: the lock ends after one lease
-// unless [Lock.Extend] is called.
+// WithoutRenewal leaves the lease to run out: the lock ends after one lease unless [Lock.Extend] is called. By default it is
+// renewed for as long as it is held.
 func WithoutRenewal() Option {
 	return option(func(s *settings) error {
 		s.renew = false
@@ -273,11 +258,10 @@ func WithoutRenewal() Option {
 	})
 }
 
-// WithMaxHold ends the lock's context after so long, and its renewal with it,
-// so that work that hangs does not hold the lock for ever. What is left of the lease is
-// the time that the work has to stop: the name is free after that, or when
-// [Lock.Release] is called. A lock that its session holds is free at once. Zero, the default, is no limit.
-// It must not be shorter than the minimum hold.
+// WithMaxHold ends the lock's context after so long, and its renewal with it, so that work that hangs does not hold the lock for
+// ever. What is left of the lease is the time that the work has to stop: the name is free after that, or when [Lock.Release] is
+// called. A lock that its session holds is free at once. Zero, the default, is no limit. Errors: [ErrInvalidOption], it is negative, or
+// shorter than the minimum hold.
 func WithMaxHold(d time.Duration) Option {
 	return option(func(s *settings) error {
 		if d < 0 {
@@ -290,11 +274,10 @@ func WithMaxHold(d time.Duration) Option {
 	})
 }
 
-// WithMinHold keeps the name taken for at least so long after the acquisition,
-// also when it is released sooner: a short job that every machine starts at
-// about the same time runs once. A job that fails keeps it as one that succeeds
-// does; [Locker.ForceRelease] ends that. After a crash the lease alone keeps the name.
-// Zero, the default, frees it at once.
+// WithMinHold keeps the name taken for at least so long after the acquisition, also when it is released sooner: a short job that
+// every machine starts at about the same time runs once. A job that fails keeps it as one that succeeds does;
+// [Locker.ForceRelease] ends that. After a crash the lease alone keeps the name. Zero, the default, frees it at once; 366 days are
+// the maximum. Errors: [ErrInvalidOption]; [ErrUnsupported] by the strategy.
 func WithMinHold(d time.Duration) Option {
 	return option(func(s *settings) error {
 		if d < 0 || d > maxLease {
@@ -307,10 +290,9 @@ func WithMinHold(d time.Duration) Option {
 	})
 }
 
-// WithLockDelay keeps the name taken for so long after the lease expired, as
-// Chubby and Consul do: time for a holder that was only slow to notice and
-// stop, and cover for a database clock that jumps forward by less. A lock that
-// is released has no delay. The default is zero.
+// WithLockDelay keeps the name taken for so long after the lease expired, as Chubby and Consul do: time for a holder that was only
+// slow to notice and stop, and cover for a database clock that jumps forward by less. A lock that is released has no delay. Zero is
+// the default, 366 days are the maximum. Errors: [ErrInvalidOption]; [ErrUnsupported] by the strategy.
 func WithLockDelay(d time.Duration) Option {
 	return option(func(s *settings) error {
 		if d < 0 || d > maxLease {
@@ -323,9 +305,27 @@ func WithLockDelay(d time.Duration) Option {
 	})
 }
 
-// WithReentrant lets an Acquire whose context comes from a lock of the same
-// name and locker return that lock again, with the same token. It is freed
-// when every handle has been released. The other options of that call have no effect: the lock has its own already.
+// How it is asked for. WithPermits, WithShared and WithNames are beside what they do.
+
+// WithMaxWait bounds how long [Locker.Acquire] and [Locker.Do] wait for the lock, whatever their context allows. Zero is one
+// attempt. The default is no bound but the context's. The error is then [ErrNotAcquired], or [ErrUnreachable], and no
+// context.DeadlineExceeded. It has no effect on [Locker.TryAcquire] and [Locker.TryDo], which do not wait. Errors: [ErrInvalidOption], it
+// is negative.
+func WithMaxWait(d time.Duration) Option {
+	return option(func(s *settings) error {
+		if d < 0 {
+			return badOption("WithMaxWait", d.String(), "is negative")
+		}
+
+		s.maxWait, s.waits = d, true
+
+		return nil
+	})
+}
+
+// WithReentrant lets an Acquire whose context comes from a lock of the same name and locker return that lock again, with the same
+// token. It is freed when every handle has been released. The other options of that call have no effect: the lock has its own
+// already. By default such a call is [ErrNotAcquired].
 func WithReentrant() Option {
 	return option(func(s *settings) error {
 		s.reentrant = true
@@ -334,8 +334,10 @@ func WithReentrant() Option {
 	})
 }
 
-// WithLabel says in the database and in [HeldError] what the holder is, beside
-// its host and process: "invoice worker 3". At most [MaxLabelLength] bytes.
+// Who holds it.
+
+// WithLabel says in the database and in [HeldError] what the holder is, beside its host and process: "invoice worker 3". By default
+// there is none. Errors: [ErrInvalidOption], it is not UTF-8, has a NUL, or more than [MaxLabelLength] bytes.
 func WithLabel(label string) Option {
 	return option(func(s *settings) error {
 		if len(label) > MaxLabelLength || !printable(label) {
@@ -348,8 +350,8 @@ func WithLabel(label string) Option {
 	})
 }
 
-// WithMetadata keeps more about the holder in the lock's row, as JSON of at
-// most [MaxMetadataLength] bytes. Keys and values are UTF-8.
+// WithMetadata keeps more about the holder in the lock's row, as JSON. By default there is none. Errors: [ErrInvalidOption], a key or a
+// value is not UTF-8, or it is more than [MaxMetadataLength] bytes of JSON.
 func WithMetadata(metadata map[string]string) Option {
 	return option(func(s *settings) error {
 		// JSON has another character in the place of what is none, so that two keys may become one.

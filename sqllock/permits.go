@@ -32,7 +32,8 @@ const maxPermitsName = MaxNameLength - strategies.SlotNameLength
 // both know: the larger n bounds how many there are in all. A lock without permits is one with a
 // single permit, in slot 0. Tokens grow within a slot, and two slots may have the same token: to
 // refuse late writers, remember the largest token of each slot. A lock with permits is not handed on within a
-// process, and no deadlock is found over it.
+// process, and no deadlock is found over it. Errors: [ErrInvalidOption]; [ErrUnsupported] by the strategy; the call is [ErrInvalidName] if
+// the name is too long.
 func WithPermits(n int) LockOption {
 	return lockOption(func(s *settings) error {
 		if n < 1 || n > MaxPermits {
