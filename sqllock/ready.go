@@ -26,6 +26,8 @@ func (l *Locker) Ready(ctx context.Context) error {
 		return err
 	}
 
+	nobodys := strategies.SlotName("", 1) // a slot of a name that is empty
+
 	err := call.Bounded(ctx, attemptTime, func(ctx context.Context) error {
 		if _, _, err := l.strategy.Status(ctx, nobodys); err != nil {
 			return err
@@ -45,6 +47,3 @@ func (l *Locker) Ready(ctx context.Context) error {
 
 	return fmt.Errorf("%s: %w", verb, ownTime(ctx, err))
 }
-
-// nobodys is a name that no lock can have: a slot of a name that is empty.
-var nobodys = strategies.SlotName("", 1)
