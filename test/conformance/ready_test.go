@@ -46,7 +46,7 @@ func TestUnready(t *testing.T) {
 	_ = listener.Close()
 
 	onPostgres, onMySQL := postgresConfig(t).Copy(), mysqlConfig(t, "mysql").Clone()
-	onPostgres.Host, onPostgres.Port, onPostgres.Fallbacks = address.IP.String(), uint16(address.Port), nil //nolint:gosec // it is a port
+	onPostgres.Host, onPostgres.Port, onPostgres.Fallbacks = address.IP.String(), uint16(address.Port), nil
 	onMySQL.Net, onMySQL.Addr = "tcp", address.String()
 
 	for server, db := range map[string]databases.DB{
