@@ -114,8 +114,6 @@ func (l *Locker) acquireSeveral(ctx context.Context, name string, try bool, set 
 
 	taken, event, err := s.run(ctx)
 	if err != nil {
-		l.tell(ctx, event)
-
 		return nil, err
 	}
 
@@ -134,7 +132,7 @@ func (l *Locker) acquireSeveral(ctx context.Context, name string, try bool, set 
 	return lock, nil
 }
 
-// run returns the holds of all names, and what to tell of them. Close waits for what attempts under way may leave.
+// run returns the holds of all names, and what to tell of each.
 func (s *several) run(ctx context.Context) ([]*hold, Event, error) {
 	if len(s.all) == 0 {
 		return nil, Event{}, nil
@@ -142,12 +140,10 @@ func (s *several) run(ctx context.Context) ([]*hold, Event, error) {
 
 	l, name := s.locker, s.all[0].request.Name
 
+	// Close waits for what attempts under way may leave.
 	if !l.background.begin(name) {
 		return nil, Event{}, fmt.Errorf("lock %q: %w", name, ErrClosed)
 	}
-
-	// Before the observers and the log, which may block.
-	defer l.background.finish(name)
 
 	began := now()
 	for _, a := range s.all {
@@ -155,8 +151,16 @@ func (s *several) run(ctx context.Context) ([]*hold, Event, error) {
 	}
 
 	holds, err := s.take(ctx)
+	event := Event{Kind: NotAcquired, Name: name, Attempts: s.attempts, Waited: now().since(began), Err: err}
 
-	return holds, Event{Kind: NotAcquired, Name: name, Attempts: s.attempts, Waited: now().since(began), Err: err}, err
+	// Before the observers and the log, which may block.
+	l.background.finish(name)
+
+	if err != nil {
+		l.tell(ctx, event)
+	}
+
+	return holds, event, err
 }
 
 // take returns the holds of all names, or none and why.
@@ -188,33 +192,28 @@ func (s *several) takeOnce(ctx context.Context) ([]*hold, error) {
 		return holds, nil
 	}
 
-	under := ctx
+	under, first := ctx, len(holds)
 
-	for _, kept := range holds {
-		var end func()
+	for i, a := range s.all {
+		if i >= first {
+			var h *hold
+			if i > first {
+				h, refused = a.fastPath(under, now())
+			}
 
-		under, end = kept.keepUnder(under) //nolint:fatcontext // locks lie one inside the other
-		defer end()
-	}
+			h, err := a.finish(under, h, refused)
+			s.attempts += a.attempts
 
-	for i, a := range s.all[len(holds):] {
-		var h *hold
-		if i > 0 {
-			h, refused = a.fastPath(under, now())
+			if err != nil {
+				return holds, err
+			}
+
+			holds = append(holds, h)
 		}
-
-		h, err := a.finish(under, h, refused)
-		s.attempts += a.attempts
-
-		if err != nil {
-			return holds, err
-		}
-
-		holds = append(holds, h)
 
 		var end func()
 
-		under, end = h.keepUnder(under) //nolint:fatcontext // locks lie one inside the other
+		under, end = holds[i].keepUnder(under) //nolint:fatcontext // locks lie one inside the other
 		defer end()
 	}
 
