@@ -51,8 +51,8 @@ type Option interface {
 	LockOption
 }
 
-// LockOptions are options as an acquisition takes them: for a function that takes an [Option], and so none of [WithShared] and
-// [WithPermits], because its lock has to have one holder.
+// LockOptions are options as an acquisition takes them: for a function that takes an [Option], and so none of [WithShared],
+// [WithPermits] and [WithNames], because its lock has one name and one holder.
 func LockOptions(options ...Option) []LockOption {
 	all := make([]LockOption, len(options))
 	for i, one := range options {
