@@ -524,7 +524,7 @@ func severalLeave(e *env) {
 	one := e.acquireName(e.a, names[1])
 	e.release(e.acquireName(e.b, names[2])) // it has a connection then
 
-	_, err := e.b.Acquire(e.ctx(), names[0], sqllock.WithNames(names...), sqllock.WithMaxWait(time.Second))
+	_, err := e.b.Acquire(e.ctx(), names[0], sqllock.WithNames(names...), sqllock.WithMaxWait(3*time.Second))
 
 	held := new(sqllock.HeldError)
 	if !errors.As(err, &held) || held.Name != names[1] || held.Token != one.Token() {

@@ -246,7 +246,7 @@ func waitersLeave(e *env) {
 		cancel()
 	}
 
-	_, err := e.b.Acquire(e.ctx(), e.name, sqllock.WithMaxWait(time.Second))
+	_, err := e.b.Acquire(e.ctx(), e.name, sqllock.WithMaxWait(3*time.Second))
 	if !errors.Is(err, sqllock.ErrNotAcquired) {
 		e.Errorf("Acquire() with a limit = %v, want ErrNotAcquired", err)
 	}
