@@ -72,7 +72,7 @@ func (s *taker) oneByOne(ctx context.Context, conn databases.Conn, r strategies.
 		return 0, s.store.Refused(ctx, conn, st, r)
 	case owner != "" && owner != r.Owner:
 		// Before anything is taken: it may be that it cannot be deleted.
-		cleared, err := s.store.Exec(ctx, conn, s.sql.Insert.Clear, r)
+		cleared, err := conn.Exec(ctx, s.sql.Insert.Clear, s.store.Values(r))
 		if err != nil {
 			return 0, err
 		}
@@ -87,7 +87,7 @@ func (s *taker) oneByOne(ctx context.Context, conn databases.Conn, r strategies.
 		return 0, err
 	}
 
-	made, err := s.store.Exec(ctx, conn, s.sql.Insert.Make, r)
+	made, err := conn.Exec(ctx, s.sql.Insert.Make, s.store.Values(r))
 
 	if err == nil && made.RowsAffected == 0 {
 		// It was there, from an attempt before; or somebody has a row locked.
@@ -131,7 +131,7 @@ func (s *taker) giveBack(ctx context.Context, conn databases.Conn, r strategies.
 func (s *taker) inTransaction(ctx context.Context, conn databases.Conn, r strategies.Request) (token int64, err error) {
 	err = s.store.InTransaction(ctx, conn, s.sql.Rows.Begin, func() (bool, error) {
 		if token, err = s.store.Acquire(ctx, conn, r, grants.Replaces{}); err == nil {
-			_, err = s.store.Exec(ctx, conn, s.sql.Insert.Make, r)
+			_, err = conn.Exec(ctx, s.sql.Insert.Make, s.store.Values(r))
 		}
 
 		return true, err

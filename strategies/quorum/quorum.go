@@ -76,13 +76,9 @@ func (s *Strategy) Validate() error {
 
 // isNil says whether there is no strategy: nil, or a nil pointer.
 func isNil(s strategies.Strategy) bool {
-	if s == nil {
-		return true
-	}
-
 	v := reflect.ValueOf(s)
 
-	return v.Kind() == reflect.Pointer && v.IsNil()
+	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // same says whether two strategies are one.

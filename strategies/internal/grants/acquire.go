@@ -27,7 +27,7 @@ const AnyToken int64 = -1
 // Acquire grants the name to the request's owner, if it is free, and returns
 // the token.
 func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.Request, instead Replaces) (int64, error) {
-	values := s.values(r)
+	values := s.Values(r)
 	values["session"], values["seen"], values["held"] = instead.Strategy, instead.Token, instead.Held
 
 	acquire := s.sql.Acquire[0]

@@ -27,7 +27,7 @@ func (b Base) Settle(ctx context.Context, r strategies.Request) error {
 
 // Release is Settle for a writer on a connection that the caller has.
 func (s *Store) Release(ctx context.Context, on databases.Session, r strategies.Request) error {
-	if err := execAll(ctx, on, s.sql.BeforeRelease, s.values(r)); err != nil {
+	if err := execAll(ctx, on, s.sql.BeforeRelease, s.Values(r)); err != nil {
 		return err
 	}
 
@@ -37,7 +37,7 @@ func (s *Store) Release(ctx context.Context, on databases.Session, r strategies.
 // ReleaseRecord is Release without what goes before it.
 func (s *Store) ReleaseRecord(ctx context.Context, on databases.Session, r strategies.Request) error {
 	return s.quietly(s.sql.ReleaseTelling, s.sql.Release, func(release databases.Statement) error {
-		_, err := on.Exec(ctx, release, s.values(r))
+		_, err := on.Exec(ctx, release, s.Values(r))
 
 		return err
 	})

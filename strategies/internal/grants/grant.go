@@ -80,7 +80,7 @@ func (g *Grant) Contended() bool { return g.contended.Load() }
 
 // values are what the statements about the grant bind.
 func (g *Grant) values() databases.Values {
-	values := g.store.values(g.request)
+	values := g.store.Values(g.request)
 	values["phase"] = g.owner
 
 	return values

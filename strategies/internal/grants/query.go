@@ -109,13 +109,6 @@ func readByKey[V any](
 	return readMap(ctx, on, statement, values, func(row databases.Row, key *string, value *V) error { return row(key, value) })
 }
 
-// Exec runs a statement of the strategy's own about a request.
-func (s *Store) Exec(
-	ctx context.Context, on databases.Session, statement databases.Statement, r strategies.Request,
-) (databases.Result, error) {
-	return on.Exec(ctx, statement, s.values(r))
-}
-
 // execAll runs statements that bind the same.
 func execAll(ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values) error {
 	for _, statement := range statements {
@@ -172,7 +165,7 @@ func (s *Store) WithLockTimeout(
 
 // Create makes the rows of a request's name, if they are not there.
 func (s *Store) Create(ctx context.Context, on databases.Session, r strategies.Request) error {
-	return s.WithLockTimeout(ctx, on, s.sql.Create, s.values(r))
+	return s.WithLockTimeout(ctx, on, s.sql.Create, s.Values(r))
 }
 
 // patientTime bounds what puts a session's patience back.

@@ -61,8 +61,8 @@ var waiterColumns = columns[strategies.Waiter]{
 	"shared":   func(w strategies.Waiter) any { return w.Shared },
 }
 
-// values are what the statements about a request bind.
-func (s *Store) values(r strategies.Request) databases.Values {
+// Values are what the statements about a request bind.
+func (s *Store) Values(r strategies.Request) databases.Values {
 	return callColumns.of(call{Request: &r, store: s})
 }
 
