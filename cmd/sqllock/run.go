@@ -212,7 +212,7 @@ func (f *runFlags) check() (err error) {
 	}
 }
 
-// apart says which of the flags do not go together.
+// apart reports flags that cannot be used together.
 func (f *runFlags) apart() error {
 	several, permits, ticks := len(f.names) > 1, f.permits > 1, !f.tick.IsZero()
 

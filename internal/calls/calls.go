@@ -85,7 +85,7 @@ func one(grants []strategies.Grant, do func(Held) error) []error {
 	return []error{do(held)}
 }
 
-// Alone is what a strategy embeds whose grants are Held, and are renewed and released one by one.
+// Alone is embedded by strategies that renew and release their grants, which are Held, one at a time.
 type Alone struct{}
 
 // Renew renews a grant, or checks it.

@@ -46,7 +46,7 @@ type Strategy struct {
 	places *places
 }
 
-// base is what all strategies have, and alone what those have whose grants are dealt with one by one.
+// base is what all strategies have; alone is for those that renew and release their grants one at a time.
 type (
 	base  = grants.Base
 	alone = calls.Alone

@@ -25,7 +25,7 @@ type Strategy struct {
 	known map[string]*grant // by owner; nil: there were several attempts
 }
 
-// alone is what strategies have whose grants are dealt with one by one.
+// alone is for strategies that renew and release their grants one at a time.
 type alone = calls.Alone
 
 // New returns the strategy over others, each on a database server of its own: three or more of them, and an odd number

@@ -254,8 +254,8 @@ func (b Base) Reap(ctx context.Context, retention time.Duration) (reaped strateg
 	return reaped, err
 }
 
-// clear sends a statement about each name and owner that another one lists, and counts those of which there was something to
-// end or to delete. One that is refused is left for the next time.
+// clear sends a statement for each name and owner that another one lists, and counts how often that changed something. One that
+// is refused is left for the next time.
 func (s *Store) clear(ctx context.Context, on databases.Session, list, each databases.Statement) (count int, err error) {
 	stale, err := readAll(ctx, on, list, nil, func(row databases.Row, r *strategies.Request) error { return row(&r.Name, &r.Owner) })
 

@@ -61,10 +61,10 @@ func (s *Store) manyPrimaries(ctx context.Context, on databases.Session) (settin
 // Gate is the right to use something, which one has at a time. It is a channel, so that waiting for it can end with a context.
 type Gate chan struct{}
 
-// NewGate returns a gate that nobody has entered.
+// NewGate returns the gate of something that nobody uses.
 func NewGate() Gate { return make(Gate, 1) }
 
-// Enter waits until nobody is behind the gate. Leave has to follow.
+// Enter waits until it has the right. Leave has to follow.
 func (g Gate) Enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -79,11 +79,11 @@ func (g Gate) Enter(ctx context.Context) error {
 	}
 }
 
-// Leave lets the next one in.
+// Leave passes the right on.
 func (g Gate) Leave() { <-g }
 
-// ValidateSessions reports a database that cannot carry a strategy whose locks are held by sessions: on those in refused it does
-// not work, for the reason there, nor with a pool of one connection, as onePool says.
+// ValidateSessions reports a database that cannot carry a strategy whose locks are held by sessions: one that is in refused, for
+// the reason given there, or a pool of one connection, for the reason in onePool.
 func (s *Store) ValidateSessions(refused map[databases.Dialect]string, onePool string) error {
 	if s.invalid != nil {
 		return s.invalid
@@ -125,11 +125,11 @@ func Sessions(
 // Any is true of any session.
 func Any(int64) bool { return true }
 
-// ErrSessionEnds says that a session is left which was ended.
+// ErrSessionEnds is the error of a release after EndSessions has left a session.
 var ErrSessionEnds = errors.New("the server is ending the session that had the lock")
 
-// EndSessions ends those of the sessions that a statement lists for which ours is true. Those that are left afterwards end a
-// moment later.
+// EndSessions ends the sessions that a statement lists and for which ours is true. left: one of them is still there, and ends in
+// a moment.
 func (s *Store) EndSessions(
 	ctx context.Context, list databases.Statement, values databases.Values, ours func(id int64) bool, kill databases.Statement,
 ) (left bool, err error) {

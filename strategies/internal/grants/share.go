@@ -154,10 +154,10 @@ func (s *Store) ReadHolder(ctx context.Context, on databases.Session, name strin
 	return err
 }
 
-// SessionHolds is said of a name whose row is free.
+// SessionHolds is the detail about a name that a session has locked, and whose row says that it is free.
 const SessionHolds = "a session holds it, and has not written down whose"
 
-// HeldBySession is the error for a name that another session has locked, whose row has the state.
+// HeldBySession is the error for a name that another session has locked. The state is what its row says.
 func (s *Store) HeldBySession(ctx context.Context, on databases.Session, name string, st State) error {
 	if err := s.ReadHolder(ctx, on, name, &st); err != nil {
 		return err

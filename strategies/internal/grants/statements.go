@@ -13,9 +13,8 @@ type Statements struct {
 	// tokens follow the clock however many are reserved.
 	// The second one is for who is in line, and takes it out of the line where the dialect LeavesLine.
 	//
-	// That of cas is the same under a name of its own, as texts that came to differ would not exclude each other. That of insert
-	// sees to its row, too, as do the other statements of its own. That of forupdate grants the name while the session goes on
-	// whose lock is bound as "held".
+	// cas has the same under a name of its own: if the two texts came to differ, they would not exclude each other. Those of insert
+	// see to its row, too. That of forupdate grants the name only while the session lives whose lock is bound as "held".
 	Acquire []databases.Statement `sql:"grant.acquire,grant.acquire from line" cas:"cas.acquire,cas.acquire from line" insert:"insert.acquire,insert.acquire from line" forupdate:"grant.acquire held,grant.acquire held from line"`
 	// State reads the name's rows without a lock: see ReadState.
 	State databases.Statement `sql:"grant.state"`
@@ -28,7 +27,7 @@ type Statements struct {
 	// ReleaseTelling also tells the first in line, where a statement can. It costs more, also where nobody waits, as mostly
 	// nobody does.
 	ReleaseTelling databases.Statement `sql:"grant.release telling" insert:"grant.release telling insert"`
-	// BeforeRelease goes before each release, in a strategy that keeps a row beside the record which the releases do not see to.
+	// BeforeRelease is sent before each release, where a strategy keeps a row beside the record that the release leaves alone.
 	BeforeRelease []databases.Statement `insert:"insert.gone"`
 	// Raise makes the token of an owner's grant as large as another one, unless it is larger, and answers as Acquire
 	// does: with the token that the row has then.

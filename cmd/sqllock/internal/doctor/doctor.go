@@ -206,7 +206,7 @@ func (e *exam) one(ctx context.Context, query string, dest ...any) error {
 	return e.conn.QueryRowContext(ctx, e.asked(query), e.mode()...).Scan(dest...)
 }
 
-// each reads the rows of a query.
+// each calls read for every row of a query.
 func (e *exam) each(ctx context.Context, query string, read func(rows *sql.Rows) error) error {
 	rows, err := e.conn.QueryContext(ctx, e.asked(query), e.mode()...)
 	if err != nil {
@@ -273,7 +273,7 @@ func (e *exam) refused(ctx context.Context) ([]Finding, error) {
 	}
 }
 
-// server is the check whether sqllock takes the server, which tells its version.
+// server checks that sqllock supports the server, and reports its version.
 func server(query string, say func(e *exam, version string) []Finding) check {
 	return check{"server", func(ctx context.Context, e *exam) ([]Finding, error) {
 		if refused, err := e.refused(ctx); err != nil || refused != nil {
