@@ -150,7 +150,7 @@ func (s *Strategy) attempt(ctx context.Context, requests []strategies.Request) (
 		return made, answer(grants.NotSent(err)), false
 	}
 
-	ctx, cancel := c.detach(ctx, lease)
+	ctx, cancel := c.detach(ctx)
 	defer cancel()
 
 	switch err := c.ready(ctx, lease); {

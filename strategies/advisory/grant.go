@@ -87,7 +87,7 @@ func (s *Strategy) Renew(ctx context.Context, held []strategies.Grant, lease tim
 func (c *session) renew(ctx context.Context, on []*grant, lease time.Duration, answer func(*grant, error)) {
 	started := time.Now()
 
-	ctx, cancel := c.detach(ctx, cmp.Or(lease, on[0].record.Request().Lease), on...)
+	ctx, cancel := c.detach(ctx)
 	defer cancel()
 
 	errs, err := c.renewOn(ctx, on, lease)
@@ -164,9 +164,6 @@ func there(all []*grant) []*grant {
 	return slices.DeleteFunc(slices.Clone(all), func(g *grant) bool { return !g.there() })
 }
 
-// releaseTimeout bounds what a release sends on the session.
-const releaseTimeout = 5 * time.Second
-
 // Release ends the leases first, while the keys still keep others out, and then frees those.
 func (s *Strategy) Release(ctx context.Context, held []strategies.Grant) (contended []bool, errs []error) {
 	contended = make([]bool, len(held))
@@ -196,7 +193,7 @@ func (c *session) release(ctx context.Context, all []*grant, alone bool, answer 
 	var failed error
 
 	if len(on) > 0 {
-		ctx, cancel := c.detach(ctx, releaseTimeout, on...)
+		ctx, cancel := c.detach(ctx, on...)
 		defer cancel()
 
 		failed = c.releaseOn(ctx, on)

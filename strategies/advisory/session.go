@@ -35,17 +35,20 @@ type place struct {
 	reader string // its owner; empty if it is none
 }
 
-// detach returns a context for what is sent on the session. It does not end with
-// ctx but after d, and not before the leases of others than own have ended,
-// because its end breaks the connection under them.
-func (c *session) detach(ctx context.Context, d time.Duration, own ...*grant) (context.Context, context.CancelFunc) {
+// detach returns a context for what is sent on the session. It does not end with ctx, because its end breaks the connection
+// under the locks of the session, but when the first of their leases does that are not to be ended: without an answer
+// until then that is lost in any case. Without locks, or soon before, it has the time of an attempt. Nobody else can use the session
+// meanwhile.
+func (c *session) detach(ctx context.Context, ending ...*grant) (context.Context, context.CancelFunc) {
+	var first time.Time
+
 	for _, g := range c.grants {
-		if rest := time.Until(g.until); rest > d && !slices.Contains(own, g) {
-			d = rest
+		if time.Until(g.until) > 0 && !slices.Contains(ending, g) && (first.IsZero() || g.until.Before(first)) {
+			first = g.until
 		}
 	}
 
-	return context.WithTimeout(context.WithoutCancel(ctx), d)
+	return context.WithDeadline(context.WithoutCancel(ctx), later(first, time.Now().Add(strategies.AttemptTime)))
 }
 
 // open checks out the connection, if there is none yet.

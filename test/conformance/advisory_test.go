@@ -357,3 +357,67 @@ func TestKeptSessionSent(t *testing.T) {
 		t.Errorf("TryAcquire() whose answer was lost = %v, want an error that is not ErrNotSent", err)
 	}
 }
+
+// TestSilentSession: the session grants a lock, and its answer never comes. Nobody of the process can use the session until it is
+// given up: after the time of an attempt, or when a lock on it is lost in any case. Then the name is free.
+func TestSilentSession(t *testing.T) {
+	t.Parallel()
+
+	const held = strategies.AttemptTime + 3*time.Second
+
+	for server, open := range freshPools(t) {
+		for what, most := range map[string]time.Duration{"without a lock": strategies.AttemptTime, "beside a lock": held} {
+			faulty := sqllocktest.NewFaulty(open(t))
+			strategy, other := advisory.New(faulty), advisory.New(open(t))
+
+			t.Run(server+"/"+what, func(t *testing.T) {
+				t.Parallel()
+
+				try := func(s strategies.Strategy, name string, lease time.Duration) (single.Grant, error) {
+					return single.TryAcquire(t.Context(), s, strategies.Request{Name: name, Owner: uniqueName(), Lease: lease})
+				}
+
+				name, beside := uniqueName(), uniqueName()
+
+				grant, err := try(strategy, beside, held)
+				if err == nil && most != held {
+					err = grant.Release(t.Context())
+				}
+
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				faulty.Pause("advisory.acquire", sqllocktest.After)
+
+				began := time.Now()
+				if _, err := try(strategy, name, time.Minute); err == nil {
+					t.Error("TryAcquire() without an answer = nil")
+				}
+
+				if took := time.Since(began); took > most+2*time.Second {
+					t.Errorf("TryAcquire() without an answer took %s, want %s", took, most)
+				}
+
+				faulty.Reset()
+
+				if most == held {
+					if err := grant.Renew(t.Context(), held); !errors.Is(err, sqllock.ErrLost) {
+						t.Errorf("Renew() of the lock on the session that was given up = %v, want ErrLost", err)
+					}
+				}
+
+				for _, s := range []strategies.Strategy{other, strategy} {
+					eventually(t, "a name of the session that was given up is free", func() bool {
+						next, err := try(s, name, held)
+						if err == nil {
+							err = next.Release(t.Context())
+						}
+
+						return err == nil
+					})
+				}
+			})
+		}
+	}
+}
