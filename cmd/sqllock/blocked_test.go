@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -23,13 +24,15 @@ func TestBlockedByAGuard(t *testing.T) {
 		db := testdatabases.Open(t, ctx, url)
 		defer db.Close()
 
-		guard := ""
+		var guard, self, ends string
 
 		switch db.Target.Dialect {
 		case databases.Postgres:
-			guard = "SELECT token FROM sqllock_locks WHERE name = 'a' FOR KEY SHARE"
+			guard, self = "SELECT token FROM sqllock_locks WHERE name = 'a' FOR KEY SHARE", "SELECT pg_backend_pid()"
+			ends = "SELECT pg_terminate_backend(%d)"
 		case databases.MySQL:
-			guard = "SELECT token FROM sqllock_locks WHERE name = 'a' LOCK IN SHARE MODE"
+			guard, self = "SELECT token FROM sqllock_locks WHERE name = 'a' LOCK IN SHARE MODE", "SELECT CONNECTION_ID()"
+			ends = "KILL %d"
 		case databases.SQLite, databases.TiDB:
 			t.Skip("SQLite has no row locks")
 		}
@@ -44,8 +47,15 @@ func TestBlockedByAGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 
+		var id int64
+		if err := tx.QueryRowContext(ctx, self).Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+
+		session, end := fmt.Sprintf("by session %d of user ", id), fmt.Sprintf(ends, id)
+
 		for _, args := range []string{"free a --token 1 --reason test", "free a --token 1 --reason test --force"} {
-			run(t, url, strings.Fields(args)...).want(exitNotAcquired, `lock "a" is not held by anyone, but nobody gets it either`)
+			run(t, url, strings.Fields(args)...).want(exitNotAcquired, `lock "a" is not held by anyone, but nobody gets it either`, session, end)
 		}
 
 		waiter := start(t, url, "run", "--name", "a", "--", "true")
@@ -58,8 +68,27 @@ func TestBlockedByAGuard(t *testing.T) {
 		show := run(t, url, "show", "a")
 		show.want(exitNotHeld)
 
-		if said := show.stdout.String(); !strings.Contains(said, "a transaction keeps the next holder out") {
-			t.Errorf("show said %q, want that a transaction is in the way", said)
+		if said := show.stdout.String(); !strings.Contains(said, "a transaction keeps the next holder out") ||
+			!strings.Contains(said, session) || !strings.Contains(said, "transaction is open for") || !strings.Contains(said, end) {
+			t.Errorf("show said %q, want the session that has the row locked, since when, and what ends it", said)
+		}
+
+		if show = run(t, url, "show", "a", "--json"); !strings.Contains(show.stdout.String(), `"row_locked":"`+session) {
+			t.Errorf("show --json said %q, want the session", show.stdout.String())
+		}
+
+		// MySQL and MariaDB answer who waits for whom from a copy, which they make anew only once nobody has read it for 0.1 s.
+		shows := make([]*invocation, 3)
+		for i := range shows {
+			shows[i] = start(t, url, "show", "a")
+		}
+
+		for _, show := range shows {
+			show.wait()
+
+			if said := show.stdout.String(); !strings.Contains(said, session) {
+				t.Errorf("one of several at a time said %q, want the session", said)
+			}
 		}
 
 		if err := tx.Rollback(); err != nil {

@@ -122,9 +122,14 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 		}
 	}
 
-	if err == nil && !status.Held() && status.Taken == 0 && status.Guarded {
-		return exitError{exitNotAcquired, fmt.Errorf("%s is not held by anyone, but nobody gets it either: an open transaction has its row locked; "+
-			"let it end, or end its session", f.title(name))}
+	row := ""
+	if err == nil && status.Guarded && (!f.force || !status.Held()) {
+		row = inTheRow(ctx, l.db, name, f.slot)
+	}
+
+	if err == nil && !status.Held() && status.Taken == 0 && row != "" {
+		return exitError{exitNotAcquired, fmt.Errorf("%s is not held by anyone, but nobody gets it either: its row is locked %s; "+
+			"let the transaction end, or end its session", f.title(name), row)}
 	}
 
 	if err == nil {
@@ -136,7 +141,7 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 		return err
 	case status.Guarded && !f.force:
 		return exitError{exitNotAcquired, fmt.Errorf("%s is guarded, or somebody else has its row locked: if the open transaction "+
-			"is one of %s, it may still commit; wait for it or end it, or use --force", f.title(name), listed(holders, label))}
+			"is one of %s, it may still commit; wait for it or end it, or use --force (it is locked %s)", f.title(name), listed(holders, label), row)}
 	}
 
 	locker, err := lockerOf(status.Strategy, l.db)

@@ -36,9 +36,11 @@ func newShow() *cobra.Command {
 nobody holds it. "waiting" are those who wait, in the order of arrival. "taken"
 is for how long --min-hold keeps the name taken though nobody holds it any more;
 "guarded" is whether a transaction keeps the next holder out at this moment
-(Lock.Guard), which SQLite does not tell. "tick" is the latest point in time
-whose job was done ("sqllock run --tick"), and "asked" why the holder was asked
-to release the lock ("sqllock resign"); in --json that is "release_requested".
+(Lock.Guard), and the session that it is of ("row_locked" in --json) where the
+database's user may see that; SQLite does not tell. "tick" is the latest point
+in time whose job was done ("sqllock run --tick"), and "asked" why the holder
+was asked to release the lock ("sqllock resign"); in --json that is
+"release_requested".
 
 Of a name with permits each slot is shown that is taken, and --slot N shows one
 of them as the lock of a name without permits. In --json "lock", "last" and
@@ -95,6 +97,10 @@ func (f *showFlags) show(ctx context.Context, out io.Writer, l looker, name stri
 		return err
 	}
 
+	if s.status.Guarded {
+		s.row = inTheRow(ctx, l.db, name, f.slot)
+	}
+
 	if f.asJSON {
 		// SQLite has no row locks to look at.
 		err = printJSON(out, s.json(l.db.Target.Dialect != databases.SQLite))
@@ -115,6 +121,7 @@ type seen struct {
 	slot    bool             // that was asked for
 	listed  []sqllock.Status // who has it, or keeps it taken: of all slots, if none was asked for
 	waiters []sqllock.Waiter
+	row     string // who has its row locked, if it is guarded
 }
 
 // others are the taken slots beside the one that was looked at, and the readers beside that one.
@@ -215,7 +222,8 @@ func (s seen) print(out io.Writer) error {
 	}
 
 	if s.status.Guarded {
-		add("guarded", "a transaction keeps the next holder out")
+		add("guarded", "a transaction keeps the next holder out: its row is locked")
+		add("", s.row)
 	}
 
 	s.line(add)
@@ -320,6 +328,7 @@ type seenJSON struct {
 	Permits *int         `json:"permits_held,omitempty"` // nil if only one slot was asked for
 	Readers int          `json:"readers,omitempty"`
 	Guarded *bool        `json:"guarded,omitempty"` // nil if that is not known
+	Row     string       `json:"row_locked,omitempty"`
 	Taken   float64      `json:"taken_seconds,omitempty"`
 	Asked   string       `json:"release_requested,omitempty"`
 	Tick    *time.Time   `json:"tick,omitempty"` // nil if there is none
@@ -340,7 +349,7 @@ type lastJSON struct {
 // json is what --json shows; tells: the database says whether a transaction is guarded.
 func (s seen) json(tells bool) seenJSON {
 	held := s.held()
-	shown := seenJSON{Name: s.status.Name, Slot: s.status.Slot, Held: held > 0, Readers: len(s.readers()), Taken: seconds(s.status.Taken)}
+	shown := seenJSON{Name: s.status.Name, Slot: s.status.Slot, Held: held > 0, Readers: len(s.readers()), Taken: seconds(s.status.Taken), Row: s.row}
 
 	if !s.slot {
 		shown.Permits = &held
