@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/sqllock/sqllock/sqllock/internal/call"
@@ -123,7 +125,7 @@ func (s *slots) give(name string, slot int) {
 	}
 }
 
-// slotTries is how many slots an attempt asks for.
+// slotTries is how many slots an attempt asks for before it goes into line. A try asks for all that are free.
 const slotTries = 3
 
 // askSlot asks for a slot, and says when it began. The request is returned as it was made, with the name of the slot. An
@@ -171,7 +173,7 @@ func (a *acquisition) askSlot(wait context.Context) (grant strategies.Grant, req
 			a.wish = slot // what is found out about the line is about this one
 
 			return grant, request, start, held
-		case try == slotTries:
+		case try >= slotTries && !a.try:
 			return grant, request, start, held
 		}
 	}
@@ -209,12 +211,17 @@ func (a *acquisition) takenBut(wait context.Context, refused []int) (map[int]str
 	return taken, err
 }
 
-// noSlot is the answer if there is no slot to ask for.
+// noSlot is the answer if there is no slot to ask for. A try that is not refused by holders of all slots asks again for a while.
 func (a *acquisition) noSlot(taken map[int]strategies.Status) error {
 	err := allTaken(a.request.Name, a.set.permits, taken)
+	held := new(strategies.HeldError)
+	asked := errors.As(err, &held) && held.Line != 0
 
-	// What the database has free is asked for, or was just released, by others of this process.
-	if held := new(strategies.HeldError); errors.As(err, &held) && held.Line != 0 {
+	switch {
+	case a.try && (asked || slices.Contains(slices.Collect(maps.Values(taken)), strategies.Status{})):
+		return &strategies.HeldError{Name: a.request.Name, Detail: "a permit is free, and others ask for it"}
+	case asked:
+		// What the database has free is asked for, or was just released, by others of this process.
 		held.Line, held.Holder, held.Detail = 0, a.request.Holder, "all permits are this process's, or taken"
 	}
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
@@ -275,6 +276,43 @@ func TestPermitsBesideARowLock(t *testing.T) {
 			}
 
 			release(t, lock)
+		}
+	})
+}
+
+// What others of the process ask for is not taken yet: whoever tries meanwhile is told what becomes of that.
+func TestTryOfAPermitThatOthersAskFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+
+		try := func() <-chan error {
+			tried := make(chan error, 1)
+
+			go func() {
+				_, err := locker.TryAcquire(t.Context(), name, sqllock.WithPermits(2))
+				tried <- err
+			}()
+
+			synctest.Wait()
+
+			return tried
+		}
+
+		_, resume := memory.Pause("acquire", sqllocktest.Before)
+		first, second := try(), try()
+
+		memory.Fail("acquire", 2, sqllocktest.Before, sqllock.ErrNotAllowed)
+
+		third := try()
+
+		time.Sleep(100 * time.Millisecond)
+		resume()
+
+		wantIs(t, "the first TryAcquire()", <-first, sqllock.ErrNotAllowed)
+		wantIs(t, "the second TryAcquire()", <-second, sqllock.ErrNotAllowed)
+
+		if err := <-third; err != nil {
+			t.Errorf("TryAcquire() of what the others did not get = %v, want nil", err)
 		}
 	})
 }
