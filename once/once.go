@@ -26,6 +26,28 @@
 // 366 days after it. One that is before 1970, or more than 366 days from now, is [sqllock.ErrInvalidOption]: by mistake it would
 // stop the job until then.
 //
+// # Order
+//
+// Hand out the ticks in order: when the job of a later tick is done, an earlier one is [ErrDone] and does not run any more. Nobody
+// runs the ticks of a time when all processes were down, unless the program looks for them. This loop of a scheduler does, from
+// the latest tick that was done:
+//
+//	status, err := locker.Inspect(ctx, "report")
+//	...
+//	tick := time.Now()
+//	if status.Mark != 0 { // not the first run ever
+//		tick = time.UnixMicro(status.Mark)
+//	}
+//
+//	for {
+//		tick = next(tick) // of the schedule
+//		time.Sleep(time.Until(tick))
+//
+//		if err := once.Do(ctx, locker, "report", tick, report); err != nil && !errors.Is(err, once.ErrDone) {
+//			return err // start again: the tick is not done
+//		}
+//	}
+//
 // # Exactly once
 //
 // The job may run twice if its process is gone between its end and the record, or lost the lock: what it does should bear that, or

@@ -20,7 +20,9 @@ func (l *Locker) Do(
 
 // TryDo is [Locker.Do] with one attempt, as [Locker.TryAcquire] makes: the way to run a
 // job once in a cluster. [ErrNotAcquired] says that another process runs it. The error of f
-// is returned too, so an ErrNotAcquired of an inner call looks like one of this call.
+// is returned too, so an ErrNotAcquired of an inner call looks like one of this call. Do not
+// mix it with Do on one name: if a process dies while it waits in Do, TryDo is told for up to
+// three seconds that this one comes first.
 func (l *Locker) TryDo(
 	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...LockOption,
 ) error {

@@ -52,8 +52,8 @@ var (
 	// ErrNotAllowed reports that the database user lacks a privilege on sqllock's tables.
 	ErrNotAllowed = strategies.ErrNotAllowed
 	// ErrUnreachable reports that the database cannot be reached, or did not answer in
-	// time, or that another transaction kept it from answering, so that it is not known
-	// who holds the lock. An Acquire of a locker that has reached the database before goes
+	// time, or that another transaction kept it from answering, such as an open guard under
+	// a lease that has ended, so that it is not known who holds the lock. An Acquire of a locker that has reached the database before goes
 	// on waiting for it, as for the lock.
 	// Whatever is answered while connecting counts as this once the database had been reached: poolers answer for a
 	// server that is away.
@@ -67,8 +67,9 @@ var (
 // Retryable says whether the call that returned err may succeed later, with a context that has not ended, though the program
 // changes nothing: somebody has the lock, or the database cannot be reached, takes no more connections, or takes no writes. It is
 // false after [ErrDeadlock], where what is held has to be released first, under the context of a lock that has ended, and when the
-// lock was acquired and work has run: after a *[LostError] or a *[ReleaseError]. Of an error that the function of [Locker.Do]
-// returned it says what it would say of that alone.
+// lock was acquired and work has run: after a *[LostError] or a *[ReleaseError]. [Locker.Do] also returns the error of its function,
+// which Retryable cannot tell from one of Do itself: if the function returned an [ErrUnreachable] of its own, it is true, although
+// work has run. So note in the function what was committed, as the example of a handler at Do does.
 func Retryable(err error) bool {
 	for _, final := range []error{ErrDeadlock, ErrLost, ErrReleased, ErrClosed} {
 		if errors.Is(err, final) {
@@ -85,7 +86,8 @@ func Retryable(err error) bool {
 	return false
 }
 
-// HeldError says that a name is held and by whom. It matches [ErrNotAcquired].
+// HeldError says that a name is held and by whom. It matches [ErrNotAcquired]. Its fields are those of
+// [strategies.HeldError].
 type HeldError = strategies.HeldError
 
 // Reason says why a lock was lost.
@@ -108,7 +110,8 @@ const (
 )
 
 // LostError says that a lock was lost and why. It matches [ErrLost], and nothing that its Err matches: what ran under the lock
-// may have had its effect, and a caller that tries again after [ErrUnreachable] or an error of the driver would repeat it.
+// may have had its effect, and a caller that tries again after [ErrUnreachable] or an error of the driver would repeat it. Its fields
+// are those of [strategies.LostError].
 type LostError = strategies.LostError
 
 // OptionError reports an option that cannot be used. It matches [ErrInvalidOption], or
@@ -206,11 +209,11 @@ func (e *ReleaseError) Error() string {
 }
 
 // UnsupportedError reports that a strategy does not work with a database. It matches
-// [ErrUnsupported].
+// [ErrUnsupported]. Its fields are those of [strategies.UnsupportedError].
 type UnsupportedError = strategies.UnsupportedError
 
 // SchemaError reports that sqllock's tables are missing or older than this version. It
-// matches [ErrNoSchema].
+// matches [ErrNoSchema]. Its fields are those of [strategies.SchemaError].
 type SchemaError = strategies.SchemaError
 
 // asHeld is a strategy's answer about a name, as users see it.

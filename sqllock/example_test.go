@@ -89,6 +89,43 @@ func ExampleLocker_Do() {
 	// <nil>
 }
 
+// An HTTP handler looks at what was committed first, and at the error of Do afterwards.
+func ExampleLocker_Do_handler() {
+	ctx := context.Background()
+	memory, locker := exampleLocker()
+
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		committed := false
+		work := func(ctx context.Context, lock *sqllock.Lock) error {
+			tx := memory.Begin()                 // pool.Begin(ctx); Guard takes postgres.Tx(tx)
+			defer func() { _ = tx.Rollback() }() // does nothing after the commit
+
+			err := lock.Guard(ctx, tx)
+			if err == nil {
+				err = tx.Commit()
+				committed = err == nil
+			}
+
+			return err
+		}
+
+		switch err := locker.Do(r.Context(), "account/7", work, sqllock.WithMaxWait(time.Second)); {
+		case committed: // log an error: it is about the release or a loss
+		case errors.Is(err, sqllock.ErrNotAcquired) && !errors.Is(err, sqllock.ErrLost):
+			w.WriteHeader(http.StatusConflict)
+		case sqllock.Retryable(err), errors.Is(err, sqllock.ErrClosed):
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default: // ErrLost, too: rolled back, unless a COMMIT was sent
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}
+
+	w := httptest.NewRecorder()
+	handler(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", http.NoBody))
+	fmt.Println(w.Code)
+	// Output: 200
+}
+
 func ExampleLocker_TryDo() {
 	ctx := context.Background()
 	_, locker := exampleLocker()

@@ -2,19 +2,20 @@ package sqllock
 
 import "github.com/sqllock/sqllock/strategies"
 
-// What strategies and users both see is one type.
+// What strategies and users both see is one type, of package strategies: "go doc strategies.Status" shows its fields.
 type (
 	// Holder says who holds a lock, or asks for it. Its String is "label (host, pid N)", as far as it is known, fit for a terminal.
+	// Fields: [strategies.Holder].
 	Holder = strategies.Holder
-	// Status is what the database knows of a name.
+	// Status is what the database knows of a name. Fields: [strategies.Status].
 	Status = strategies.Status
-	// Filter narrows [Locker.Holders]. The zero value matches all locks.
+	// Filter narrows [Locker.Holders]. The zero value matches all locks. Fields: [strategies.Filter].
 	Filter = strategies.Filter
-	// Waiter is one who waits for a lock.
+	// Waiter is one who waits for a lock. Fields: [strategies.Waiter].
 	Waiter = strategies.Waiter
-	// WaiterFilter narrows [Locker.Waiters]. The zero value matches all who wait.
+	// WaiterFilter narrows [Locker.Waiters]. The zero value matches all who wait. Fields: [strategies.WaiterFilter].
 	WaiterFilter = strategies.WaiterFilter
-	// Reaped counts what [Locker.Reap] did.
+	// Reaped counts what [Locker.Reap] did. Fields: [strategies.Reaped].
 	Reaped = strategies.Reaped
 )
 

@@ -1,6 +1,7 @@
 // Package strategies is the contract between the core, which knows no SQL, and
 // strategies, which have no log. Users take a strategy from one of the folders
-// here and give it to sqllock.New; only authors of strategies need the rest.
+// here and give it to sqllock.New. Here are also the fields of sqllock's HeldError,
+// LostError, Status, Holder and Waiter. The rest is for authors of strategies.
 //
 // Everything passes as data. A strategy reports who holds a name as a [HeldError]
 // and why a grant is gone as a [LostError]; the core makes of them what users see.

@@ -26,7 +26,9 @@ import (
 func New(pool *pgxpool.Pool) *DB { return &DB{pool: pool} }
 
 // NewStd returns the database behind a database/sql pool, which is pgx's
-// stdlib driver or any other. The pool stays the caller's.
+// stdlib driver or any other. The pool stays the caller's. With pgx's driver those who wait
+// are notified, as with [New], over a connection beside the pool. With another, such as lib/pq,
+// they poll. Prefer New in a new program, and pgx's driver where the program has a *sql.DB.
 func NewStd(db *sql.DB) *DB { return &DB{std: databases.StdPool{DB: db}} }
 
 // Tx wraps the caller's transaction for Guard and ReleaseTx. One that was begun
