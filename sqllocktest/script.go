@@ -77,9 +77,9 @@ func (s *Script) Spread(calls int) {
 }
 
 // Fail makes the next n calls of the name return err, before they take effect
-// or after. If err is nil it is ErrBroken. To a locker of a [Memory] that is an unknown
-// error of a driver, after which it soon gives up, and no outage: for that pass
-// [sqllock.ErrUnreachable].
+// or after. If err is nil it is ErrBroken: to a locker with a [Memory] that is an unknown
+// error of a driver, and no outage, during which a wait goes on. For an outage pass
+// sqllock.ErrUnreachable.
 func (s *Script) Fail(name string, n int, when When, err error) {
 	s.check("Fail", name)
 

@@ -16,8 +16,8 @@ import (
 // its locker, so that a test can give it another.
 type Invoices struct {
 	Locker *sqllock.Locker
-	// Write writes one invoice and stops when ctx ends.
-	Write func(ctx context.Context, number int, token int64) error
+	// Write writes one invoice and stops when ctx ends. It guards its transaction with the lock.
+	Write func(ctx context.Context, number int, lock *sqllock.Lock) error
 }
 
 // ErrRunning says that another process writes the month's invoices.
@@ -27,7 +27,7 @@ var ErrRunning = errors.New("the invoices of this month are being written")
 func (i *Invoices) Run(ctx context.Context, month string, count int) error {
 	err := i.Locker.TryDo(ctx, "invoices/"+month, func(ctx context.Context, lock *sqllock.Lock) error {
 		for number := range count {
-			if err := i.Write(ctx, number, lock.Token()); err != nil {
+			if err := i.Write(ctx, number, lock); err != nil {
 				return fmt.Errorf("invoice %d: %w", number, err)
 			}
 		}

@@ -54,7 +54,7 @@ func TestRunStopsWhenTheLockIsLost(t *testing.T) {
 
 		here := &invoices.Invoices{
 			Locker: newLocker(t, memory),
-			Write: func(ctx context.Context, number int, _ int64) error {
+			Write: func(ctx context.Context, number int, _ *sqllock.Lock) error {
 				if number == 1 {
 					memory.Lose("invoices/2026-11")
 				}
@@ -80,6 +80,42 @@ func TestRunStopsWhenTheLockIsLost(t *testing.T) {
 	})
 }
 
+// The process was paused, and another has the lock when it goes on: the guard refuses its transaction.
+func TestGuardRefusesALateTransaction(t *testing.T) {
+	t.Parallel()
+
+	memory := sqllocktest.NewMemory()
+	written := 0
+
+	here := &invoices.Invoices{
+		Locker: newLocker(t, memory),
+		Write: func(ctx context.Context, number int, lock *sqllock.Lock) error {
+			if number == 1 {
+				memory.Lose("invoices/2026-11")
+			}
+
+			tx := memory.Begin() // with a database it is pool.Begin, and Guard takes postgres.Tx(tx)
+			defer func() { _ = tx.Rollback() }()
+
+			if err := lock.Guard(ctx, tx); err != nil {
+				return err
+			}
+
+			written++
+
+			return tx.Commit()
+		},
+	}
+
+	if err := here.Run(t.Context(), "2026-11", 3); !errors.Is(err, sqllock.ErrLost) {
+		t.Errorf("Run = %v, want ErrLost", err)
+	}
+
+	if written != 1 {
+		t.Errorf("wrote %d invoices, want 1", written)
+	}
+}
+
 // The database cannot be reached for longer than the lease.
 func TestRunStopsWhenTheDatabaseIsGone(t *testing.T) {
 	t.Parallel()
@@ -89,8 +125,8 @@ func TestRunStopsWhenTheDatabaseIsGone(t *testing.T) {
 
 		here := &invoices.Invoices{
 			Locker: newLocker(t, memory),
-			Write: func(ctx context.Context, _ int, _ int64) error {
-				memory.Fail("*", 1000, sqllocktest.Before, nil)
+			Write: func(ctx context.Context, _ int, _ *sqllock.Lock) error {
+				memory.Fail("*", 1000, sqllocktest.Before, sqllock.ErrUnreachable)
 				<-ctx.Done()
 
 				return context.Cause(ctx)
