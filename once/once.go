@@ -41,7 +41,12 @@
 //
 //	for {
 //		tick = next(tick) // of the schedule
-//		time.Sleep(time.Until(tick))
+//
+//		select {
+//		case <-time.After(time.Until(tick)):
+//		case <-ctx.Done():
+//			return ctx.Err()
+//		}
 //
 //		if err := once.Do(ctx, locker, "report", tick, report); err != nil && !errors.Is(err, once.ErrDone) {
 //			return err // start again: the tick is not done

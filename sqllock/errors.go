@@ -53,8 +53,8 @@ var (
 	ErrNotAllowed = strategies.ErrNotAllowed
 	// ErrUnreachable reports that the database cannot be reached, or did not answer in
 	// time, or that another transaction kept it from answering, such as an open guard under
-	// a lease that has ended, so that it is not known who holds the lock. An Acquire of a locker that has reached the database before goes
-	// on waiting for it, as for the lock.
+	// a lease that has ended, so that it is not known who holds the lock. An Acquire of a
+	// locker that has reached the database before goes on waiting for it, as for the lock.
 	// Whatever is answered while connecting counts as this once the database had been reached: poolers answer for a
 	// server that is away.
 	ErrUnreachable = strategies.ErrUnreachable
@@ -86,8 +86,7 @@ func Retryable(err error) bool {
 	return false
 }
 
-// HeldError says that a name is held and by whom. It matches [ErrNotAcquired]. Its fields are those of
-// [strategies.HeldError].
+// HeldError says that a name is held and by whom. It matches [ErrNotAcquired]. Its fields are those of [strategies.HeldError].
 type HeldError = strategies.HeldError
 
 // Reason says why a lock was lost.
@@ -110,8 +109,8 @@ const (
 )
 
 // LostError says that a lock was lost and why. It matches [ErrLost], and nothing that its Err matches: what ran under the lock
-// may have had its effect, and a caller that tries again after [ErrUnreachable] or an error of the driver would repeat it. Its fields
-// are those of [strategies.LostError].
+// may have had its effect, and a caller that tries again after [ErrUnreachable] or an error of the driver would repeat it. Its
+// fields are those of [strategies.LostError].
 type LostError = strategies.LostError
 
 // OptionError reports an option that cannot be used. It matches [ErrInvalidOption], or
