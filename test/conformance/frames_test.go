@@ -13,8 +13,9 @@ import (
 )
 
 // maxFrames is how many functions a reader goes through from Acquire to the
-// statement, when nobody else wants the name. One of them, ask, is what an acquisition of one name shares with one of several.
-const maxFrames = 9
+// statement, when nobody else wants the name. Two of them are what calls share: acquire, of Acquire, TryAcquire, Do and TryDo, and ask, of
+// an acquisition of one name and one of several.
+const maxFrames = 10
 
 // TestFramesOfAnAcquisition keeps the way from Acquire to the database short. It has the process for itself: the
 // acquisitions of others have the same frames.
