@@ -42,13 +42,16 @@ type place struct {
 func (c *session) detach(ctx context.Context, ending ...*grant) (context.Context, context.CancelFunc) {
 	var first time.Time
 
+	now := time.Now()
+
 	for _, g := range c.grants {
-		if time.Until(g.until) > 0 && !slices.Contains(ending, g) && (first.IsZero() || g.until.Before(first)) {
+		// There may be thousands, most of which are being ended: those are looked for only if it comes to that.
+		if g.until.After(now) && (first.IsZero() || g.until.Before(first)) && !slices.Contains(ending, g) {
 			first = g.until
 		}
 	}
 
-	return context.WithDeadline(context.WithoutCancel(ctx), later(first, time.Now().Add(strategies.AttemptTime)))
+	return context.WithDeadline(context.WithoutCancel(ctx), later(first, now.Add(strategies.AttemptTime)))
 }
 
 // open checks out the connection, if there is none yet.
