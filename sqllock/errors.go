@@ -25,6 +25,10 @@ var (
 	// anything waits under the context of its lock. Strategy forupdate also returns it, without a *[DeadlockError], if all
 	// connections of the pool that may hold locks do, and another one is waited for under each of those.
 	ErrDeadlock = strategies.ErrDeadlock
+	// ErrRecovering reports that nothing is granted yet: another server has become the primary of the database, and may lack what the
+	// one before has granted, whose holders trust their locks until their leases end. A *[HeldError] says how long that is. An Acquire
+	// goes on waiting.
+	ErrRecovering = strategies.ErrRecovering
 	// ErrLost reports that the lock was ours and is not any more. A *[LostError] tells why.
 	ErrLost = strategies.ErrLost
 	// ErrReleased reports that the handle was released before.
@@ -77,7 +81,7 @@ func Retryable(err error) bool {
 		}
 	}
 
-	for _, passing := range []error{ErrNotAcquired, ErrUnreachable, ErrTooManyConnections, ErrReadOnly} {
+	for _, passing := range []error{ErrNotAcquired, ErrRecovering, ErrUnreachable, ErrTooManyConnections, ErrReadOnly} {
 		if errors.Is(err, passing) {
 			return true
 		}
@@ -86,7 +90,7 @@ func Retryable(err error) bool {
 	return false
 }
 
-// HeldError says that a name is held and by whom. It matches [ErrNotAcquired]. Its fields are those of [strategies.HeldError].
+// HeldError says that a name is held and by whom, or that nothing is granted yet. It matches [ErrNotAcquired], or [ErrRecovering]. Its fields are those of [strategies.HeldError].
 type HeldError = strategies.HeldError
 
 // Reason says why a lock was lost.
@@ -230,7 +234,7 @@ func asHeld(name string, err error) error {
 
 // isAnswer says whether an attempt's error is an answer rather than a doubt.
 func isAnswer(err error) bool {
-	return errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrNoSchema) ||
+	return errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrRecovering) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrNoSchema) ||
 		errors.Is(err, ErrReadOnly) || errors.Is(err, ErrNotAllowed) || errors.Is(err, ErrClosed) ||
 		errors.Is(err, ErrInvalidName) || errors.Is(err, ErrInvalidOption)
 }

@@ -413,10 +413,17 @@ func (p *inLine) retryPause(held *HeldError) time.Duration {
 	return backoff(p.vain-1, lookPause, lastRetry/2)
 }
 
+// recoveryLook is how often it is looked whether a recovery pause has been ended.
+const recoveryLook = 5 * time.Second
+
 // disbelief is how long to wait after a turn that was none. The name's row was locked for a
 // moment, or is guarded. Or the holder was the same: anybody may say falsely that it is a turn
 // who can connect to the database. In the end it is as if nobody did.
 func (p *inLine) disbelief(held *HeldError) time.Duration {
+	if held.Recovering {
+		return min(held.Remaining, recoveryLook) + jitter(lastRetry/10)
+	}
+
 	d := min(time.Millisecond<<min(p.vain-1, 10), lastRetry)
 	if unheld(held) {
 		d = min(d, p.poll())

@@ -185,7 +185,7 @@ func (l *Locker) attempt(ctx context.Context, requests []strategies.Request) ([]
 // end of the caller's context breaks nothing; a deadline is often met because the database is slow, which more renewals would
 // only make slower.
 func suspect(err error) bool {
-	for _, harmless := range []error{context.Canceled, context.DeadlineExceeded, strategies.ErrNotAcquired, strategies.ErrNotBatched} {
+	for _, harmless := range []error{context.Canceled, context.DeadlineExceeded, strategies.ErrNotAcquired, strategies.ErrRecovering, strategies.ErrNotBatched} {
 		if errors.Is(err, harmless) {
 			return false
 		}

@@ -161,7 +161,7 @@ func (a *acquisition) askSlot(wait context.Context) (grant strategies.Grant, req
 		a.locker.slots.give(a.request.Name, slot)
 
 		held := new(strategies.HeldError)
-		if !errors.As(err, &held) {
+		if !errors.As(err, &held) || held.Recovering {
 			return grant, request, start, err
 		}
 

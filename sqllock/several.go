@@ -30,6 +30,8 @@ const MaxNames = 200
 //
 // Errors: [ErrInvalidName]; [ErrUnsupported] with strategies forupdate, of which each lock holds a connection, and quorum.
 func WithNames(more ...string) LockOption {
+	more = slices.Clone(more) // the caller may fill its slice again
+
 	return lockOption(func(s *settings) error {
 		for _, name := range more {
 			if err := checkName(name); err != nil {
@@ -172,7 +174,7 @@ func (s *several) take(ctx context.Context) ([]*hold, error) {
 		}
 
 		again := !s.all[0].try && ctx.Err() == nil && gaveWay(holds, err)
-		giveBack(ctx, holds)
+		s.giveBack(ctx, holds)
 
 		if !again {
 			return nil, err
@@ -270,7 +272,7 @@ func (s *several) fastPath(ctx context.Context) (holds []*hold, refused error) {
 		s.all[i] = s.all[i].anew()
 	}
 
-	giveBack(ctx, slices.DeleteFunc(slices.Clone(holds[first:]), func(h *hold) bool { return h == nil }))
+	s.giveBack(ctx, slices.DeleteFunc(slices.Clone(holds[first:]), func(h *hold) bool { return h == nil }))
 
 	return holds[:first], refused
 }
@@ -303,13 +305,38 @@ func gaveWay(holds []*hold, err error) bool {
 	})
 }
 
-// giveBack frees locks of who did not get all. Nobody is told that they were had, and no minimum hold is left.
-func giveBack(ctx context.Context, holds []*hold) {
+// giveBack frees locks of who did not get all, in the background if that takes longer than the call may. Nobody is told that they were
+// had, and no minimum hold is left.
+func (s *several) giveBack(ctx context.Context, holds []*hold) {
+	if len(holds) == 0 {
+		return
+	}
+
 	for _, h := range holds {
 		h.keep(true)
 	}
 
-	_ = together(holds, func(i int) error { return holds[i].release(ctx) })
+	end := func() {}
+	if limit, why := s.all[0].limit(); why != nil {
+		ctx, end = context.WithTimeoutCause(ctx, limit-now().since(s.all[0].began), why)
+	}
+
+	defer end()
+
+	freed, name := make(chan struct{}), holds[0].name()
+	s.locker.background.count(name)
+
+	go func() {
+		defer s.locker.background.finish(name)
+		defer close(freed)
+
+		_ = together(holds, func(i int) error { return holds[i].release(ctx) })
+	}()
+
+	select {
+	case <-freed:
+	case <-ctx.Done():
+	}
 }
 
 // releaseEach gives back the handles of some holds.

@@ -408,6 +408,81 @@ func abandonAll(t *testing.T, taken int) {
 	}
 }
 
+// slowReleases are answered after a while.
+type slowReleases struct{ *sqllocktest.Memory }
+
+func (s slowReleases) Release(ctx context.Context, grants []strategies.Grant) ([]bool, []error) {
+	time.Sleep(10 * time.Second)
+
+	return s.Memory.Release(ctx, grants)
+}
+
+// What an acquisition of several names gives back does not keep it longer than it may take, and is given back all the same.
+func TestSeveralGivenBackSlowly(t *testing.T) {
+	t.Parallel()
+
+	for what, most := range map[string]time.Duration{"cancelled": time.Second, "limited": 2 * time.Second, "tried": 5 * time.Second} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := sqllocktest.NewMemory()
+				locker := newLocker(t, slowReleases{memory})
+				acquireNames(t, newLocker(t, memory.Peer()), 2)
+
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+
+				began, err := time.Now(), error(nil)
+
+				switch what {
+				case "cancelled":
+					time.AfterFunc(time.Second, cancel)
+
+					_, err = locker.Acquire(ctx, "0", sqllock.WithNames("/", "2"))
+				case "limited":
+					_, err = locker.Acquire(ctx, "0", sqllock.WithNames("/", "2"), sqllock.WithMaxWait(2*time.Second))
+				default:
+					_, err = locker.TryAcquire(ctx, "0", sqllock.WithNames("/", "2"))
+				}
+
+				if err == nil {
+					t.Error("it got names that another has")
+				}
+
+				if took := time.Since(began); took > most+10*time.Millisecond {
+					t.Errorf("it took %s, want at most %s: %v", took, most, err)
+				}
+
+				time.Sleep(time.Minute) // Close would wait for a release where the bubble's time does not go on
+
+				if err := locker.Close(t.Context()); err != nil {
+					t.Errorf("Close() = %v, want nil", err)
+				}
+
+				if n := held(t, memory); n != 2 {
+					t.Errorf("%d names are held after Close, want the 2 of the other", n)
+				}
+			})
+		})
+	}
+}
+
+// The names are those that were given, whatever becomes of the slice.
+func TestSeveralKeepsNoSlice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, locker := setup(t)
+		names := []string{"b"}
+		option := sqllock.WithNames(names...)
+		names[0] = "changed"
+
+		lock, err := locker.TryAcquire(t.Context(), "a", option)
+		if err != nil || !slices.Equal(lock.Names(), []string{"a", "b"}) {
+			t.Errorf("Names() = %q, %v, want a and b", lock.Names(), err)
+		}
+
+		wantIs(t, "Release()", lock.Release(t.Context()), nil)
+	})
+}
+
 // A process that another one waits for is in a deadlock with what that holds, if it is told.
 func TestAround(t *testing.T) {
 	bubble(t, func(t *testing.T) {

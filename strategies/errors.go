@@ -15,6 +15,7 @@ import (
 var (
 	ErrNotAcquired        = errors.New("not acquired")
 	ErrDeadlock           = errors.New("deadlock")
+	ErrRecovering         = errors.New("nothing is granted yet after a fail-over")
 	ErrLost               = errors.New("lock lost")
 	ErrReleased           = errors.New("lock already released")
 	ErrUnsupported        = errors.New("not supported")
@@ -49,7 +50,7 @@ func Uncertain(err error) bool {
 	}
 
 	for _, clear := range []error{
-		ErrNotAcquired, ErrUnsupported, ErrNoSchema, ErrReadOnly, ErrNotAllowed, ErrInvalidOption,
+		ErrNotAcquired, ErrRecovering, ErrUnsupported, ErrNoSchema, ErrReadOnly, ErrNotAllowed, ErrInvalidOption,
 		ErrNotSent, ErrBusy, ErrTooManyConnections, ErrNotBatched,
 	} {
 		if errors.Is(err, clear) {
@@ -60,7 +61,7 @@ func Uncertain(err error) bool {
 	return true
 }
 
-// HeldError says that a name is held and by whom. It matches ErrNotAcquired.
+// HeldError says that a name is held and by whom. It matches ErrNotAcquired, or ErrRecovering if nobody is granted it.
 type HeldError struct {
 	// Name of the lock.
 	Name string
@@ -77,6 +78,9 @@ type HeldError struct {
 	// Remaining is how long the name stays taken without a renewal, as the
 	// database saw it; zero if not known. A holder that lives renews its lease.
 	Remaining time.Duration
+	// Recovering: the database grants nothing until Remaining is over. Another server has become the primary, which may lack what the
+	// one before has granted. Nobody is known to hold the name.
+	Recovering bool
 	// Line is not zero if the name is free, and kept for those who wait: for Request.
 	Line int64
 	// Place of the caller's process among those who wait, from 1, when that was last asked, which was within four seconds, as a
@@ -105,6 +109,8 @@ func (e *HeldError) How() string {
 	}
 
 	switch {
+	case e.Recovering:
+		fmt.Fprintf(&b, "granted to nobody for another %s", remaining)
 	case e.Holder != (Holder{}) && remaining > 0:
 		fmt.Fprintf(&b, "held by %s, lease ends in %s unless renewed", holder, remaining)
 	case e.Holder != (Holder{}):
@@ -128,8 +134,14 @@ func (e *HeldError) How() string {
 	return b.String()
 }
 
-// Is reports whether target is ErrNotAcquired.
-func (*HeldError) Is(target error) bool { return target == ErrNotAcquired }
+// Is reports whether target is ErrNotAcquired, or ErrRecovering if it is that.
+func (e *HeldError) Is(target error) bool {
+	if e.Recovering {
+		return target == ErrRecovering
+	}
+
+	return target == ErrNotAcquired
+}
 
 // Unwrap returns Err.
 func (e *HeldError) Unwrap() error { return e.Err }

@@ -67,3 +67,25 @@ type Reaped struct {
 	Expired int
 	Removed int
 }
+
+// Recovery is what the database knows of fail-overs. A server that becomes the primary may lack what the one before has granted: it
+// grants nothing until the longest grant has ended that there may be.
+type Recovery struct {
+	// Remaining is how long nothing is granted yet; zero if it is.
+	Remaining time.Duration
+	// Server is this one, Noted the one that took writes last, and Previous the one before that. If Server is not Noted, the pause
+	// begins with the next attempt.
+	Server   string
+	Noted    string
+	Previous string
+	// Reason is why there was the latest pause, or why it was ended.
+	Reason string
+	// Lossless: no commit is lost in a fail-over, and there is no pause.
+	Lossless bool
+	// Longest is how long the longest grant may last, and with that a pause. LongestBy is who asked for it.
+	Longest   time.Duration
+	LongestBy string
+}
+
+// Pending says whether a pause begins with the next attempt.
+func (r Recovery) Pending() bool { return r.Noted != "" && r.Server != r.Noted && !r.Lossless }

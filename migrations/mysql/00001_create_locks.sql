@@ -41,6 +41,21 @@ CREATE TABLE sqllock_floor (
     token BIGINT NOT NULL
 ) ENGINE = InnoDB;
 
+-- One row: which server took the writes last, and when another one that has become the primary grants again, which
+-- may lack what the one before has granted. That is when the longest grant has ended that there may be.
+CREATE TABLE sqllock_recovery (
+    id           BIGINT         NOT NULL PRIMARY KEY,
+    server       VARBINARY(255) NOT NULL DEFAULT '',
+    previous     VARBINARY(255) NOT NULL DEFAULT '',    -- the server before
+    paused_until BIGINT         NOT NULL DEFAULT 0,     -- nothing is granted before
+    reason       VARBINARY(512) NOT NULL DEFAULT '',    -- why there was a pause, or none any more
+    lossless     BOOLEAN        NOT NULL DEFAULT false, -- no commit is lost when another server becomes the primary
+    allowed_us   BIGINT         NOT NULL DEFAULT 0,     -- whoever grants for longer raises this before
+    longest_us   BIGINT         NOT NULL DEFAULT 0,     -- no grant lasts longer, nor does one from before
+    longest_by   VARBINARY(512) NOT NULL DEFAULT '',    -- who wanted that
+    lowered_at   BIGINT         NOT NULL DEFAULT 0      -- when allowed_us was set back
+) ENGINE = InnoDB;
+
 -- Strategy insert: a row for each name that it holds. The lease is in the name's
 -- row above, where every strategy keeps it. The name is the only
 -- unique key: a second one brings deadlocks to INSERT ... ON DUPLICATE KEY.
@@ -125,6 +140,7 @@ DROP VIEW IF EXISTS sqllock_holders;
 DROP TABLE IF EXISTS sqllock_queue;
 DROP TABLE IF EXISTS sqllock_shares;
 DROP TABLE IF EXISTS sqllock_inserts;
+DROP TABLE IF EXISTS sqllock_recovery;
 DROP TABLE IF EXISTS sqllock_floor;
 DROP TABLE IF EXISTS sqllock_leases;
 DROP TABLE IF EXISTS sqllock_locks;

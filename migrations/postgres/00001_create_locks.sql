@@ -34,6 +34,21 @@ CREATE TABLE sqllock_floor (
     token bigint NOT NULL
 );
 
+-- One row: which server took the writes last, and when another one that has become the primary grants again, which
+-- may lack what the one before has granted. That is when the longest grant has ended that there may be.
+CREATE TABLE sqllock_recovery (
+    id           bigint      NOT NULL PRIMARY KEY CHECK (id = 1),
+    server       text        NOT NULL DEFAULT '',
+    previous     text        NOT NULL DEFAULT '',      -- the server before
+    paused_until timestamptz NOT NULL DEFAULT 'epoch', -- nothing is granted before
+    reason       text        NOT NULL DEFAULT '',      -- why there was a pause, or none any more
+    lossless     boolean     NOT NULL DEFAULT false,   -- no commit is lost when another server becomes the primary
+    allowed_us   bigint      NOT NULL DEFAULT 0,       -- whoever grants for longer raises this before
+    longest_us   bigint      NOT NULL DEFAULT 0,       -- no grant lasts longer, nor does one from before
+    longest_by   text        NOT NULL DEFAULT '',      -- who wanted that
+    lowered_at   timestamptz NOT NULL DEFAULT 'epoch'  -- when allowed_us was set back
+);
+
 -- Strategy insert: a row for each name that it holds. The lease is in the name's
 -- row above, where every strategy keeps it.
 CREATE TABLE sqllock_inserts (
@@ -112,5 +127,6 @@ DROP TABLE IF EXISTS sqllock_queue;
 DROP TABLE IF EXISTS sqllock_shares;
 DROP TABLE IF EXISTS sqllock_mutexes;
 DROP TABLE IF EXISTS sqllock_inserts;
+DROP TABLE IF EXISTS sqllock_recovery;
 DROP TABLE IF EXISTS sqllock_floor;
 DROP TABLE IF EXISTS sqllock_locks;

@@ -230,7 +230,7 @@ func (s *Strategy) record(
 		return made, err
 	case err != nil:
 		// Nobody else need have the name if the session has ended.
-		if ended := s.end(ctx, r, conn, time.Time{}, nil); ended != nil && errors.Is(err, strategies.ErrNotAcquired) {
+		if ended := s.end(ctx, r, conn, time.Time{}, nil); ended != nil && errors.As(err, new(*strategies.HeldError)) {
 			return made, s.store.Explain(ended)
 		}
 

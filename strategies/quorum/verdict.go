@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,9 +25,18 @@ func (s *Strategy) refused(lock string, answers answers[strategies.Grant], left 
 
 	var refusal *strategies.HeldError
 
+	recovering := slices.DeleteFunc(slices.Clone(held), func(h *strategies.HeldError) bool { return !h.Recovering })
+
 	switch holders := largest(held, ownerOf); {
 	case len(holders) >= s.majority():
 		refusal = s.heldBy(lock, holders)
+	case len(recovering) > len(s.members)-s.majority():
+		// Until so many grant again that there is a majority.
+		slices.SortFunc(recovering, func(a, b *strategies.HeldError) int { return cmp.Compare(a.Remaining, b.Remaining) })
+		refusal = &strategies.HeldError{
+			Name: lock, Recovering: true, Remaining: recovering[len(recovering)-1-len(s.members)+s.majority()].Remaining,
+			Detail: s.describe("granted it", granted, errs),
+		}
 	case granted+len(held) >= s.majority():
 		// Several asked at the same time, and none has a majority; or it is not known who has, because a server does not answer.
 		refusal = &strategies.HeldError{Name: lock, Detail: "no majority is one holder's: " + s.describe("granted it", granted, errs)}
@@ -119,7 +129,7 @@ func final(err error) bool {
 
 func readOnly(err error) bool { return errors.Is(err, strategies.ErrReadOnly) }
 
-func held(err error) bool { return errors.Is(err, strategies.ErrNotAcquired) }
+func held(err error) bool { return errors.As(err, new(*strategies.HeldError)) }
 
 func anything(error) bool { return true }
 

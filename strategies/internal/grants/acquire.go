@@ -30,6 +30,10 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 	values := s.Values(r)
 	values["session"], values["seen"], values["held"] = instead.Strategy, instead.Token, instead.Held
 
+	if err := s.promise(ctx, on, r); err != nil {
+		return 0, s.AsHeld(ctx, on, r.Name, err)
+	}
+
 	acquire := s.sql.Acquire[0]
 	if r.Wait != "" {
 		acquire = s.sql.Acquire[1]

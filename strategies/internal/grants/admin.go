@@ -240,6 +240,10 @@ func (b Base) Reap(ctx context.Context, retention time.Duration) (reaped strateg
 			return err
 		}
 
+		if err = s.lowerPromise(ctx, on); err != nil {
+			return err
+		}
+
 		if _, err = s.clear(ctx, on, s.sql.StaleRows, s.sql.ClearRow); err != nil {
 			return err
 		}

@@ -117,7 +117,7 @@ func (s *Store) refused(err error) bool {
 
 // verdict says whether err is an answer of ours rather than of the driver.
 func verdict(err error) bool {
-	return errors.Is(err, strategies.ErrNotAcquired) || errors.Is(err, strategies.ErrLost)
+	return errors.As(err, new(*strategies.HeldError)) || errors.Is(err, strategies.ErrNotAcquired) || errors.Is(err, strategies.ErrLost)
 }
 
 // Explain adds to an error what it means to sqllock.

@@ -112,27 +112,56 @@ func (g *Grant) Renew(ctx context.Context, lease time.Duration) error {
 
 // RenewOn is Renew on a connection that the caller has.
 func (g *Grant) RenewOn(ctx context.Context, on databases.Session, lease time.Duration) error {
-	values := g.values()
-	values["lease"] = g.store.lease(lease)
+	r, renew := g.request, g.store.sql.Renew
+	r.Lease = lease
 
-	steps := []databases.Statement{g.store.sql.Renew}
+	if err := g.store.promise(ctx, on, r); err != nil {
+		return err
+	}
+
+	values := g.store.Values(r)
+	values["phase"] = g.owner
+
 	if g.Shared() {
-		steps = []databases.Statement{g.store.sql.Shares.Keep, g.store.sql.Shares.Prolong}
-	}
+		renew = g.store.sql.Shares.Prolong
 
-	for _, step := range steps {
-		result, err := g.store.retryBusy(ctx, on, step, values)
-		if err == nil && result.RowsAffected == 0 {
-			// Either it is not ours any more, or MySQL found the new value to be the old one.
-			err = g.check(ctx, on, false)
-		}
-
-		if err != nil {
+		if kept, err := g.store.retryBusy(ctx, on, g.store.sql.Shares.Keep, values); err != nil {
 			return err
+		} else if kept.RowsAffected == 0 {
+			if err := g.check(ctx, on, false); err != nil {
+				return err
+			}
 		}
 	}
 
-	return nil
+	began := time.Now()
+
+	result, err := g.store.retryBusy(ctx, on, renew, values)
+	if err != nil || result.RowsAffected > 0 {
+		return err
+	}
+
+	// Either it is not ours any more, or MySQL found the new value to be the old one.
+	left, _, err := g.leftOf(ctx, on)
+	if err != nil || left+time.Since(began) >= lease {
+		return err
+	}
+
+	// Or a server that has become the primary is not to renew it, or so long a lease has to be noted anew.
+	if _, err := g.store.noteServer(ctx, on, r); err != nil {
+		return err
+	}
+
+	if result, err = g.store.retryBusy(ctx, on, renew, values); err != nil || result.RowsAffected > 0 {
+		return err
+	}
+
+	left, st, err := g.leftOf(ctx, on)
+	if err == nil && left+time.Since(began) < lease {
+		return g.lostOn(ctx, on, st)
+	}
+
+	return err
 }
 
 // Check asks whether the lease is there.
@@ -147,18 +176,32 @@ func (g *Grant) CheckOn(ctx context.Context, on databases.Session) error {
 
 // check reports a grant that is not there, or not the name's latest; or, if it has to run, whose lease has ended.
 func (g *Grant) check(ctx context.Context, on databases.Session, runs bool) error {
-	st, _, err := g.state(ctx, on)
+	left, st, err := g.leftOf(ctx, on)
+	if err == nil && runs && left <= 0 {
+		return g.lostOn(ctx, on, st)
+	}
+
+	return err
+}
+
+// leftOf is how long the lease of the grant runs, negative if it has ended, and what its row says. The error says if the grant is not
+// there, or not the name's latest.
+func (g *Grant) leftOf(ctx context.Context, on databases.Session) (left time.Duration, st State, err error) {
+	st, _, err = g.state(ctx, on)
 	owner, left := st.Owner, st.Left
 
 	if err == nil && owner == g.owner && g.Shared() {
-		owner, left, err = g.readPhase(ctx, on)
+		var reads time.Duration
+
+		owner, reads, err = g.readPhase(ctx, on)
+		left = min(left, reads)
 	}
 
-	if err != nil || owner == g.owner && (!runs || min(left, st.Left) > 0) {
-		return err
+	if err == nil && owner != g.owner {
+		err = g.lostOn(ctx, on, st)
 	}
 
-	return g.lostOn(ctx, on, st)
+	return left, st, err
 }
 
 // Release ends the grant.

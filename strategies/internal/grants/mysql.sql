@@ -19,6 +19,18 @@
 -- The same in an acquisition, which waits for nothing, so that no time has passed.
 -- let here-now = 9223372036854775807 + (NOT @@autocommit OR UNHEX(:where) <> CAST(DATABASE() AS BINARY) OR {passed} NOT BETWEEN 0 AND 10) > 0
 
+-- Which server this is, by what those of a replication tell each other apart by, and a constant where the commits of one are those of
+-- all. To MariaDB the uuid is a comment.
+-- let server = CAST(IF(LENGTH(UNHEX(:cluster)) = 0, CONCAT(@@server_id /*!80000 , ' ', @@server_uuid */), UNHEX(:cluster)) AS BINARY)
+
+-- True unless a server that has become the primary may lack grants of the one before, or a grant would last longer than has been
+-- noted: see recovery.go. It is a value, and no EXISTS, which MySQL would make a join of, whose rows FOR UPDATE locks.
+-- let granting = COALESCE((SELECT (v.server = {server} OR v.lossless) AND v.paused_until <= {now} AND v.allowed_us >= :promise FROM sqllock_recovery v WHERE v.id = 1), 0)
+
+-- True of a lease that may be renewed. One that has expired is not renewed in a recovery pause: what has ended it may be lost.
+-- let renewable = COALESCE((SELECT v.allowed_us >= :promise FROM sqllock_recovery v WHERE v.id = 1), 0)
+--    AND (expires_at > {now} OR COALESCE((SELECT (v.server = {server} OR v.lossless) AND v.paused_until <= {now} FROM sqllock_recovery v WHERE v.id = 1), 0))
+
 -- Goes before what is sent in a caller's transaction, and lets it change a row that was changed since the snapshot, as
 -- MySQL does: the lease is renewed meanwhile. MariaDB rolls the whole transaction back otherwise (error 1020), by default
 -- from 11.6.2 on (https://mariadb.com/docs/server/server-usage/storage-engines/innodb/innodb-system-variables#innodb_snapshot_isolation).
@@ -98,7 +110,7 @@
 -- name: grant.acquire from line
 UPDATE (
     SELECT l.name, e.owner = UNHEX(:owner) AS mine, {now} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND l.token <> 0 AND {here-now}
+     WHERE l.name = UNHEX(:name) AND l.token <> 0 AND {here-now} AND {granting}
        AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {now}))
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
@@ -112,7 +124,7 @@ UPDATE (
 -- While a session has the lock: nothing is granted if no session has the named lock any more that marks it.
 UPDATE (
     SELECT l.name, e.owner = UNHEX(:owner) AS mine, {now} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND l.token <> 0 AND {here-now}
+     WHERE l.name = UNHEX(:name) AND l.token <> 0 AND {here-now} AND {granting}
        AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {now}
             {instead})) AND IS_USED_LOCK(UNHEX(:held)) IS NOT NULL
      LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -146,7 +158,7 @@ SELECT e.owner, l.token, e.ended, e.expires_at - {now}, l.lock_delay_us, l.host,
 
 -- name: grant.renew
 -- The lease's own row only: a guard has the other.
-UPDATE sqllock_leases SET expires_at = GREATEST(expires_at, {now} + :lease) WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {here}
+UPDATE sqllock_leases SET expires_at = GREATEST(expires_at, {now} + :lease) WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {here} AND {renewable}
 
 -- name: grant.raise
 -- The owner of the lease decides, as in a renewal: that in the other row is of the last acquisition, and stays when it is
@@ -196,6 +208,52 @@ SET @sqllock_lock_wait = CAST(COALESCE(@sqllock_lock_wait, @@SESSION.innodb_lock
 
 -- name: grant.patient
 SET SESSION innodb_lock_wait_timeout = CAST(COALESCE(@sqllock_lock_wait, @@GLOBAL.innodb_lock_wait_timeout) AS UNSIGNED), @sqllock_lock_wait = NULL
+
+
+-- Recovery
+
+-- name: recovery.cluster
+-- What says that a commit is there on the server that becomes the primary.
+SHOW GLOBAL VARIABLES WHERE (Variable_name = 'wsrep_on' AND Value = 'ON')
+    OR (Variable_name = 'group_replication_group_name' AND Value <> '')
+
+-- name: recovery.state
+SELECT v.server = {server} OR v.lossless, v.allowed_us >= :promise, GREATEST(v.paused_until - {now}, 0),
+       v.server, {server}, v.previous, v.reason, v.lossless, v.longest_us, v.longest_by
+  FROM sqllock_recovery v WHERE v.id = 1
+
+-- let changes = server <> '' AND server <> {server} AND NOT lossless
+
+-- name: recovery.note
+-- The columns are set in this order, each by what is there by then.
+INSERT INTO sqllock_recovery (id, server, allowed_us, longest_us, longest_by, lowered_at)
+VALUES (1, {server}, :promise, :promise, UNHEX(:by), {now})
+    ON DUPLICATE KEY UPDATE
+       paused_until = IF({changes}, GREATEST(paused_until, {now} + longest_us), paused_until),
+       reason = IF({changes}, UNHEX(:reason), reason),
+       longest_by = IF(longest_us < :promise, UNHEX(:by), longest_by),
+       longest_us = GREATEST(longest_us, :promise), allowed_us = GREATEST(allowed_us, :promise),
+       previous = IF(server = {server}, previous, server), server = {server}
+
+-- name: recovery.lower
+-- The longest promise is forgotten in two steps. From the first on nothing that long is granted without being noted again, and the
+-- second comes when what was granted before shows in its row.
+UPDATE sqllock_recovery SET allowed_us = 0, lowered_at = {now} WHERE id = 1 AND lowered_at < {now} - 86400000000
+
+-- name: recovery.longest
+-- Without a lock on what is read.
+SELECT COALESCE(MAX(e.expires_at + l.lock_delay_us) - {now}, 0) FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
+
+-- name: recovery.forget
+UPDATE sqllock_recovery SET longest_us = GREATEST(allowed_us, :longest)
+ WHERE id = 1 AND longest_us > GREATEST(allowed_us, :longest) AND lowered_at < {now} - 300000000
+
+-- name: recovery.end
+UPDATE sqllock_recovery SET paused_until = {now}, reason = UNHEX(:reason), server = {server}
+ WHERE id = 1 AND (server <> {server} OR paused_until > {now})
+
+-- name: recovery.lossless
+UPDATE sqllock_recovery SET lossless = :lossless, reason = UNHEX(:reason) WHERE id = 1
 
 
 -- Guard
@@ -393,7 +451,7 @@ DELETE FROM sqllock_shares WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
 -- name: share.join
 UPDATE (
     SELECT name FROM sqllock_leases
-     WHERE name = UNHEX(:name) AND owner = UNHEX(:phase) AND expires_at > {now} AND (waiting = 0 OR :first) AND {here}
+     WHERE name = UNHEX(:name) AND owner = UNHEX(:phase) AND expires_at > {now} AND (waiting = 0 OR :first) AND {here} AND {granting}
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) held
 STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
@@ -402,7 +460,7 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
 
 -- name: share.prolong
 UPDATE sqllock_leases SET expires_at = GREATEST(expires_at, {now} + :lease), joins = joins + 1
- WHERE name = UNHEX(:name) AND owner = UNHEX(:phase) AND {here}
+ WHERE name = UNHEX(:name) AND owner = UNHEX(:phase) AND {here} AND {renewable}
 
 -- name: share.phase
 SELECT owner, joins, expires_at - {now} FROM sqllock_leases WHERE name = UNHEX(:name)
@@ -564,7 +622,7 @@ UPDATE (
     SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM {wanted}
     STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
-     WHERE l.token <> 0 AND {here-now}
+     WHERE l.token <> 0 AND {here-now} AND {granting}
        AND (e.expires_at + l.lock_delay_us <= {now} AND (e.waiting = 0 OR COALESCE(a.first, :first)) OR e.owner = a.owner)
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) free
@@ -586,7 +644,12 @@ SELECT l.name, e.owner, l.token, e.ended, e.expires_at - {now}, l.lock_delay_us,
 
 -- name: grant.renew-all
 -- The insert id is the clock that it renewed by.
-UPDATE {ours}
+UPDATE (
+    SELECT e.name FROM {owners} STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = a.name
+     WHERE e.owner = a.owner AND {here} AND {renewable}
+     LIMIT 1000 FOR UPDATE SKIP LOCKED
+) ours
+STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = ours.name
    SET e.expires_at = GREATEST(e.expires_at, LAST_INSERT_ID({now}) + :lease)
 
 -- name: grant.release-all
@@ -743,7 +806,7 @@ SELECT {unlocked}
 -- name: advisory.acquire from line
 UPDATE (
     SELECT l.name, e.owner = UNHEX(:owner) AS mine, {now} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND {here-now} AND IF(l.token <> 0
+     WHERE l.name = UNHEX(:name) AND {here-now} AND {granting} AND IF(l.token <> 0
        AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {now}
             {instead})) AND NOT @@global.read_only, GET_LOCK(UNHEX(:key), 0), 0) = 1
      LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -757,7 +820,7 @@ UPDATE (
     SELECT l.name, e.owner AS before_owner, a.owner, a.lease, a.delay, a.host, a.pid, a.label, a.metadata, a.tokens, a.line, a.wait FROM {wanted-keys}
     STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
-     WHERE {here-now} AND IF(l.token <> 0 AND l.token + COALESCE(a.tokens, :tokens) <= {now} AND e.owner <> a.owner AND (e.waiting = 0 OR COALESCE(a.first, :first))
+     WHERE {here-now} AND {granting} AND IF(l.token <> 0 AND l.token + COALESCE(a.tokens, :tokens) <= {now} AND e.owner <> a.owner AND (e.waiting = 0 OR COALESCE(a.first, :first))
               AND (e.expires_at + l.lock_delay_us <= {now} OR l.strategy = UNHEX(:session)) AND NOT @@global.read_only, GET_LOCK(a.lock_key, 0), 0) = 1
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) free

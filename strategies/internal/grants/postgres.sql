@@ -53,6 +53,21 @@
 -- The first token of a row, which no grant has: at least that of every row of its name that was removed.
 -- let floor = greatest(1::bigint, (SELECT f.token FROM sqllock_floor f WHERE f.id = 1::bigint))
 
+-- Which server this is. A standby that was promoted is on a new timeline, and so is a copy that was restored; tables that were
+-- restored from a dump have another number. Where the timeline cannot be read (Aurora), or does not matter, there is a constant
+-- in its place. What changes is what is asked of the log, so that each statement finds it out again.
+-- let server = pg_catalog.concat(CASE WHEN :cluster::pg_catalog.text = '' THEN pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8)
+--     ELSE :cluster::pg_catalog.text END, ' '::pg_catalog.text, 'sqllock_locks'::pg_catalog.regclass::pg_catalog.oid::bigint)
+
+-- True unless a server that has become the primary may lack grants of the one before, or a grant would last longer than has been
+-- noted: see recovery.go.
+-- let granting = EXISTS (SELECT 1 FROM sqllock_recovery v WHERE v.id = 1::bigint AND (v.server = {server} OR v.lossless)
+--                           AND v.paused_until <= {now} AND v.allowed_us >= :promise::bigint)
+
+-- True of a lease that may be renewed. One that has expired is not renewed in a recovery pause: what has ended it may be lost.
+-- let renewable = EXISTS (SELECT 1 FROM sqllock_recovery v WHERE v.id = 1::bigint AND v.allowed_us >= :promise::bigint)
+--    AND (expires_at > {now} OR EXISTS (SELECT 1 FROM sqllock_recovery v WHERE v.id = 1::bigint AND (v.server = {server} OR v.lossless) AND v.paused_until <= {now}))
+
 -- True if somebody waits. It notifies the first in line: that it is its turn, and what Request.Line says; of a slot the
 -- first that knows as many. It sees the line as it was when the statement began. Who has come since, while the name's row
 -- was locked, is not in it; if nobody is, all are told to look. A notification takes a lock of the whole server at the
@@ -84,7 +99,7 @@
 -- strategy = :session is for locks that a session holds: whoever has the session's lock need not wait for the lease of one
 -- whose session has ended, see Replaces. It matches nothing for cas and insert.
 -- let free = sqllock_locks l
---      WHERE l.name = :name AND l.token <> 0 AND {here}
+--      WHERE l.name = :name AND l.token <> 0 AND {here} AND {granting}
 --        AND ({free-at} <= {now} OR l.owner = :owner
 --             OR l.strategy = :session AND (l.token = :seen::bigint OR :seen::bigint < 0))
 --        AND (l.waiting = 0 OR :first::boolean OR l.owner = :owner)
@@ -225,7 +240,7 @@ SELECT {state} WHERE name = :name
 -- greatest: a renewal that was held up on its way never shortens what Extend gave meanwhile.
 UPDATE sqllock_locks
    SET expires_at = greatest(expires_at, {now} + :lease::float * interval '1 microsecond')
- WHERE name = :name AND owner = :owner AND {here}
+ WHERE name = :name AND owner = :owner AND {here} AND {renewable}
 
 -- name: grant.raise
 -- FOR NO KEY UPDATE, as a renewal's lock: a guard is not in the way, and does not change.
@@ -286,6 +301,52 @@ RETURNING {tell}
 UPDATE sqllock_locks l
    SET owner = '', expires_at = 'epoch', lock_delay_us = 0, ended = CASE WHEN owner = '' THEN ended ELSE :ended END
  WHERE name = :name AND owner = :owner AND token = :token
+
+
+-- Recovery
+
+-- name: recovery.cluster
+-- An error where there is no timeline to read.
+SELECT ''::pg_catalog.text, pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn())
+
+-- name: recovery.state
+SELECT v.server = {server} OR v.lossless, v.allowed_us >= :promise::bigint,
+       coalesce((pg_catalog.date_part('epoch', v.paused_until - {now}) * 1000000::float)::bigint, 0::bigint),
+       v.server, {server}, v.previous, v.reason, v.lossless, v.longest_us, v.longest_by
+  FROM sqllock_recovery v WHERE v.id = 1::bigint AND {at-primary}
+
+-- let changes = v.server <> '' AND v.server <> {server} AND NOT v.lossless
+
+-- name: recovery.note
+INSERT INTO sqllock_recovery AS v (id, server, allowed_us, longest_us, longest_by, lowered_at)
+VALUES (1::bigint, {server}, :promise::bigint, :promise::bigint, :by::pg_catalog.text, {now})
+    ON CONFLICT (id) DO UPDATE
+   SET paused_until = CASE WHEN {changes} THEN greatest(v.paused_until, {now} + v.longest_us::float * interval '1 microsecond') ELSE v.paused_until END,
+       reason = CASE WHEN {changes} THEN :reason::pg_catalog.text ELSE v.reason END,
+       previous = CASE WHEN v.server = {server} THEN v.previous ELSE v.server END,
+       longest_by = CASE WHEN v.longest_us < :promise::bigint THEN :by::pg_catalog.text ELSE v.longest_by END,
+       longest_us = greatest(v.longest_us, :promise::bigint), allowed_us = greatest(v.allowed_us, :promise::bigint), server = {server}
+
+-- name: recovery.lower
+-- The longest promise is forgotten in two steps. From the first on nothing that long is granted without being noted again, and the
+-- second comes when what was granted before shows in its row.
+UPDATE sqllock_recovery v SET allowed_us = 0, lowered_at = {now}
+ WHERE v.id = 1::bigint AND v.lowered_at < {now} - interval '1 day'
+
+-- name: recovery.longest
+SELECT coalesce((pg_catalog.date_part('epoch', pg_catalog.max({free-at}) - {now}) * 1000000::float)::bigint, 0::bigint)
+  FROM sqllock_locks l WHERE {at-primary}
+
+-- name: recovery.forget
+UPDATE sqllock_recovery v SET longest_us = greatest(v.allowed_us, :longest::bigint)
+ WHERE v.id = 1::bigint AND v.longest_us > greatest(v.allowed_us, :longest::bigint) AND v.lowered_at < {now} - interval '5 minutes'
+
+-- name: recovery.end
+UPDATE sqllock_recovery v SET paused_until = {now}, reason = :reason::pg_catalog.text, server = {server}
+ WHERE v.id = 1::bigint AND (v.server <> {server} OR v.paused_until > {now})
+
+-- name: recovery.lossless
+UPDATE sqllock_recovery v SET lossless = :lossless::boolean, reason = :reason::pg_catalog.text WHERE v.id = 1::bigint
 
 
 -- Guard
@@ -441,7 +502,7 @@ DELETE FROM sqllock_shares WHERE name = :name AND owner = :owner AND {here-share
 -- name: share.join
 WITH read AS (
     SELECT name FROM sqllock_locks
-     WHERE name = :name AND owner = :phase AND expires_at > {now} AND (waiting = 0 OR :first::boolean) AND {here}
+     WHERE name = :name AND owner = :phase AND expires_at > {now} AND (waiting = 0 OR :first::boolean) AND {here} AND {granting}
        FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE sqllock_locks l
@@ -452,7 +513,7 @@ UPDATE sqllock_locks l
 -- name: share.prolong
 UPDATE sqllock_locks
    SET expires_at = greatest(expires_at, {now} + :lease::float * interval '1 microsecond'), joins = joins + 1::bigint
- WHERE name = :name AND owner = :phase AND {here}
+ WHERE name = :name AND owner = :phase AND {here} AND {renewable}
 
 -- name: share.phase
 SELECT owner, joins, (pg_catalog.date_part('epoch', expires_at - {now}) * 1000000::float)::bigint
@@ -626,7 +687,7 @@ UPDATE sqllock_locks l SET token = {floor} FROM made WHERE l.name = made.name
 --                AS a (name, owner, lease, delay, host, pid, label, metadata, tokens, first, line, wait)
 -- ), free AS MATERIALIZED (
 --     SELECT l.name, a.owner, a.wait AS id FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.token <> 0
---      WHERE {here} AND ({free-at} <= {now} AND (l.waiting = 0 OR a.first) OR l.owner = a.owner)
+--      WHERE {here} AND {granting} AND ({free-at} <= {now} AND (l.waiting = 0 OR a.first) OR l.owner = a.owner)
 --      ORDER BY l.name
 --        FOR UPDATE OF l SKIP LOCKED
 -- )
@@ -673,7 +734,7 @@ SELECT name, {state} WHERE name = ANY (:each_name::pg_catalog.text[])
 WITH ours AS MATERIALIZED (
     SELECT l.name FROM unnest(:each_name::pg_catalog.text[], :each_owner::pg_catalog.text[]) AS a (name, owner)
       JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.owner = a.owner
-     WHERE {here}
+     WHERE {here} AND {renewable}
      ORDER BY l.name
        FOR NO KEY UPDATE OF l SKIP LOCKED
 )
@@ -821,7 +882,7 @@ SELECT pg_catalog.pg_advisory_unlock_shared(:key)
 -- The key is tried if the row seems free, so that a try of a name that is held, or others wait for, does not keep its
 -- holder's next waiter from it for a moment. What then counts is the row as it is when it is locked, behind the key: the
 -- snapshot is older than that.
--- let free-for-key = AND {here}
+-- let free-for-key = AND {here} AND {granting}
 --        AND ({free-at} <= {now} OR l.owner = :owner OR l.strategy = 'advisory')
 --        AND (l.waiting = 0 OR :first::boolean OR l.owner = :owner) AND l.token <> 0
 
@@ -850,7 +911,7 @@ SELECT :owner::pg_catalog.text, seen.ok, coalesce((SELECT token FROM granted), 0
 )
 SELECT :owner::pg_catalog.text, seen.ok, coalesce((SELECT token FROM granted), 0::bigint), {quickly} FROM seen
 
--- let free-for-keys = AND {here}
+-- let free-for-keys = AND {here} AND {granting}
 --        AND ({free-at} <= {now} OR l.owner = a.owner OR l.strategy = 'advisory')
 --        AND (l.waiting = 0 OR a.first::boolean OR l.owner = a.owner) AND l.token <> 0
 

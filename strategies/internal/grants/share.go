@@ -86,7 +86,10 @@ const shareTries = 5
 // share grants the name to a reader, in the phase that there is, or in one that begins. ours says that the caller has a
 // session's lock which shows that no writer has the name whose record is of this strategy.
 func (s *Store) share(ctx context.Context, on databases.Session, r strategies.Request, ours bool, begin Begin) (*Grant, error) {
-	var refused error
+	refused := s.promise(ctx, on, r)
+	if refused != nil {
+		return nil, s.AsHeld(ctx, on, r.Name, refused)
+	}
 
 	for range shareTries {
 		g, goesOn, err := s.shareAsIs(ctx, on, r, ours, begin)
@@ -134,6 +137,13 @@ func (s *Store) shareAsIs(
 func (s *Store) Refused(ctx context.Context, on databases.Session, st State, r strategies.Request) error {
 	if err := s.ReadHolder(ctx, on, r.Name, &st); err != nil {
 		return err
+	}
+
+	// Somebody else's attempt has the row locked, or nothing is granted.
+	if (st.Left+st.Delay <= 0 || st.Owner == r.Owner) && !st.Waits(r) {
+		if err := s.recovering(ctx, on, r); err != nil {
+			return err
+		}
 	}
 
 	return st.Refused(r)

@@ -406,3 +406,6 @@ ROLLBACK
 
 -- It has neither row locks nor advisory locks.
 -- none: forupdate, grant.acquire held, grant.acquire held from line, advisory
+
+-- A file has no other server that could lack a commit.
+-- none: recovery

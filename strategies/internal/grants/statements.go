@@ -65,6 +65,9 @@ type Statements struct {
 	StaleRows databases.Statement `sql:"insert.stale"`
 	ClearRow  databases.Statement `sql:"insert.clear-stale"`
 
+	// Recovery is about fail-overs.
+	Recovery Recovery `sql:"recovery"`
+
 	// Shares are about readers.
 	Shares Shares
 

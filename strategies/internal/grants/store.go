@@ -30,6 +30,8 @@ type Store struct {
 	reached     atomic.Bool            // the server has been asked what it is, and answered
 	place       atomic.Pointer[place]  // what the first session found, with tables that were not dropped since; nil before
 	primaries   atomic.Pointer[string] // the setting that says that there are several, or nothing; nil before it is asked
+	noted       atomic.Int64           // how long a grant may last, as this store has noted it in the database
+	cluster     atomic.Pointer[string] // why no server lacks a commit of the one before, or nothing; nil before it is asked
 	swept       atomic.Bool            // what dead waiters left
 	sharesSwept atomic.Bool            // what dead readers left
 	invalid     error
@@ -168,6 +170,10 @@ func (s *Store) conn(ctx context.Context, looking bool) (databases.Conn, error) 
 	err = s.db.Verify(ctx, conn)
 	if err == nil {
 		located, err = s.locate(ctx, conn)
+	}
+
+	if err == nil {
+		err = s.findCluster(ctx, conn)
 	}
 
 	switch {

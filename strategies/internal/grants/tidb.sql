@@ -426,3 +426,6 @@ INSERT INTO sqllock_inserts (name, owner) VALUES (UNHEX(:name), UNHEX(:owner)) O
 
 -- Row locks and named locks end without a word when they are an hour old.
 -- none: forupdate, grant.acquire held, grant.acquire held from line, advisory
+
+-- A commit is there on a majority of the stores.
+-- none: recovery

@@ -32,6 +32,8 @@ var callColumns = columns[call]{
 	"strategy": func(c call) any { return c.store.strategy },
 	"where":    func(c call) any { return c.store.Where() },
 	"lease":    func(c call) any { return c.store.lease(c.Lease) },
+	"cluster":  func(c call) any { return c.store.clusterName() },
+	"promise":  func(c call) any { return c.store.promised(*c.Request) },
 	"delay":    func(c call) any { return ceil(c.LockDelay) },
 	"min_hold": func(c call) any { return ceil(c.MinHold) },
 	"durable":  func(c call) any { return c.DurableRelease },
@@ -69,11 +71,12 @@ func (s *Store) Values(r strategies.Request) databases.Values {
 // batchValues are what a statement about several requests binds, whose keys are nil if they have none.
 func (s *Store) batchValues(statement databases.Statement, requests []strategies.Request, keys []any) databases.Values {
 	calls := make([]call, len(requests))
-	process, durable := "", false
+	process, durable, promise := "", false, int64(0)
 
 	for i := range requests {
 		calls[i] = call{Request: &requests[i], store: s}
 		process, durable = cmp.Or(process, requests[i].Process), durable || requests[i].DurableRelease
+		promise = max(promise, s.promised(requests[i]))
 
 		if keys != nil {
 			calls[i].key = keys[i]
@@ -82,6 +85,7 @@ func (s *Store) batchValues(statement databases.Statement, requests []strategies
 
 	values := callColumns.ofAll(statement, calls)
 	values["process"], values["durable"] = process, durable // all are of one process
+	values["promise"] = promise                             // the longest of theirs
 
 	return values
 }
@@ -122,7 +126,7 @@ func (c columns[T]) objects(statement databases.Statement, all []T, first databa
 		}
 
 		for i, one := range all {
-			if value := column(one); tells && value != nil || value != first[name] {
+			if value := column(one); tells && value != nil || value != first[name] && name != "promise" {
 				texts[i] = append(texts[i], `,"`+name+`":`...)
 				texts[i] = append(texts[i], JSON(value)...)
 			}

@@ -89,8 +89,9 @@ func (e *exam) lacks(ctx context.Context, object migrate.Object) ([]string, erro
 		case "sqllock_inserts":
 			statement = strings.Replace(statement, "(name) SELECT 'sqllock doctor'", "(name, owner) SELECT 'sqllock doctor', ''", 1)
 		case "sqllock_floor":
-			statement = strings.Replace(statement, "(name) SELECT 'sqllock doctor'", "(id, token) SELECT 1, 0", 1)
-			statement = strings.NewReplacer("name", "id", "'sqllock doctor'", "1").Replace(statement)
+			statement = oneRow(statement, "(id, token) SELECT 1, 0")
+		case "sqllock_recovery":
+			statement = oneRow(statement, "(id) SELECT 1")
 		}
 
 		_, err := e.conn.ExecContext(ctx, e.asked(statement), e.mode()...)
@@ -104,6 +105,13 @@ func (e *exam) lacks(ctx context.Context, object migrate.Object) ([]string, erro
 	}
 
 	return lacks, nil
+}
+
+// oneRow is a statement about a table with an id in place of the name, of which it inserts a row.
+func oneRow(statement, row string) string {
+	statement = strings.Replace(statement, "(name) SELECT 'sqllock doctor'", row, 1)
+
+	return strings.NewReplacer("name", "id", "'sqllock doctor'", "1").Replace(statement)
 }
 
 // noDefault says whether a row was refused for want of a column that has no default, which MariaDB also does if there is none to

@@ -1,0 +1,218 @@
+package grants
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+// A standby that is promoted may lack the latest grants of the primary before, whose holders trust them still. Every grant ends by
+// itself. So a server that others have not granted on before grants nothing until the longest grant has ended that there may be: a
+// recovery pause. Holders whose rows are there go on.
+//
+// sqllock_recovery has one row with the server that took the writes last, and the longest grant. Each statement that grants, or
+// renews for longer, has the condition that the row's server is the one which executes it, that no pause lasts, and that the row
+// allows so long a grant. Where that is not so, what has changed is noted first, by the server's clock.
+
+// Recovery are the statements about that.
+type Recovery struct {
+	// Cluster returns a name, of whatever says that no server lacks a commit of the one before; empty if there is none. The server
+	// refuses it if it does not tell which server it is.
+	Cluster databases.Statement `sql:"recovery.cluster"`
+	// State reads the row: see recovery. Note writes the server, which may begin a pause, and raises the longest grant.
+	State databases.Statement `sql:"recovery.state"`
+	Note  databases.Statement `sql:"recovery.note"`
+	// Lower has whoever grants note the longest grant anew, and Forget takes what is noted then, or Longest, which is how long the
+	// grants run that there are.
+	Lower   databases.Statement `sql:"recovery.lower"`
+	Longest databases.Statement `sql:"recovery.longest"`
+	Forget  databases.Statement `sql:"recovery.forget"`
+	// End ends a pause, and Lossless says that there need be none.
+	End      databases.Statement `sql:"recovery.end"`
+	Lossless databases.Statement `sql:"recovery.lossless"`
+}
+
+// recoverable says whether servers of this kind can have a recovery pause.
+func (s *Store) recoverable() bool { return s.sql.Recovery.State.SQL != "" }
+
+// promised is how long the name is taken by a grant that the request brings.
+func (s *Store) promised(r strategies.Request) int64 {
+	return max(s.lease(r.Lease)+ceil(r.LockDelay), ceil(r.MinHold))
+}
+
+// promise notes how long a grant may last before it is asked for. What this store has noted is not noted again: if it was set back
+// the grant is refused, and Refused notes it.
+func (s *Store) promise(ctx context.Context, on databases.Session, r strategies.Request) error {
+	us := s.promised(r)
+	if !s.recoverable() || us <= s.noted.Load() {
+		return nil
+	}
+
+	_, err := s.noteServer(ctx, on, r)
+	if err == nil {
+		s.noted.Store(us)
+	}
+
+	return err
+}
+
+// noteServer notes which server this is, and how long a grant may last that the request brings, if the row does not say so. It returns
+// what the row says then.
+func (s *Store) noteServer(ctx context.Context, on databases.Session, r strategies.Request) (st strategies.Recovery, err error) {
+	values := s.Values(r)
+	values["by"], values["reason"] = r.Holder.String(), "another server has become the primary"
+
+	for range 2 {
+		same, allowed := false, false
+
+		found, err := s.readRecovery(ctx, on, values, &st, &same, &allowed)
+
+		switch {
+		case err != nil || found && same && allowed:
+			return st, err
+		case found && !same && st.Server == st.Previous && st.Remaining > 0:
+			return st, &strategies.UnsupportedError{
+				Strategy: s.strategy, Fix: "connect to one of them only",
+				Where: fmt.Sprintf("on two servers that take writes by turns, %q and %q", st.Noted, st.Server),
+			}
+		}
+
+		if _, err := s.retryBusy(ctx, on, s.sql.Recovery.Note, values); err != nil {
+			return st, s.busy(err, "another transaction keeps it from being noted which server is the primary")
+		}
+	}
+
+	return st, nil
+}
+
+func (s *Store) readRecovery(
+	ctx context.Context, on databases.Session, values databases.Values, st *strategies.Recovery, same, allowed *bool,
+) (found bool, err error) {
+	var left, longest int64
+
+	found, err = ReadOne(ctx, on, s.sql.Recovery.State, values,
+		same, allowed, &left, &st.Noted, &st.Server, &st.Previous, &st.Reason, &st.Lossless, &longest, &st.LongestBy)
+	st.Remaining, st.Longest = micros(max(0, left)), micros(longest)
+
+	return found, err
+}
+
+// recovering is the answer to a request for a name that seems free: that nothing is granted; nil if it may be.
+func (s *Store) recovering(ctx context.Context, on databases.Session, r strategies.Request) error {
+	if !s.recoverable() {
+		return nil
+	}
+
+	st, err := s.noteServer(ctx, on, r)
+	if err != nil || st.Remaining <= 0 {
+		return err
+	}
+
+	return &strategies.HeldError{Name: r.Name, Recovering: true, Remaining: st.Remaining, Detail: st.Reason}
+}
+
+// findCluster notes whether there is something that says that no server lacks a commit.
+func (s *Store) findCluster(ctx context.Context, on databases.Session) error {
+	if !s.recoverable() {
+		return nil
+	}
+
+	var name, value string
+
+	_, err := ReadOne(ctx, on, s.sql.Recovery.Cluster, nil, &name, &value)
+	if s.refused(err) {
+		name, err = "no timeline", nil
+	}
+
+	if err == nil {
+		s.cluster.Store(&name)
+	}
+
+	return err
+}
+
+// clusterName is what findCluster has found; empty before.
+func (s *Store) clusterName() string {
+	if name := s.cluster.Load(); name != nil {
+		return *name
+	}
+
+	return ""
+}
+
+// lowerPromise has the longest promise noted anew once a day, and forgets what was longer.
+func (s *Store) lowerPromise(ctx context.Context, on databases.Conn) error {
+	if !s.recoverable() {
+		return nil
+	}
+
+	values := databases.Values{}
+
+	if _, err := s.retryBusy(ctx, on, s.sql.Recovery.Lower, values); err != nil {
+		return err
+	}
+
+	var longest int64
+
+	if _, err := ReadOne(ctx, on, s.sql.Recovery.Longest, values, &longest); err != nil {
+		return err
+	}
+
+	values["longest"] = longest
+	_, err := s.retryBusy(ctx, on, s.sql.Recovery.Forget, values)
+
+	return err
+}
+
+// Recovery says whether the database is in a recovery pause, and what is known for the next one. false: there are none on this database.
+func (b Base) Recovery(ctx context.Context) (st strategies.Recovery, known bool, err error) {
+	s := b.store
+
+	if !s.recoverable() {
+		return st, false, s.invalid
+	}
+
+	err = s.look(ctx, func(on databases.Conn) error {
+		var same, allowed bool
+
+		known, err = s.readRecovery(ctx, on, s.Values(strategies.Request{}), &st, &same, &allowed)
+
+		return err
+	})
+
+	return st, known, err
+}
+
+// EndRecovery ends a recovery pause, also one that has not begun yet.
+func (b Base) EndRecovery(ctx context.Context, reason string) (ended bool, err error) {
+	return b.setRecovery(ctx, b.store.sql.Recovery.End, reason, false)
+}
+
+// SetLossless says whether a server that becomes the primary may lack commits: if not, there are no recovery pauses.
+func (b Base) SetLossless(ctx context.Context, lossless bool, reason string) error {
+	_, err := b.setRecovery(ctx, b.store.sql.Recovery.Lossless, reason, lossless)
+
+	return err
+}
+
+func (b Base) setRecovery(ctx context.Context, statement databases.Statement, reason string, lossless bool) (changed bool, err error) {
+	s := b.store
+
+	if !s.recoverable() {
+		return false, &strategies.UnsupportedError{Op: "recovery", Strategy: s.strategy, Where: "on " + string(s.sql.Name) + ", which has no recovery pauses"}
+	}
+
+	values := s.Values(strategies.Request{})
+	values["reason"], values["lossless"] = reason, lossless
+
+	err = s.Use(ctx, func(on databases.Conn) error {
+		result, err := s.retryBusy(ctx, on, statement, values)
+		changed = result.RowsAffected > 0
+
+		return err
+	})
+
+	return changed, err
+}

@@ -1,0 +1,327 @@
+package conformance_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sqllock/sqllock/internal/single"
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/cas"
+	"github.com/sqllock/sqllock/test/catalog"
+)
+
+// recoverable are the servers that another one may take the place of, without the latest commits.
+var recoverable = []string{"postgres", "mysql", "mariadb"}
+
+// promote has a server find that it was another one that has taken the writes before.
+func promote(t *testing.T, beside *sql.DB) {
+	t.Helper()
+
+	exec(t, beside, "UPDATE sqllock_recovery SET previous = '', server = 'the primary before'")
+}
+
+// eachRecoverable runs a case for each strategy on each of those servers.
+func eachRecoverable(t *testing.T, of []catalog.Strategy, run func(t *testing.T, made func() strategies.Strategy, beside *sql.DB)) {
+	t.Helper()
+
+	for _, server := range recoverable {
+		for _, strategy := range of {
+			t.Run(server+"/"+strategy.Name, func(t *testing.T) {
+				t.Parallel()
+
+				db, beside := databaseAndPool(t, server)
+				run(t, func() strategies.Strategy { return strategy.Make(db) }, beside)
+			})
+		}
+	}
+}
+
+// TestRecoveryPause: a server that has become the primary grants nothing until the longest lease is over, whatever is asked for. Who
+// holds a lock that it knows goes on, who holds one that it does not know is told, and who waits is granted the lock afterwards.
+func TestRecoveryPause(t *testing.T) {
+	t.Parallel()
+
+	const lease = 6 * time.Second
+
+	eachRecoverable(t, catalog.All(), func(t *testing.T, made func() strategies.Strategy, beside *sql.DB) {
+		holder, other := open(t, made(), sqllock.WithLease(lease)), open(t, made(), sqllock.WithLease(lease))
+
+		held := acquire(t, holder, "held")
+		lost := acquire(t, holder, "lost")
+
+		exec(t, beside, lose(beside), "lost")
+		promote(t, beside)
+
+		promoted := time.Now()
+
+		for name, options := range map[string][]sqllock.LockOption{
+			"free":    nil,
+			"new":     {sqllock.WithNames("newer", "newest")},
+			"lost":    nil,
+			"permits": {sqllock.WithPermits(3)},
+		} {
+			_, err := other.TryAcquire(t.Context(), name, options...)
+			if errors.Is(err, sqllock.ErrUnsupported) {
+				continue // forupdate has one name at a time
+			}
+
+			refusal := new(sqllock.HeldError)
+			if !errors.Is(err, sqllock.ErrRecovering) || errors.Is(err, sqllock.ErrNotAcquired) || !errors.As(err, &refusal) {
+				t.Fatalf("TryAcquire(%q) = %v, want ErrRecovering", name, err)
+			}
+
+			if refusal.Remaining <= 0 || refusal.Remaining > lease+time.Second {
+				t.Errorf("TryAcquire(%q): %s remain, want as long as a lease: %v", name, refusal.Remaining, err)
+			}
+		}
+
+		if _, err := other.TryAcquire(t.Context(), "held"); !errors.Is(err, sqllock.ErrNotAcquired) {
+			t.Errorf("TryAcquire of a lock that is held = %v, want ErrNotAcquired", err)
+		}
+
+		select {
+		case <-lost.Done():
+		case <-time.After(lease):
+			t.Error("a lock whose row is gone is not lost")
+		}
+
+		got, err := other.Acquire(t.Context(), "lost", sqllock.WithMaxWait(4*lease))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if waited := time.Since(promoted); waited < lease-100*time.Millisecond {
+			t.Errorf("a name was granted %s after another server had become the primary, want the lease of %s", waited, lease)
+		}
+
+		if got.Token() <= lost.Token() {
+			t.Errorf("token %d, want more than that of the lost lock, %d", got.Token(), lost.Token())
+		}
+
+		if err := held.Check(t.Context()); err != nil {
+			t.Errorf("a lock that the server knows of: %v", err)
+		}
+	})
+}
+
+// lose undoes the grant of a name, as if it had never come to the server.
+func lose(beside *sql.DB) string {
+	var version string
+	if err := beside.QueryRowContext(context.Background(), "SELECT version()").Scan(&version); err == nil && version[0] == 'P' {
+		return "UPDATE sqllock_locks SET owner = '', token = 1, expires_at = 'epoch' WHERE name = $1"
+	}
+
+	return "UPDATE sqllock_locks l JOIN sqllock_leases e ON e.name = l.name SET e.owner = '', l.token = 1, e.expires_at = 0 WHERE l.name = ?"
+}
+
+// TestExpiredInARecoveryPause: a lease that has expired is not renewed in the pause, in which what has ended it may be lost. It is
+// renewed otherwise, if nobody else has the name.
+func TestExpiredInARecoveryPause(t *testing.T) {
+	t.Parallel()
+
+	eachRecoverable(t, catalog.Leased(), func(t *testing.T, made func() strategies.Strategy, beside *sql.DB) {
+		strategy, grants := made(), [2][2]single.Grant{}
+
+		for i, n := range []string{"before", "after"} {
+			for j, mode := range []strategies.Mode{strategies.Exclusive, strategies.Shared} {
+				r := strategies.Request{Name: n + []string{"", " read"}[j], Owner: n, Mode: mode, Lease: 500 * time.Millisecond, Tokens: 1}
+
+				grant, err := single.TryAcquire(t.Context(), strategy, r)
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				grants[i][j] = grant
+			}
+		}
+
+		time.Sleep(time.Second)
+
+		for _, grant := range grants[0] {
+			if err := grant.Renew(t.Context(), time.Minute); err != nil {
+				t.Errorf("renewal before the fail-over: %v", err)
+			}
+		}
+
+		promote(t, beside)
+
+		for _, all := range [][]strategies.Grant{{grants[1][0].Grant}, {grants[1][1].Grant}, {grants[1][0].Grant, grants[0][0].Grant}} {
+			for i, err := range strategy.Renew(t.Context(), all, time.Minute) {
+				if runs := i == 1; runs != (err == nil) || !runs && !errors.Is(err, strategies.ErrLost) && !errors.Is(err, strategies.ErrNotBatched) {
+					t.Errorf("renewal of a lease that runs (%v) in the pause: %v", runs, err)
+				}
+			}
+		}
+	})
+}
+
+// TestLongestPromise: a recovery pause is as long as the longest lease that there may be, which is noted before it is granted, and
+// forgotten when there is none any more.
+func TestLongestPromise(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range recoverable {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			db, beside := databaseAndPool(t, server)
+			strategy := cas.New(db)
+			locker := open(t, strategy, sqllock.WithLease(2*time.Second))
+
+			noted := func(want time.Duration) {
+				t.Helper()
+
+				st, known, err := strategy.Recovery(t.Context())
+				if err != nil || !known || st.Longest.Round(time.Second) != want {
+					t.Errorf("the longest lease is %s (%v, %v), want %s", st.Longest, known, err, want)
+				}
+			}
+
+			short := acquire(t, locker, "short")
+			noted(2 * time.Second)
+
+			long := acquire(t, locker, "long", sqllock.WithLease(time.Minute), sqllock.WithLockDelay(time.Minute))
+			noted(2 * time.Minute)
+
+			if err := short.Extend(t.Context(), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+
+			noted(time.Hour)
+
+			reap := func(lowered string) {
+				t.Helper()
+
+				exec(t, beside, "UPDATE sqllock_recovery SET lowered_at = "+map[bool]string{
+					true: "clock_timestamp() - interval '" + lowered + "'", false: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6) - INTERVAL " + lowered + ")",
+				}[server == "postgres"])
+
+				if _, err := strategy.Reap(t.Context(), time.Hour); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			reap("25 HOUR")
+			noted(time.Hour)
+
+			if err := short.Extend(t.Context(), time.Hour); err != nil {
+				t.Errorf("renewal after the longest lease was set back: %v", err)
+			}
+
+			if err := errors.Join(short.Release(t.Context()), long.Release(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+
+			reap("25 HOUR")
+			noted(time.Hour)
+
+			last := acquire(t, locker, "last")
+			reap("6 MINUTE")
+			noted(2 * time.Second)
+
+			if err := last.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestRecoveryEnds: an operator ends a pause, or says that there need be none; two servers that take writes by turns are refused.
+func TestRecoveryEnds(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range recoverable {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			db, beside := databaseAndPool(t, server)
+			strategy := cas.New(db)
+			locker := open(t, strategy, sqllock.WithLease(time.Minute))
+
+			tries := func(when string, want error) {
+				t.Helper()
+
+				lock, err := locker.TryAcquire(t.Context(), "job")
+				if !errors.Is(err, want) {
+					t.Errorf("%s: TryAcquire = %v, want %v", when, err, want)
+				}
+
+				if err == nil {
+					if err := lock.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+
+			tries("at first", nil)
+			promote(t, beside)
+			tries("after a fail-over", sqllock.ErrRecovering)
+
+			for _, want := range []bool{true, false} {
+				if ended, err := strategy.EndRecovery(t.Context(), "a switchover"); err != nil || ended != want {
+					t.Errorf("EndRecovery = %v, %v, want %v", ended, err, want)
+				}
+
+				tries("after its end", nil)
+			}
+
+			promote(t, beside)
+
+			if ended, err := strategy.EndRecovery(t.Context(), "before it began"); err != nil || !ended {
+				t.Errorf("EndRecovery = %v, %v, want true", ended, err)
+			}
+
+			tries("after an end before it began", nil)
+
+			if err := strategy.SetLossless(t.Context(), true, "the standby is synchronous"); err != nil {
+				t.Fatal(err)
+			}
+
+			promote(t, beside)
+			tries("where nothing is lost", nil)
+
+			if st, _, err := strategy.Recovery(t.Context()); err != nil || !st.Lossless || st.Reason != "the standby is synchronous" {
+				t.Errorf("Recovery = %+v, %v", st, err)
+			}
+
+			if err := strategy.SetLossless(t.Context(), false, ""); err != nil {
+				t.Fatal(err)
+			}
+
+			tries("where something is lost again", sqllock.ErrRecovering)
+
+			exec(t, beside, "UPDATE sqllock_recovery SET previous = server, server = 'the other one'")
+			tries("with two primaries", sqllock.ErrUnsupported)
+		})
+	}
+}
+
+// acquire acquires a lock that ends with the test.
+func acquire(t *testing.T, locker *sqllock.Locker, name string, options ...sqllock.LockOption) *sqllock.Lock {
+	t.Helper()
+
+	lock, err := locker.TryAcquire(t.Context(), name, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return lock
+}
+
+// open returns a locker that is closed with the test.
+func open(t *testing.T, strategy strategies.Strategy, options ...sqllock.LockerOption) *sqllock.Locker {
+	t.Helper()
+
+	locker, err := sqllock.New(strategy, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { _ = locker.Close(context.WithoutCancel(t.Context())) })
+
+	return locker
+}
