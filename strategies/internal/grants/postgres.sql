@@ -99,10 +99,10 @@
 -- strategy = :session is for locks that a session holds: whoever has the session's lock need not wait for the lease of one
 -- whose session has ended, see Replaces. It matches nothing for cas and insert.
 -- let free = sqllock_locks l
---      WHERE l.name = :name AND l.token <> 0 AND {here} AND {granting}
+--      WHERE l.name = :name AND l.token <> 0 AND {here}
 --        AND ({free-at} <= {now} OR l.owner = :owner
 --             OR l.strategy = :session AND (l.token = :seen::bigint OR :seen::bigint < 0))
---        AND (l.waiting = 0 OR :first::boolean OR l.owner = :owner)
+--        AND (l.waiting = 0 OR :first::boolean OR l.owner = :owner) AND {granting}
 --        FOR UPDATE SKIP LOCKED
 
 -- let take = token = CASE WHEN l.owner = :owner THEN l.token ELSE greatest(l.token + :tokens::bigint, {micros}) END,
@@ -307,7 +307,7 @@ UPDATE sqllock_locks l
 
 -- name: recovery.cluster
 -- An error where there is no timeline to read.
-SELECT ''::pg_catalog.text, pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn())
+SELECT ''::pg_catalog.text, pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) WHERE {at-primary}
 
 -- name: recovery.state
 SELECT v.server = {server} OR v.lossless, v.allowed_us >= :promise::bigint,
@@ -687,7 +687,7 @@ UPDATE sqllock_locks l SET token = {floor} FROM made WHERE l.name = made.name
 --                AS a (name, owner, lease, delay, host, pid, label, metadata, tokens, first, line, wait)
 -- ), free AS MATERIALIZED (
 --     SELECT l.name, a.owner, a.wait AS id FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.token <> 0
---      WHERE {here} AND {granting} AND ({free-at} <= {now} AND (l.waiting = 0 OR a.first) OR l.owner = a.owner)
+--      WHERE {here} AND ({free-at} <= {now} AND (l.waiting = 0 OR a.first) OR l.owner = a.owner) AND {granting}
 --      ORDER BY l.name
 --        FOR UPDATE OF l SKIP LOCKED
 -- )
@@ -882,9 +882,9 @@ SELECT pg_catalog.pg_advisory_unlock_shared(:key)
 -- The key is tried if the row seems free, so that a try of a name that is held, or others wait for, does not keep its
 -- holder's next waiter from it for a moment. What then counts is the row as it is when it is locked, behind the key: the
 -- snapshot is older than that.
--- let free-for-key = AND {here} AND {granting}
+-- let free-for-key = AND {here}
 --        AND ({free-at} <= {now} OR l.owner = :owner OR l.strategy = 'advisory')
---        AND (l.waiting = 0 OR :first::boolean OR l.owner = :owner) AND l.token <> 0
+--        AND (l.waiting = 0 OR :first::boolean OR l.owner = :owner) AND l.token <> 0 AND {granting}
 
 -- As that of "grant.acquire held": a crash ends the lock, too.
 -- let quickly = (SELECT pg_catalog.set_config('synchronous_commit', CASE WHEN (coalesce(pg_catalog.max(token), 0::bigint) > {micros})::boolean THEN pg_catalog.current_setting('synchronous_commit') ELSE 'off' END, true) <> '' FROM granted)
@@ -911,9 +911,9 @@ SELECT :owner::pg_catalog.text, seen.ok, coalesce((SELECT token FROM granted), 0
 )
 SELECT :owner::pg_catalog.text, seen.ok, coalesce((SELECT token FROM granted), 0::bigint), {quickly} FROM seen
 
--- let free-for-keys = AND {here} AND {granting}
+-- let free-for-keys = AND {here}
 --        AND ({free-at} <= {now} OR l.owner = a.owner OR l.strategy = 'advisory')
---        AND (l.waiting = 0 OR a.first::boolean OR l.owner = a.owner) AND l.token <> 0
+--        AND (l.waiting = 0 OR a.first::boolean OR l.owner = a.owner) AND l.token <> 0 AND {granting}
 
 -- name: advisory.acquire-all
 WITH asked AS MATERIALIZED (

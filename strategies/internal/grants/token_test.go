@@ -38,7 +38,7 @@ func (a *answering) Query(_ context.Context, s databases.Statement, _ databases.
 		return nil // none of the names has a row
 	}
 
-	if s.Name == "grant.where" {
+	if s.Name == "grant.where" || strings.HasPrefix(s.Name, "recovery.") {
 		return nil
 	}
 
