@@ -20,14 +20,19 @@ const (
 	// Asynchronous commits wait for the primary's disk only.
 	Asynchronous Replication = iota
 	// Synchronous commits wait for the standby's disk, too: PostgreSQL's synchronous_commit=on with a
-	// synchronous_standby_names. Not for mariadb.
+	// synchronous_standby_names. For postgres alone.
 	Synchronous
 )
 
 // Replicated is a primary and its standby. Neither is anybody else's, so a test may end the one and promote
-// the other, once.
+// the other: once, or again after [Replicated.Succeed].
 type Replicated struct {
-	kind             replicator
+	kind        replicator
+	way         way
+	replication Replication
+
+	mutex            sync.Mutex // of what Succeed changes
+	generation       int        // of the primary: each has a number of its own
 	primary, standby *server
 }
 
@@ -35,10 +40,10 @@ type Replicated struct {
 type replicator interface {
 	// primaryEngine is a server that others can follow.
 	primaryEngine() engine
-	// standbyEngine is one that will follow the primary.
-	standbyEngine(ctx context.Context, primary *server) (engine, error)
+	// standbyEngine is one that will follow the primary. The number is unlike that of any server that it may meet.
+	standbyEngine(ctx context.Context, primary *server, number int) (engine, error)
 	// follow returns when the standby has caught up and follows.
-	follow(ctx context.Context, pair *Replicated, primary, standby *sql.DB, replication Replication) error
+	follow(ctx context.Context, to *server, primary, standby *sql.DB, replication Replication) error
 	// caughtUp waits until the standby shows what the primary has committed.
 	caughtUp(ctx context.Context, primary, standby *sql.DB) error
 	// cut ends the link between them.
@@ -47,12 +52,14 @@ type replicator interface {
 	promote(ctx context.Context, standby *sql.DB) error
 }
 
-// StartReplicated brings up a primary and a standby of a database, postgres or mariadb: as containers, from
+// StartReplicated brings up a primary and a standby of a database, postgres, mysql or mariadb: as containers, from
 // programs on this machine, or from packages, in this order. A server that the environment names is none of
 // the ways, because it could not be crashed. One line about each server goes to log.
 func StartReplicated(ctx context.Context, name string, replication Replication, log io.Writer) (*Replicated, error) {
-	kind, ok := map[string]replicator{"postgres": postgresReplicator{}, "mariadb": mariadbReplicator{}}[name]
-	if !ok || name == "mariadb" && replication != Asynchronous {
+	kind, ok := map[string]replicator{
+		"postgres": postgresReplicator{}, "mysql": mysqlReplicator{"mysql"}, "mariadb": mysqlReplicator{"mariadb"},
+	}[name]
+	if !ok || name != "postgres" && replication != Asynchronous {
 		return nil, fmt.Errorf("%s: not to be had with a standby of that kind", name)
 	}
 
@@ -121,7 +128,7 @@ func startPair(
 		return nil, err
 	}
 
-	pair = &Replicated{kind: kind, primary: primary}
+	pair = &Replicated{kind: kind, way: way, replication: replication, generation: 1, primary: primary}
 
 	defer func() {
 		if err != nil {
@@ -129,31 +136,70 @@ func startPair(
 		}
 	}()
 
-	follower, err := kind.standbyEngine(ctx, primary)
+	pair.standby, err = pair.newStandby(ctx, primary)
+
+	return pair, err
+}
+
+// newStandby starts a server that follows another one.
+func (r *Replicated) newStandby(ctx context.Context, primary *server) (standby *server, err error) {
+	follower, err := r.kind.standbyEngine(ctx, primary, r.generation+1)
 	if err != nil {
 		return nil, fmt.Errorf("primary: %w", err)
 	}
 
-	if pair.standby, err = way.get(ctx, follower); err != nil {
+	if standby, err = r.way.get(ctx, follower); err != nil {
 		return nil, fmt.Errorf("standby: %w", err)
 	}
 
-	return pair, pair.on(func(primary, standby *sql.DB) error {
-		return kind.follow(ctx, pair, primary, standby, replication)
+	err = r.between(primary, standby, func(from, to *sql.DB) error {
+		return r.kind.follow(ctx, primary, from, to, r.replication)
 	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("follow: %w", err), standby.stop(context.WithoutCancel(ctx)))
+	}
+
+	return standby, nil
+}
+
+// Succeed makes the standby that was promoted the primary of a new standby, and removes the primary that was crashed.
+// Clients may use the promoted one meanwhile.
+func (r *Replicated) Succeed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+
+	r.mutex.Lock()
+	gone, primary := r.primary, r.standby
+	r.primary, r.standby = primary, nil
+	r.generation++
+	r.mutex.Unlock()
+
+	standby, err := r.newStandby(ctx, primary)
+
+	r.mutex.Lock()
+	r.standby = standby
+	r.mutex.Unlock()
+
+	return errors.Join(err, gone.stop(ctx))
 }
 
 // on calls f with administrators' pools of both servers.
 func (r *Replicated) on(f func(primary, standby *sql.DB) error) error {
+	primary, standby := r.both()
+
+	return r.between(primary, standby, f)
+}
+
+func (r *Replicated) between(from, to *server, f func(from, to *sql.DB) error) error {
 	open := r.kind.primaryEngine().open
 
-	primary, err := open(r.primary.dsn)
+	primary, err := open(from.dsn)
 	if err != nil {
 		return err
 	}
 	defer primary.Close()
 
-	standby, err := open(r.standby.dsn)
+	standby, err := open(to.dsn)
 	if err != nil {
 		return err
 	}
@@ -162,11 +208,26 @@ func (r *Replicated) on(f func(primary, standby *sql.DB) error) error {
 	return f(primary, standby)
 }
 
-// PrimaryDSN reaches the server that was the primary at first.
-func (r *Replicated) PrimaryDSN() string { return r.primary.dsn }
+func (r *Replicated) both() (primary, standby *server) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
 
-// StandbyDSN reaches the server that was the standby at first.
-func (r *Replicated) StandbyDSN() string { return r.standby.dsn }
+	return r.primary, r.standby
+}
+
+// PrimaryDSN reaches the server that was the primary at first, or since the last [Replicated.Succeed].
+func (r *Replicated) PrimaryDSN() string {
+	primary, _ := r.both()
+
+	return primary.dsn
+}
+
+// StandbyDSN reaches the server that was the standby at first, or since the last [Replicated.Succeed].
+func (r *Replicated) StandbyDSN() string {
+	_, standby := r.both()
+
+	return standby.dsn
+}
 
 // CaughtUp waits until the standby shows what the primary has committed.
 func (r *Replicated) CaughtUp(ctx context.Context) error {
@@ -180,7 +241,9 @@ func (r *Replicated) Cut(ctx context.Context) error {
 
 // Crash ends the primary at once, and for good.
 func (r *Replicated) Crash(ctx context.Context) error {
-	return r.primary.power.crash(ctx)
+	primary, _ := r.both()
+
+	return primary.power.crash(ctx)
 }
 
 // Promote makes the standby a primary, and returns when it takes writes.
@@ -193,10 +256,11 @@ func (r *Replicated) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 
-	err := r.primary.stop(ctx)
+	primary, standby := r.both()
+	err := primary.stop(ctx)
 
-	if r.standby != nil {
-		err = errors.Join(err, r.standby.stop(ctx))
+	if standby != nil {
+		err = errors.Join(err, standby.stop(ctx))
 	}
 
 	return err

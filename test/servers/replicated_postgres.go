@@ -19,7 +19,7 @@ type postgresReplicator struct{}
 func (postgresReplicator) primaryEngine() engine { return engines()["postgres"] }
 
 // standbyEngine's data directory is a copy of the primary's.
-func (postgresReplicator) standbyEngine(ctx context.Context, primary *server) (engine, error) {
+func (postgresReplicator) standbyEngine(ctx context.Context, primary *server, _ int) (engine, error) {
 	e := engines()["postgres"]
 
 	config, err := pgx.ParseConfig(primary.dsn)
@@ -97,7 +97,7 @@ func letReplicate(ctx context.Context, dsn string) error {
 }
 
 func (postgresReplicator) follow(
-	ctx context.Context, _ *Replicated, primary, _ *sql.DB, replication Replication,
+	ctx context.Context, _ *server, primary, _ *sql.DB, replication Replication,
 ) error {
 	state := "async"
 
