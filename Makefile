@@ -46,6 +46,9 @@ DURATION    ?= 30m
 SLICE       ?= 100s
 STRESSFLAGS ?=
 
+# How often `make failover` ends the primary of each database.
+FAILOVERS ?= 70
+
 # How long each fuzz target runs, as in: make fuzz FUZZTIME=10m
 FUZZTIME ?= 1m
 
@@ -114,6 +117,11 @@ test-suite:
 stress: ## Check the promises while faults strike, on servers of its own
 	@cd test && go build -o $(BIN)/stress ./cmd/stress
 	$(BIN)/stress -duration $(DURATION) $(STRESSFLAGS)
+
+# A slice of it is in `make test`.
+.PHONY: failover
+failover: ## Fail over to standbys that lag, FAILOVERS times on each database, and count second holders
+	cd test && SQLLOCK_TEST_FAILOVERS=$(FAILOVERS) go test -count=1 -v -timeout 2h $(TESTFLAGS) -run '^TestLostGrants$$' ./failover
 
 # On clusters that somebody brought up: test/reach says how they are named. What is not named is said to be not run.
 .PHONY: reach

@@ -1,0 +1,223 @@
+package failover_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sqllock/sqllock/test/servers"
+)
+
+const (
+	// enoughFailOvers of each database, unless the environment says how many.
+	enoughFailOvers = 4
+	// longestLease is that of the locks that survive; none is longer.
+	longestLease  = 5 * time.Second
+	shortestLease = 2 * time.Second
+	rivalLease    = shortestLease
+	// pace is how often a rival asks.
+	pace = 100 * time.Millisecond
+	// shown is how many second holders of a mode are told of one by one.
+	shown = 2
+	// twice is in which rounds the promoted standby ends, too, while locks are trusted that the first primary granted: in
+	// each of so many.
+	twice = 3
+)
+
+// TestLostGrants fails over again and again to a standby that lags. The primary has acknowledged grants that the
+// standby never heard of, and whoever has them trusts them: nobody else may be granted those names before that ends.
+// SQLLOCK_TEST_FAILOVERS says how often, for each database.
+func TestLostGrants(t *testing.T) {
+	t.Parallel()
+
+	times := enoughFailOvers
+
+	if given := os.Getenv("SQLLOCK_TEST_FAILOVERS"); given != "" {
+		var err error
+		if times, err = strconv.Atoi(given); err != nil || times < 1 {
+			t.Fatalf("SQLLOCK_TEST_FAILOVERS=%q, want a number", given)
+		}
+	}
+
+	var (
+		mutex sync.Mutex
+		table = heading()
+	)
+
+	t.Cleanup(func() { t.Log("\n" + table) })
+
+	for _, database := range []string{"postgres", "mysql", "mariadb"} {
+		t.Run(database, func(t *testing.T) {
+			t.Parallel()
+
+			f := newFleet(t, database, startReplicated(t, database, servers.Asynchronous))
+
+			// Also if a round ends the test.
+			defer func() {
+				f.report(t)
+
+				mutex.Lock()
+				defer mutex.Unlock()
+
+				table += f.witness.table(database)
+			}()
+
+			for number := 1; f.failOvers < times; number++ {
+				f.round(t, number)
+			}
+		})
+	}
+}
+
+// round is a fail-over, or two at once.
+func (f *fleet) round(t *testing.T, number int) {
+	t.Helper()
+
+	began := time.Now()
+
+	for _, m := range f.teams {
+		for _, k := range m.kept {
+			f.hold(t, m, k)
+		}
+	}
+
+	do(t, "catch up", f.CaughtUp)
+	do(t, "cut the link", f.Cut)
+
+	lost := f.loseAll(t, number)
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+
+	var rivals, others sync.WaitGroup
+
+	defer others.Wait()
+	defer rivals.Wait()
+	defer cancel()
+
+	for _, l := range lost {
+		if !l.renewed && l.permits == 0 {
+			rivals.Go(func() { f.wait(ctx, t, l.team, l.lostLock) })
+		}
+	}
+
+	f.endPrimary(t, number)
+
+	for _, l := range lost {
+		for range l.many() {
+			rivals.Go(func() { f.try(ctx, t, l.team, l.lostLock) })
+		}
+	}
+
+	for _, m := range f.teams {
+		for _, k := range m.kept {
+			others.Go(func() { f.tryKept(ctx, t, m, k) })
+		}
+	}
+
+	if number%twice == 0 {
+		do(t, "follow the promoted standby", f.Succeed)
+		f.endPrimary(t, number)
+	}
+
+	promoted := time.Now()
+
+	for _, l := range lost {
+		rivals.Go(func() { f.wantTold(t, l.lostLock) })
+	}
+
+	do(t, "follow the promoted standby", f.Succeed)
+	followed := time.Since(promoted)
+
+	rivals.Wait()
+	t.Logf("round %d took %s: after the promotion there was a new standby within %s, and all had had their turn within %s", number,
+		time.Since(began).Round(time.Millisecond), followed.Round(time.Millisecond), time.Since(promoted).Round(time.Millisecond))
+
+	for _, m := range f.teams {
+		for _, k := range m.kept {
+			f.wantKept(k)
+		}
+	}
+}
+
+// endPrimary ends the primary, and has all find the standby where it was.
+func (f *fleet) endPrimary(t *testing.T, number int) {
+	t.Helper()
+
+	f.failOvers++
+
+	began := time.Now()
+	do(t, "crash", f.Crash)
+	do(t, "promote", f.Promote)
+	f.address.move(f.where(t, f.StandbyDSN()))
+
+	for _, m := range f.teams {
+		for _, k := range m.kept {
+			f.witness.count(k.mode, func(c *count) { c.failOvers++ })
+		}
+	}
+
+	t.Logf("round %d: crash and promotion took %s", number, time.Since(began).Round(time.Millisecond))
+}
+
+// losing is a lock of a team.
+type losing struct {
+	*lostLock
+	team *team
+}
+
+// loseAll acquires what will be lost: of each kind a name that had been granted before and one that had not, of which one
+// is renewed.
+func (f *fleet) loseAll(t *testing.T, number int) (all []losing) {
+	t.Helper()
+
+	for _, m := range f.teams {
+		for _, w := range wants {
+			for i, name := range []string{"known", fmt.Sprintf("new/%d", number)} {
+				for range w.many() {
+					all = append(all, losing{&lostLock{
+						want: w, mode: m.strategy.Name + " " + w.kind, name: m.strategy.Name + "/" + name + "/" + w.kind,
+						renewed: (number+i)%2 == 0,
+					}, m})
+				}
+			}
+		}
+	}
+
+	var acquiring sync.WaitGroup
+
+	for _, l := range all {
+		acquiring.Go(func() { f.lose(t, l.team, l.lostLock) })
+	}
+
+	acquiring.Wait()
+
+	if t.Failed() {
+		t.FailNow() // and do not wait for what was not granted
+	}
+
+	return all
+}
+
+// report fails for what must not be.
+func (f *fleet) report(t *testing.T) {
+	t.Helper()
+
+	for _, fault := range f.witness.faults {
+		t.Error(fault)
+	}
+
+	sum := f.witness.sum()
+
+	if sum.seconds > 0 {
+		t.Errorf("%d second holders in %d fail-overs, want none", sum.seconds, f.failOvers)
+	}
+
+	// On a machine that has much else to do some leases end before anybody is told.
+	if sum.told == 0 || sum.kept == 0 {
+		t.Errorf("%d holders were told of a loss, and %d locks were kept, want some of both", sum.told, sum.kept)
+	}
+}
