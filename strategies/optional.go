@@ -178,3 +178,13 @@ type Raiser interface {
 	// grant is as before, and the call may be repeated. It waits for no transaction of somebody else that has the name's row locked.
 	Raise(ctx context.Context, g Grant, token int64) (Grant, error)
 }
+
+// Recoverer is a strategy whose database may have a recovery pause, where Features.Recovers says so.
+type Recoverer interface {
+	// Recovery says what is known of fail-overs; nothing before the first attempt.
+	Recovery(ctx context.Context) (Recovery, error)
+	// EndRecovery ends a pause, and one that has not begun yet.
+	EndRecovery(ctx context.Context, reason string) error
+	// SetLossless says that no commit is lost in a fail-over, and there is no pause, or takes that back.
+	SetLossless(ctx context.Context, lossless bool, reason string) error
+}

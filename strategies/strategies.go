@@ -7,7 +7,8 @@
 // and why a grant is gone as a [LostError]; the core makes of them what users see.
 //
 // What every strategy must have is in [Strategy]. What only some have is an interface of its
-// own, and the core finds it by a type assertion: [Queuer], [Guarder], [Noter], [Raiser] and [Placer].
+// own, and the core finds it by a type assertion: [Queuer], [Guarder], [Noter], [Raiser],
+// [Placer] and [Recoverer].
 // The conformance suite in package sqllocktest says whether a strategy keeps the contract.
 package strategies
 
@@ -220,6 +221,8 @@ type Features struct {
 	Several bool
 	// Unbatched: calls are made one by one. Several are all answered with ErrNotBatched.
 	Unbatched bool
+	// Recovers: the strategy is a Recoverer, whose database may have recovery pauses.
+	Recovers bool
 	// Marks: the strategy is a Noter. Package sqllock sets it.
 	Marks bool
 }

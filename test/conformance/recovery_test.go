@@ -179,9 +179,9 @@ func TestLongestPromise(t *testing.T) {
 			noted := func(want time.Duration) {
 				t.Helper()
 
-				st, known, err := strategy.Recovery(t.Context())
-				if err != nil || !known || st.Longest.Round(time.Second) != want {
-					t.Errorf("the longest lease is %s (%v, %v), want %s", st.Longest, known, err, want)
+				st, err := locker.Recovery(t.Context())
+				if err != nil || st.Longest.Round(time.Second) != want {
+					t.Errorf("the longest lease is %s (%v), want %s", st.Longest, err, want)
 				}
 			}
 
@@ -243,8 +243,7 @@ func TestRecoveryEnds(t *testing.T) {
 			t.Parallel()
 
 			db, beside := databaseAndPool(t, server)
-			strategy := cas.New(db)
-			locker := open(t, strategy, sqllock.WithLease(time.Minute))
+			locker := open(t, cas.New(db), sqllock.WithLease(time.Minute))
 
 			tries := func(when string, want error) {
 				t.Helper()
@@ -265,34 +264,46 @@ func TestRecoveryEnds(t *testing.T) {
 			promote(t, beside)
 			tries("after a fail-over", sqllock.ErrRecovering)
 
-			for _, want := range []bool{true, false} {
-				if ended, err := strategy.EndRecovery(t.Context(), "a switchover"); err != nil || ended != want {
-					t.Errorf("EndRecovery = %v, %v, want %v", ended, err, want)
+			if st, err := locker.Recovery(t.Context()); err != nil || st.Remaining < 50*time.Second || st.Remaining > time.Minute || st.Pending() {
+				t.Errorf("Recovery() in the pause = %+v, %v, want a minute", st, err)
+			}
+
+			end := func(reason string) {
+				t.Helper()
+
+				if err := locker.EndRecovery(t.Context(), reason); err != nil {
+					t.Errorf("EndRecovery() = %v", err)
+				}
+
+				if st, err := locker.Recovery(t.Context()); err != nil || st.Remaining != 0 || st.Pending() {
+					t.Errorf("Recovery() after its end = %+v, %v, want none", st, err)
 				}
 
 				tries("after its end", nil)
 			}
 
+			end("a switchover")
+			end("twice")
 			promote(t, beside)
 
-			if ended, err := strategy.EndRecovery(t.Context(), "before it began"); err != nil || !ended {
-				t.Errorf("EndRecovery = %v, %v, want true", ended, err)
+			if st, err := locker.Recovery(t.Context()); err != nil || !st.Pending() {
+				t.Errorf("Recovery() before the pause = %+v, %v, want that it is pending", st, err)
 			}
 
-			tries("after an end before it began", nil)
+			end("before it began")
 
-			if err := strategy.SetLossless(t.Context(), true, "the standby is synchronous"); err != nil {
+			if err := locker.SetLossless(t.Context(), true, "the standby is synchronous"); err != nil {
 				t.Fatal(err)
 			}
 
 			promote(t, beside)
 			tries("where nothing is lost", nil)
 
-			if st, _, err := strategy.Recovery(t.Context()); err != nil || !st.Lossless || st.Reason != "the standby is synchronous" {
+			if st, err := locker.Recovery(t.Context()); err != nil || !st.Lossless || st.Reason != "the standby is synchronous" {
 				t.Errorf("Recovery = %+v, %v", st, err)
 			}
 
-			if err := strategy.SetLossless(t.Context(), false, ""); err != nil {
+			if err := locker.SetLossless(t.Context(), false, ""); err != nil {
 				t.Fatal(err)
 			}
 

@@ -11,7 +11,7 @@ import (
 )
 
 // TestAsynchronous: the standby lags, so what the primary acknowledged last is
-// not there when it was promoted. Two can have a lock then; their tokens tell
+// not there when it was promoted, although somebody has said that no commit is lost. Two can have a lock then; their tokens tell
 // which of them is the later, and a guard lets only that one through.
 func TestAsynchronous(t *testing.T) {
 	t.Parallel()

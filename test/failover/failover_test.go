@@ -57,7 +57,14 @@ func start(t *testing.T, replication servers.Replication) cluster {
 	t.Helper()
 
 	c := startReplicated(t, "postgres", replication)
-	migrate(t, open(t, c.PrimaryDSN()), databases.Postgres)
+	db := open(t, c.PrimaryDSN())
+	migrate(t, db, databases.Postgres)
+
+	// What the promoted standby has is seen at once. TestLostGrants has the pause.
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO sqllock_recovery (id, lossless) VALUES (1, true)"); err != nil {
+		t.Fatal(err)
+	}
+
 	do(t, "catch up", c.CaughtUp)
 
 	return c

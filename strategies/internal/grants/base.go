@@ -17,6 +17,8 @@ var (
 	_ strategies.Queuer  = Base{}
 	_ strategies.Guarder = Base{}
 	_ strategies.Noter   = Base{}
+
+	_ strategies.Recoverer = Base{}
 )
 
 // Base returns what a strategy of the store embeds.

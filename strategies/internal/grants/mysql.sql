@@ -253,7 +253,8 @@ UPDATE sqllock_recovery SET paused_until = {now}, reason = UNHEX(:reason), serve
  WHERE id = 1 AND (server <> {server} OR paused_until > {now})
 
 -- name: recovery.lossless
-UPDATE sqllock_recovery SET lossless = :lossless, reason = UNHEX(:reason) WHERE id = 1
+INSERT INTO sqllock_recovery (id, lossless, reason, lowered_at) VALUES (1, :lossless, UNHEX(:reason), {now})
+    ON DUPLICATE KEY UPDATE lossless = :lossless, reason = UNHEX(:reason)
 
 
 -- Guard

@@ -346,7 +346,8 @@ UPDATE sqllock_recovery v SET paused_until = {now}, reason = :reason::pg_catalog
  WHERE v.id = 1::bigint AND (v.server <> {server} OR v.paused_until > {now})
 
 -- name: recovery.lossless
-UPDATE sqllock_recovery v SET lossless = :lossless::boolean, reason = :reason::pg_catalog.text WHERE v.id = 1::bigint
+INSERT INTO sqllock_recovery (id, lossless, reason, lowered_at) VALUES (1::bigint, :lossless::boolean, :reason::pg_catalog.text, {now})
+    ON CONFLICT (id) DO UPDATE SET lossless = excluded.lossless, reason = excluded.reason
 
 
 -- Guard

@@ -166,53 +166,38 @@ func (s *Store) lowerPromise(ctx context.Context, on databases.Conn) error {
 	return err
 }
 
-// Recovery says whether the database is in a recovery pause, and what is known for the next one. false: there are none on this database.
-func (b Base) Recovery(ctx context.Context) (st strategies.Recovery, known bool, err error) {
+// Recovery says whether the database is in a recovery pause, and what is known for the next one.
+func (b Base) Recovery(ctx context.Context) (st strategies.Recovery, err error) {
 	s := b.store
-
-	if !s.recoverable() {
-		return st, false, s.invalid
-	}
 
 	err = s.look(ctx, func(on databases.Conn) error {
 		var same, allowed bool
 
-		known, err = s.readRecovery(ctx, on, s.Values(strategies.Request{}), &st, &same, &allowed)
+		_, err := s.readRecovery(ctx, on, s.Values(strategies.Request{}), &st, &same, &allowed)
 
 		return err
 	})
 
-	return st, known, err
+	return st, err
 }
 
 // EndRecovery ends a recovery pause, also one that has not begun yet.
-func (b Base) EndRecovery(ctx context.Context, reason string) (ended bool, err error) {
+func (b Base) EndRecovery(ctx context.Context, reason string) error {
 	return b.setRecovery(ctx, b.store.sql.Recovery.End, reason, false)
 }
 
-// SetLossless says whether a server that becomes the primary may lack commits: if not, there are no recovery pauses.
+// SetLossless says whether a server that becomes the primary has all commits.
 func (b Base) SetLossless(ctx context.Context, lossless bool, reason string) error {
-	_, err := b.setRecovery(ctx, b.store.sql.Recovery.Lossless, reason, lossless)
-
-	return err
+	return b.setRecovery(ctx, b.store.sql.Recovery.Lossless, reason, lossless)
 }
 
-func (b Base) setRecovery(ctx context.Context, statement databases.Statement, reason string, lossless bool) (changed bool, err error) {
-	s := b.store
-
-	if !s.recoverable() {
-		return false, &strategies.UnsupportedError{Op: "recovery", Strategy: s.strategy, Where: "on " + string(s.sql.Name) + ", which has no recovery pauses"}
-	}
-
-	values := s.Values(strategies.Request{})
+func (b Base) setRecovery(ctx context.Context, statement databases.Statement, reason string, lossless bool) error {
+	values := b.store.Values(strategies.Request{})
 	values["reason"], values["lossless"] = reason, lossless
 
-	err = s.Use(ctx, func(on databases.Conn) error {
-		result, err := s.retryBusy(ctx, on, statement, values)
-		changed = result.RowsAffected > 0
+	return b.store.Use(ctx, func(on databases.Conn) error {
+		_, err := b.store.retryBusy(ctx, on, statement, values)
 
 		return err
 	})
-
-	return changed, err
 }

@@ -74,7 +74,7 @@ func (s *Store) Dialect() *Dialect { return s.sql }
 
 // Features are those of a strategy of this name, without what it can do.
 func (s *Store) Features() strategies.Features {
-	return strategies.Features{Strategy: s.strategy, Database: string(s.sql.Name), LeavesLine: s.sql.LeavesLine, Calls: s.wakes(), Slots: true, Several: true, Unbatched: s.sql.Batch.Acquire.SQL == ""}
+	return strategies.Features{Strategy: s.strategy, Database: string(s.sql.Name), LeavesLine: s.sql.LeavesLine, Calls: s.wakes(), Slots: true, Several: true, Unbatched: s.sql.Batch.Acquire.SQL == "", Recovers: s.recoverable()}
 }
 
 // wakes says whether a release has to wake others.
