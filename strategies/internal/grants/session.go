@@ -82,6 +82,9 @@ func (g Gate) Enter(ctx context.Context) error {
 // Leave passes the right on.
 func (g Gate) Leave() { <-g }
 
+// ofSessions says whether the strategy's locks are those of sessions.
+func (s *Store) ofSessions() bool { return s.strategy == "forupdate" || s.strategy == "advisory" }
+
 // ValidateSessions reports a database that cannot carry a strategy whose locks are held by sessions: one that is in refused, for
 // the reason given there, or a pool of one connection, for the reason in onePool.
 func (s *Store) ValidateSessions(refused map[databases.Dialect]string, onePool string) error {

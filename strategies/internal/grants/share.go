@@ -139,8 +139,8 @@ func (s *Store) Refused(ctx context.Context, on databases.Session, st State, r s
 		return err
 	}
 
-	// Somebody else's attempt has the row locked, or nothing is granted.
-	if (st.Left+st.Delay <= 0 || st.Owner == r.Owner) && !st.Waits(r) {
+	// Somebody else's attempt has the row locked, or nothing is granted. A lease is in nobody's way who has the lock of the session.
+	if (st.Left+st.Delay <= 0 || st.Owner == r.Owner || s.ofSessions()) && !st.Waits(r) {
 		if err := s.recovering(ctx, on, r); err != nil {
 			return err
 		}

@@ -102,7 +102,7 @@ func Examine(ctx context.Context, db *dsn.Database, plan Plan) ([]Finding, error
 
 	var findings []Finding
 
-	for _, c := range append(checks(db.Target.Dialect), check{"schema", schema}, check{"rights", rights}, check{"tables", tables}, check{"trial", trial}) {
+	for _, c := range append(checks(db.Target.Dialect), check{"schema", schema}, check{"rights", rights}, check{"tables", tables}, check{"recovery", recovery}, check{"trial", trial}) {
 		found, err := e.run(ctx, c)
 		if err != nil {
 			return nil, err

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sqllock/sqllock/internal/plain"
+	"github.com/sqllock/sqllock/sqllock"
+)
+
+// recoveryFlags are the flags of "sqllock recovery".
+type recoveryFlags struct {
+	database
+
+	json     bool
+	end      bool
+	lossless bool
+	reason   string
+}
+
+func newRecovery() *cobra.Command {
+	f := &recoveryFlags{}
+
+	cmd := &cobra.Command{
+		Use:   "recovery",
+		Short: "Show or end the pause after a fail-over",
+		Long: `Show whether locks are granted. When another server becomes the primary of the
+database it may lack the last locks that were granted before, whose holders
+trust them until their leases end. So it grants nothing for as long as the
+longest lease, while those who hold a lock that it knows of keep it.
+
+After a planned switchover, which loses nothing, --end ends the pause.
+--lossless says for all that fail-overs of this database lose no commit, because
+the standby is synchronous or the servers share their storage: then there is no
+pause. --lossless=false takes that back.`,
+		Example: `  sqllock recovery
+  sqllock recovery --end --reason "switched over for the upgrade"
+  sqllock recovery --lossless --reason "synchronous_standby_names is set"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			sets := cmd.Flags().Changed("lossless")
+
+			switch changes := f.end || sets; {
+			case f.end && sets:
+				return usage(cmd, errors.New("give --end or --lossless"))
+			case changes && strings.TrimSpace(f.reason) == "":
+				return usage(cmd, errors.New("say why: --reason TEXT"))
+			case !changes && f.reason != "":
+				return usage(cmd, errors.New("--reason is for --end and --lossless"))
+			}
+
+			return f.look(cmd.Context(), func(l looker) (err error) {
+				switch {
+				case f.end:
+					err = l.EndRecovery(cmd.Context(), trace(f.reason))
+				case sets:
+					err = l.SetLossless(cmd.Context(), f.lossless, trace(f.reason))
+				}
+
+				recovery := sqllock.Recovery{}
+				if err == nil {
+					recovery, err = l.Recovery(cmd.Context())
+				}
+
+				if err != nil {
+					return hindered(cmd.Context(), l.db, "the pause after a fail-over cannot be looked at", err)
+				}
+
+				return f.print(cmd.OutOrStdout(), recovery)
+			})
+		},
+	}
+
+	f.register(cmd)
+	cmd.Flags().BoolVar(&f.json, "json", false, "print a JSON object")
+	cmd.Flags().BoolVar(&f.end, "end", false, "let locks be granted now")
+	cmd.Flags().BoolVar(&f.lossless, "lossless", false, "say that fail-overs lose no commit")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "`text` to record (required with --end and --lossless)")
+
+	return cmd
+}
+
+func (f *recoveryFlags) print(out io.Writer, r sqllock.Recovery) error {
+	if f.json {
+		return json.NewEncoder(out).Encode(map[string]any{
+			"granting": r.Remaining == 0 && !r.Pending(), "remaining_seconds": r.Remaining.Seconds(), "server": r.Noted, "previous": r.Previous,
+			"reason": r.Reason, "lossless": r.Lossless, "longest_seconds": r.Longest.Seconds(), "longest_by": r.LongestBy,
+		})
+	}
+
+	_, err := fmt.Fprintln(out, said(r))
+
+	return err
+}
+
+// said is what a person is told of a recovery.
+func said(r sqllock.Recovery) string {
+	var lines []string
+
+	switch longest := r.Longest.Round(time.Millisecond); {
+	case r.Remaining > 0:
+		lines = append(lines, fmt.Sprintf("nothing is granted for another %s: %s", r.Remaining.Round(time.Millisecond), plain.Text(r.Reason)))
+	case r.Pending():
+		lines = append(lines, fmt.Sprintf("another server has become the primary: nothing is granted for %s from the next attempt on", longest))
+	case r.Lossless:
+		lines = append(lines, "locks are granted, also after a fail-over: "+plain.Text(r.Reason))
+	case longest == 0:
+		return "locks are granted, and no lease is known"
+	default:
+		lines = append(lines, fmt.Sprintf("locks are granted; after a fail-over nothing is for %s, the longest lease", longest))
+	}
+
+	if r.LongestBy != "" && !r.Lossless {
+		lines = append(lines, "that lease was asked for by "+plain.Text(r.LongestBy))
+	}
+
+	return strings.Join(lines, "\n")
+}
