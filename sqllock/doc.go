@@ -32,7 +32,8 @@
 //
 // Between the last look at a lock and the effect of what follows, a process can be paused for any length of time. Where that does
 // damage, use [Lock.Guard], or check the token where the effect happens. The database must keep the
-// commits that it acknowledged, and its clock must not jump forward by more than [WithLockDelay]. A lock of
+// commits that it acknowledged, but in a fail-over, after which nothing is granted until the longest lease has passed
+// ([ErrRecovering]); and its clock must not jump forward by more than [WithLockDelay]. A lock of
 // forupdate or advisory ends with its database session: until its holder learns of that at the next renewal, there can be two.
 //
 // All promises, and what happens when something fails: https://github.com/sqllock/sqllock/blob/main/docs/guarantees.md
