@@ -193,6 +193,7 @@ func result(err error) string {
 		{"outer_ended", []error{sqllock.ErrLost, sqllock.ErrReleased}}, // of the lock under whose context it was
 		{"unreachable", []error{sqllock.ErrUnreachable}},
 		{"too_many_connections", []error{sqllock.ErrTooManyConnections}},
+		{"recovering", []error{sqllock.ErrRecovering}},
 		{"read_only", []error{sqllock.ErrReadOnly}},
 		{"no_schema", []error{sqllock.ErrNoSchema}},
 		{"not_allowed", []error{sqllock.ErrNotAllowed}},

@@ -42,9 +42,9 @@ const exitCodes = `sqllock run exits as the command did. Else, and in other subc
         what --fail-on says
    64   wrong usage: a flag, the lock's name, the database URL; the strategy
         does not work on that database; free: --token or --slot is missing
-   69   the database cannot be reached, is busy with others, is read-only, grants
-        nothing yet after a fail-over ("sqllock recovery" says how long), has no
-        tables of sqllock ("sqllock migrate up" makes them), or its user
+   69   the database cannot be reached, is busy with others, is read-only,
+        grants nothing yet after a fail-over ("sqllock recovery" says how long),
+        has no tables of sqllock ("sqllock migrate up" makes them), or its user
         lacks a privilege ("sqllock doctor" prints the GRANTs)
    70   sqllock could not do its part on this machine, or write what it prints
    75   free: the lock is guarded, or somebody else has it by now; migrate down:
@@ -150,7 +150,7 @@ func refused(err error, target dsn.Target, notAcquired int) error {
 		return exitError{exitSignal + process.Number(caught.signal), err}
 	case errors.Is(err, sqllock.ErrNoSchema):
 		return exitError{exitUnavailable, fmt.Errorf("%w; run: %s", err, target.MigrateCommand())}
-	case errors.Is(err, sqllock.ErrReadOnly), errors.Is(err, sqllock.ErrNotAllowed):
+	case errors.Is(err, sqllock.ErrReadOnly), errors.Is(err, sqllock.ErrNotAllowed), errors.Is(err, sqllock.ErrRecovering):
 		return exitError{exitUnavailable, err}
 	case errors.Is(err, sqllock.ErrTooManyConnections), errors.Is(err, sqllock.ErrUnreachable):
 		// Also when a wait ended: whether the lock is held was not learned, so no

