@@ -87,7 +87,7 @@ func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, names []stri
 		return locker.TryAcquire(ctx, name, kind...)
 	}
 
-	defer tell(ctx, locker, names...)()
+	defer tell(ctx, looker{Locker: locker}, names...)()
 
 	var limit []sqllock.Option
 	if f.waits {

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -281,32 +280,16 @@ const traceRoom = 240
 
 // trace is the reason with who gave it.
 func trace(reason string) string {
-	who := ""
+	who := os.Getenv("SUDO_USER")
 
-	if current, err := user.Current(); err == nil {
+	if current, err := user.Current(); err == nil && who == "" {
 		who = current.Username
 	}
 
-	if sudo := os.Getenv("SUDO_USER"); sudo != "" {
-		who = sudo
-	}
+	by := fmt.Sprintf(" (by %s on %s, %s)", who, thisProcess().Host, time.Now().UTC().Format("2006-01-02 15:04 UTC"))
 
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown host"
-	}
-
-	by := fmt.Sprintf(" (by %s on %s, %s)", who, host, time.Now().UTC().Format("2006-01-02 15:04 UTC"))
-
-	room := max(0, traceRoom-len(by))
-
-	if len(reason) > room {
-		// Not in the middle of a character.
-		for room > 0 && !utf8.RuneStart(reason[room]) {
-			room--
-		}
-
-		reason = reason[:room]
+	if room := max(0, traceRoom-len(by)); len(reason) > room {
+		reason = strings.ToValidUTF8(reason[:room], "") // not in the middle of a character
 	}
 
 	return reason + by

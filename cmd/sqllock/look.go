@@ -74,8 +74,8 @@ func (l looker) Waiters(ctx context.Context, filter sqllock.WaiterFilter) ([]sql
 // name is guarded, for which the row is locked for a moment. Hundreds of processes that
 // wait would keep it from those who acquire and renew. Of several permits it is one that is held,
 // and of several readers one.
-func glance(ctx context.Context, locker *sqllock.Locker, name string) (glimpse, error) {
-	listed, err := locker.Holders(ctx, sqllock.Filter{Name: name})
+func (l looker) glance(ctx context.Context, name string) (glimpse, error) {
+	listed, err := l.Holders(ctx, sqllock.Filter{Name: name})
 	if err != nil || len(listed) == 0 {
 		return glimpse{Status: sqllock.Status{Name: name}}, err
 	}
@@ -106,14 +106,6 @@ func (g glimpse) by() string {
 	default:
 		return who
 	}
-}
-
-// glance is the function, bounded.
-func (l looker) glance(ctx context.Context, name string) (glimpse, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-
-	return glance(ctx, l.Locker, name)
 }
 
 // How often a lock is asked for that another holds. There may be hundreds of this

@@ -29,7 +29,7 @@ const (
 )
 
 // tell says who holds the lock that is waited for, of several one that is not free, until the function it returns is called.
-func tell(ctx context.Context, locker *sqllock.Locker, names ...string) (end func()) {
+func tell(ctx context.Context, l looker, names ...string) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 
 	var told sync.WaitGroup
@@ -39,7 +39,7 @@ func tell(ctx context.Context, locker *sqllock.Locker, names ...string) (end fun
 			shown := false
 
 			every(ctx, progressFirst, progressEvery, func() {
-				if w := waitingFor(ctx, locker, names); w.why != "" {
+				if w := waitingFor(ctx, l, names); w.why != "" {
 					progressLine(w)
 
 					shown = true
@@ -60,7 +60,7 @@ func tell(ctx context.Context, locker *sqllock.Locker, names ...string) (end fun
 		)
 
 		every(ctx, plainFirst, plainLook, func() {
-			w := waitingFor(ctx, locker, names)
+			w := waitingFor(ctx, l, names)
 
 			if w.why != "" && (time.Since(said) >= plainEvery || w.unreachable != gone) {
 				warn(waitingText + w.name + w.why)
@@ -122,15 +122,12 @@ type waiting struct {
 	unreachable bool
 }
 
-func waitingFor(ctx context.Context, locker *sqllock.Locker, names []string) waiting {
-	looking, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-
-	status, err := glance(looking, locker, names[0])
+func waitingFor(ctx context.Context, l looker, names []string) waiting {
+	status, err := l.glance(ctx, names[0])
 	for _, name := range names[1:] {
 		// What this process has it keeps while it waits for another.
-		if err == nil && (!status.Held() || processOf(status.Holder) == processOf(thisProcess())) {
-			status, err = glance(looking, locker, name)
+		if err == nil && (!status.Held() || isOurs(status.Holder)) {
+			status, err = l.glance(ctx, name)
 		}
 	}
 
@@ -147,19 +144,19 @@ func waitingFor(ctx context.Context, locker *sqllock.Locker, names []string) wai
 		w.why = "; who holds it is not known: " + oneLine(err.Error())
 	case status.Held():
 		w.why = fmt.Sprintf(", held by %s for %s, lease %s%s", status.by(), text.Duration(status.HeldFor),
-			text.Duration(status.Remaining), inLine(place(looking, locker, status.Name)))
+			text.Duration(status.Remaining), inLine(l.place(ctx, status.Name)))
 	case status.Taken > 0:
-		w.why = ", held by nobody, taken " + taken(status.Status) + inLine(place(looking, locker, status.Name))
+		w.why = ", held by nobody, taken " + taken(status.Status) + inLine(l.place(ctx, status.Name))
 	default:
 		w.why = ", held by nobody: it changes hands, the database is busy, or an open transaction has its row locked" +
-			inLine(place(looking, locker, status.Name))
+			inLine(l.place(ctx, status.Name))
 	}
 
 	return w
 }
 
-// isOurs says whether it is this process that waits.
-func isOurs(waiter sqllock.Waiter) bool { return processOf(waiter.Holder) == processOf(thisProcess()) }
+// isOurs says whether it is this process that holds or waits.
+func isOurs(holder sqllock.Holder) bool { return processOf(holder) == processOf(thisProcess()) }
 
 // thisProcess is who holds the locks of this process, and waits for them.
 func thisProcess() sqllock.Holder {
@@ -184,9 +181,9 @@ func inLine(place int) string {
 }
 
 // place is that of this process among those who wait for a name; zero if that is not known.
-func place(ctx context.Context, locker *sqllock.Locker, name string) int {
-	waiters, err := locker.Waiters(ctx, sqllock.WaiterFilter{Name: name})
-	if i := slices.IndexFunc(waiters, isOurs); err == nil && i >= 0 {
+func (l looker) place(ctx context.Context, name string) int {
+	waiters, err := l.Waiters(ctx, sqllock.WaiterFilter{Name: name})
+	if i := slices.IndexFunc(waiters, func(w sqllock.Waiter) bool { return isOurs(w.Holder) }); err == nil && i >= 0 {
 		return waiters[i].Place
 	}
 

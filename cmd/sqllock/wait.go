@@ -97,7 +97,7 @@ func endings() (caught <-chan os.Signal, stop func()) {
 func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 	begun := time.Now()
 
-	defer tell(ctx, l.Locker, name)()
+	defer tell(ctx, l, name)()
 
 	// The first look says, too, whether that is a name, and is a glance as the others are: another permit
 	// may be held than the first.

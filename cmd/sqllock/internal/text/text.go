@@ -2,6 +2,7 @@
 package text
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -66,20 +67,12 @@ func Duration(d time.Duration) string {
 	case d < 10*time.Second:
 		return strconv.FormatFloat(d.Truncate(100*time.Millisecond).Seconds(), 'f', -1, 64) + "s"
 	case d < time.Minute:
-		return strconv.Itoa(int(d/time.Second)) + "s"
+		return fmt.Sprintf("%ds", d/time.Second)
 	case d < time.Hour:
-		return strconv.Itoa(int(d/time.Minute)) + "m" + pad(d%time.Minute/time.Second) + "s"
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
 	case d < day:
-		return strconv.Itoa(int(d/time.Hour)) + "h" + pad(d%time.Hour/time.Minute) + "m"
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
 	default:
-		return strconv.Itoa(int(d/day)) + "d" + strconv.Itoa(int(d%day/time.Hour)) + "h"
+		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
 	}
-}
-
-func pad(n time.Duration) string {
-	if n < 10 {
-		return "0" + strconv.Itoa(int(n))
-	}
-
-	return strconv.Itoa(int(n))
 }
