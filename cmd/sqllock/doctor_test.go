@@ -115,12 +115,14 @@ func TestDoctorLimits(t *testing.T) {
 		},
 		"mysql": {
 			{"wait_timeout", "28800", "cas", 0, "warning timeouts wait_timeout is 8h0m0s, and no other limit"},
+			{"wait_timeout", "600", "cas", 0, "ok timeouts none that is shorter"},
 			{"wait_timeout", "5", "cas", 0, "warning timeouts wait_timeout is 5s, and the heartbeat 10s"},
 			{"max_execution_time", "500", "cas", 0, "warning timeouts max_execution_time is 500ms"},
 			{"transaction_read_only", "1", "cas", 1, "error writable transactions are read-only"},
 		},
 		"mariadb": {
 			{"wait_timeout", "28800", "cas", 0, "warning timeouts wait_timeout is 8h0m0s, and no other limit"},
+			{"wait_timeout", "600", "cas", 0, "ok timeouts none that is shorter"},
 			{"idle_transaction_timeout", "5", "cas", 0, "note timeouts idle_transaction_timeout is 5s effect: it ends guarded"},
 			{"idle_transaction_timeout", "5", "forupdate", 1, "error timeouts idle_transaction_timeout is 5s, and the heartbeat 10s"},
 			{"idle_transaction_timeout", "90", "forupdate", 0, "warning timeouts idle_transaction_timeout is 1m30s, and the lease 30s"},

@@ -3,45 +3,33 @@ package doctor
 import "context"
 
 func mysqlCluster(ctx context.Context, e *exam) ([]Finding, error) {
-	galera, err := e.variable(ctx, "GLOBAL VARIABLES", "wsrep_on")
-	if err != nil {
-		return nil, err
-	}
+	const (
+		galera = "wsrep_on"
+		single = "group_replication_single_primary_mode"
+		group  = "group_replication_group_name"
+		// https://dev.mysql.com/doc/refman/9.7/en/group-replication-configuring-consistency-guarantees.html
+		consistency = "group_replication_consistency"
+	)
 
-	if galera == "ON" {
-		return e.manyPrimaries("Galera, where each node takes writes"), nil
-	}
-
-	mode, err := e.variable(ctx, "GLOBAL VARIABLES", "group_replication_single_primary_mode")
-	if err != nil {
-		return nil, err
-	}
-
-	group, err := e.variable(ctx, "GLOBAL VARIABLES", "group_replication_group_name")
+	set, err := e.shown(ctx, "GLOBAL VARIABLES", galera, single, group, consistency)
 
 	switch {
 	case err != nil:
 		return nil, err
-	case mode == "OFF":
+	case set[galera] == "ON":
+		return e.manyPrimaries("Galera, where each node takes writes"), nil
+	case set[single] == "OFF":
 		return e.manyPrimaries("a replication group with several primaries"), nil
-	case group == "":
+	case set[group] == "":
 		return fine("one server"), nil
-	}
-
-	consistency, err := e.variable(ctx, "GLOBAL VARIABLES", "group_replication_consistency")
-	if err != nil {
-		return nil, err
-	}
-
-	// https://dev.mysql.com/doc/refman/9.7/en/group-replication-configuring-consistency-guarantees.html
-	if consistency == "EVENTUAL" {
+	case set[consistency] == "EVENTUAL":
 		return found(Warning, "a replication group whose group_replication_consistency is EVENTUAL",
 			"the next primary begins before it has caught up: until then it shows locks as they were, and may let the guard of an "+
 				"earlier holder pass",
 			"set group_replication_consistency = BEFORE_ON_PRIMARY_FAILOVER, the default from MySQL 8.4 on"), nil
+	default:
+		return fine("a replication group"), nil
 	}
-
-	return fine("a replication group"), nil
 }
 
 // manyPrimaries is about a cluster in which each node takes writes.

@@ -63,17 +63,14 @@ func TestCluster(t *testing.T) {
 		t.Run(c.name+"/"+c.strategy, func(t *testing.T) {
 			t.Parallel()
 
-			db := sql.OpenDB(answers(func(query string) ([]driver.Value, error) {
-				if before, name, found := strings.Cut(query, " LIKE "); found && strings.HasPrefix(before, "SHOW GLOBAL ") {
-					name = strings.Trim(name, "'")
-					if value, found := c.variables[name]; found {
-						return []driver.Value{name, value}, nil
+			db := sql.OpenDB(answers(func(query string) (rows [][]driver.Value) {
+				for name, value := range c.variables {
+					if strings.HasPrefix(query, "SHOW GLOBAL VARIABLES ") && strings.Contains(query, "'"+name+"'") {
+						rows = append(rows, []driver.Value{name, value})
 					}
-
-					return nil, nil
 				}
 
-				return nil, nil
+				return rows
 			}))
 			defer db.Close()
 
@@ -103,8 +100,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// answers is a driver whose connections answer each query with a row, or none.
-type answers func(query string) ([]driver.Value, error)
+// answers is a driver whose connections answer each query with rows of two columns.
+type answers func(query string) [][]driver.Value
 
 func (a answers) Connect(context.Context) (driver.Conn, error) { return a, nil }
 func (a answers) Driver() driver.Driver                        { return nil }
@@ -113,30 +110,22 @@ func (a answers) Begin() (driver.Tx, error)                    { return nil, err
 func (a answers) Prepare(string) (driver.Stmt, error)          { return nil, errors.ErrUnsupported }
 
 func (a answers) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
-	row, err := a(query)
-	if err != nil {
-		return nil, err
-	}
-
-	return &answer{row, len(row)}, nil
+	return &answer{a(query)}, nil
 }
 
-// answer is one row, or none.
-type answer struct {
-	row     []driver.Value
-	columns int
-}
+// answer is the rows that are left.
+type answer struct{ rows [][]driver.Value }
 
-func (a *answer) Columns() []string { return make([]string, a.columns) }
+func (a *answer) Columns() []string { return make([]string, 2) }
 func (a *answer) Close() error      { return nil }
 
 func (a *answer) Next(dest []driver.Value) error {
-	if a.row == nil {
+	if len(a.rows) == 0 {
 		return io.EOF
 	}
 
-	copy(dest, a.row)
-	a.row = nil
+	copy(dest, a.rows[0])
+	a.rows = a.rows[1:]
 
 	return nil
 }

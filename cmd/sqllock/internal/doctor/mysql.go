@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -27,24 +28,21 @@ func mysqlChecks() []check {
 	}
 }
 
-// variable reads a server variable or status; empty if the server has none of
-// these names.
-func (e *exam) variable(ctx context.Context, kind string, names ...string) (string, error) {
-	for _, name := range names {
-		value, err := e.shown(ctx, kind, name)
-		if value != "" || err != nil {
-			return value, err
-		}
-	}
+// shown reads variables or the status of the server; those that it does not know are empty, for which only SHOW
+// is no error.
+func (e *exam) shown(ctx context.Context, kind string, names ...string) (map[string]string, error) {
+	values := map[string]string{}
 
-	return "", nil
-}
+	err := e.each(ctx, "SHOW "+kind+" WHERE Variable_name IN ('"+strings.Join(names, "', '")+"')", func(rows *sql.Rows) error {
+		var name, value string
 
-// shown reads one. Only SHOW answers for names that the server does not know.
-func (e *exam) shown(ctx context.Context, kind, name string) (value string, err error) {
-	err = e.each(ctx, "SHOW "+kind+" LIKE '"+name+"'", func(rows *sql.Rows) error { return rows.Scan(&name, &value) })
+		err := rows.Scan(&name, &value)
+		values[strings.ToLower(name)] = value
 
-	return value, err
+		return err
+	})
+
+	return values, err
 }
 
 func mysqlServer(_ *exam, version string) []Finding {
@@ -59,21 +57,19 @@ func mysqlWritable(ctx context.Context, e *exam) ([]Finding, error) {
 	var readOnly, innodb, autocommit bool
 
 	err := e.one(ctx, `SELECT @@global.read_only, @@global.innodb_read_only, @@autocommit`, &readOnly, &innodb, &autocommit)
+	if err != nil {
+		return nil, err
+	}
+
+	// MySQL has the first name, MariaDB had the other for long.
+	session, err := e.shown(ctx, "SESSION VARIABLES", "transaction_read_only", "tx_read_only")
 
 	switch {
 	case err != nil:
 		return nil, err
 	case readOnly || innodb:
 		return found(Error, "the server is read-only", "no lock can be acquired or renewed", "connect to the primary"), nil
-	}
-
-	// MySQL has this name, MariaDB had the other for long.
-	session, err := e.variable(ctx, "SESSION VARIABLES", "transaction_read_only", "tx_read_only")
-
-	switch {
-	case err != nil:
-		return nil, err
-	case session == "ON":
+	case cmp.Or(session["transaction_read_only"], session["tx_read_only"]) == "ON":
 		return found(Error, "transactions are read-only", "no lock can be acquired or renewed",
 			"leave transaction_read_only out of the URL, of init_connect and of the server's options"), nil
 	case !autocommit:
@@ -90,63 +86,50 @@ func mysqlReplication(ctx context.Context, e *exam) ([]Finding, error) {
 		return nil, err
 	}
 
-	if replicas == 0 {
-		return fine("no replica follows, as far as this user may see"), nil
-	}
+	synchronous, err := e.shown(ctx, "GLOBAL STATUS", "Rpl_semi_sync_source_status", "Rpl_semi_sync_master_status")
 
-	synchronous, err := e.variable(ctx, "GLOBAL STATUS", "Rpl_semi_sync_source_status", "Rpl_semi_sync_master_status")
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-
-	if synchronous == "ON" {
+	case replicas == 0:
+		return fine("no replica follows, as far as this user may see"), nil
+	case cmp.Or(synchronous["rpl_semi_sync_source_status"], synchronous["rpl_semi_sync_master_status"]) == "ON":
 		return fine("%d replicas follow, semi-synchronously", replicas), nil
+	default:
+		return found(Warning, fmt.Sprintf("%d replicas follow asynchronously", replicas),
+			"a fail-over can forget grants that were just made, so that two hold a lock until the first one's renewal is refused",
+			"use semi-synchronous replication, or have Guard or tokens checked"), nil
 	}
-
-	return found(Warning, fmt.Sprintf("%d replicas follow asynchronously", replicas),
-		"a fail-over can forget grants that were just made, so that two hold a lock until the first one's renewal is refused",
-		"use semi-synchronous replication, or have Guard or tokens checked"), nil
 }
 
 // replicas counts the sessions that send the binary log to a replica. From information_schema.processlist MySQL (seen on
 // 9.7.4) returns error 3854 while any session runs a statement with a character of four bytes, even for a count.
 func (e *exam) replicas(ctx context.Context) (count int, err error) {
-	rows, err := e.conn.QueryContext(ctx, `SHOW PROCESSLIST`)
-	if err != nil {
-		return 0, err
-	}
-
-	defer func() { _ = rows.Close() }()
-
-	columns, err := rows.Columns()
-	if err != nil {
-		return 0, err
-	}
-
-	var (
-		command sql.RawBytes
-		row     = make([]any, len(columns))
-	)
-
-	for i := range row {
-		row[i] = new(sql.RawBytes)
-
-		if columns[i] == "Command" {
-			row[i] = &command
+	err = e.each(ctx, `SHOW PROCESSLIST`, func(rows *sql.Rows) error {
+		columns, err := rows.Columns()
+		if err != nil {
+			return err
 		}
-	}
 
-	for rows.Next() {
-		if err := rows.Scan(row...); err != nil {
-			return 0, err
+		command, row := sql.RawBytes{}, make([]any, len(columns))
+		for i := range row {
+			row[i] = new(sql.RawBytes)
+
+			if columns[i] == "Command" {
+				row[i] = &command
+			}
 		}
+
+		err = rows.Scan(row...)
 
 		if bytes.HasPrefix(command, []byte("Binlog Dump")) {
 			count++
 		}
-	}
 
-	return count, rows.Err()
+		return err
+	})
+
+	return count, err
 }
 
 func mysqlDurability(ctx context.Context, e *exam) ([]Finding, error) {
@@ -174,43 +157,36 @@ func mysqlTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
 		findings []Finding
 		idle     = map[string]time.Duration{}
 		waits    time.Duration
+		names    = []string{"wait_timeout", "max_statement_time", executionTime, readingTimeout, writingTimeout, idleTimeout, tidbIdleTimeout}
 	)
 
 	// Those of the session: a parameter of the URL sets them.
-	for _, limit := range []struct {
-		name string
-		unit time.Duration
-	}{
-		{"wait_timeout", time.Second},
-		{"max_statement_time", time.Second},
-		{"max_execution_time", time.Millisecond},
-		{readingTimeout, time.Second},
-		{writingTimeout, time.Second},
-		{idleTimeout, time.Second},
-		{tidbIdleTimeout, time.Second},
-	} {
-		text, err := e.variable(ctx, "SESSION VARIABLES", limit.name)
-		if err != nil {
-			return findings, err
-		}
+	limits, err := e.shown(ctx, "SESSION VARIABLES", names...)
+	if err != nil {
+		return nil, err
+	}
 
+	for _, name := range names {
 		// The server has none, or it is off.
-		count, err := strconv.ParseFloat(text, 64)
+		count, err := strconv.ParseFloat(limits[name], 64)
 		if err != nil || count <= 0 {
 			continue
 		}
 
-		value := time.Duration(count * float64(limit.unit))
+		value := time.Duration(count * float64(time.Second))
 
-		if limit.name == "wait_timeout" {
+		switch name {
+		case readingTimeout, writingTimeout, idleTimeout, tidbIdleTimeout:
+			idle[name] = value
+
+			continue
+		case executionTime:
+			value /= 1000
+		case "wait_timeout":
 			waits = value
 		}
 
-		if strings.HasPrefix(limit.name, "idle_") || limit.name == tidbIdleTimeout {
-			idle[limit.name] = value
-		} else {
-			findings = append(findings, e.timeout(limit.name, value)...)
-		}
+		findings = append(findings, e.timeout(name, value)...)
 	}
 
 	findings = append(findings, e.idle(idle)...)
@@ -237,8 +213,12 @@ const (
 	idleTimeout    = "idle_transaction_timeout"
 )
 
-// tidbIdleTimeout is TiDB's on a session that says nothing in a transaction.
-const tidbIdleTimeout = "tidb_idle_transaction_timeout"
+const (
+	// tidbIdleTimeout is TiDB's on a session that says nothing in a transaction.
+	tidbIdleTimeout = "tidb_idle_transaction_timeout"
+	// executionTime is in milliseconds, and the others in seconds.
+	executionTime = "max_execution_time"
+)
 
 func (e *exam) idle(limits map[string]time.Duration) []Finding {
 	var findings []Finding
@@ -283,12 +263,12 @@ func mysqlConnections(ctx context.Context, e *exam) ([]Finding, error) {
 		return fine("the server has no limit on connections"), nil
 	}
 
-	text, err := e.variable(ctx, "GLOBAL STATUS", "Threads_connected")
+	status, err := e.shown(ctx, "GLOBAL STATUS", "Threads_connected")
 	if err != nil {
 		return nil, err
 	}
 
-	used, err := strconv.Atoi(text)
+	used, err := strconv.Atoi(status["threads_connected"])
 	if err != nil {
 		return nil, fmt.Errorf("the status Threads_connected: %w", err)
 	}
