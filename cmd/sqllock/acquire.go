@@ -24,9 +24,7 @@ func (f *runFlags) acquire(ctx context.Context, locker *sqllock.Locker) (*held, 
 	defer stop()
 
 	// What the runs around this one hold stays held until it ends.
-	if outer := ownersIn(os.Getenv); len(outer) > 0 {
-		ctx = around.With(ctx, outer...)
-	}
+	ctx = around.With(ctx, ownersIn()...)
 
 	err := f.askAll(ctx, locker, h)
 	if lost := context.Cause(h.ctx); lost != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,11 +167,8 @@ func (f *doctorFlags) print(out io.Writer, findings []doctor.Finding) error {
 		return printJSON(out, findings)
 	}
 
-	width := terminalWidth(out)
-	if width == 0 {
-		// It ends up in mails and tickets.
-		width = helpWidth
-	}
+	// Else it ends up in mails and tickets.
+	width := cmp.Or(terminalWidth(out), helpWidth)
 
 	var b strings.Builder
 

@@ -46,13 +46,13 @@ func (p passed) is(status sqllock.Status) bool {
 func processOf(holder sqllock.Holder) string { return fmt.Sprintf("%d@%s", holder.PID, holder.Host) }
 
 // passedIn are the locks of the runs around this one, the innermost first.
-func passedIn(getenv func(string) string) []passed {
+func passedIn() []passed {
 	var locks []passed
 
 	for i := 1; ; i++ {
 		lock := passed{
-			getenv(numbered(nameVariable, i)), getenv(numbered(tokenVariable, i)), getenv(numbered(ownerVariable, i)),
-			getenv(numbered(groupVariable, i)), getenv(numbered(holderVariable, i)),
+			os.Getenv(numbered(nameVariable, i)), os.Getenv(numbered(tokenVariable, i)), os.Getenv(numbered(ownerVariable, i)),
+			os.Getenv(numbered(groupVariable, i)), os.Getenv(numbered(holderVariable, i)),
 		}
 		if lock.name == "" {
 			return locks
@@ -63,8 +63,8 @@ func passedIn(getenv func(string) string) []passed {
 }
 
 // ownersIn are the owners of the locks of the runs around this one, the innermost first.
-func ownersIn(getenv func(string) string) (owners []string) {
-	for _, lock := range passedIn(getenv) {
+func ownersIn() (owners []string) {
+	for _, lock := range passedIn() {
 		if lock.owner != "" {
 			owners = append(owners, lock.owner)
 		}
@@ -74,17 +74,12 @@ func ownersIn(getenv func(string) string) (owners []string) {
 }
 
 // slotsIn are the slots of the runs around this one that have permits, the innermost first.
-func slotsIn(getenv func(string) string) []string {
-	var slots []string
-
+func slotsIn() (slots []string) {
 	// A lock has one at most.
-	for i := range passedIn(getenv) {
-		slot := getenv(numbered(slotVariable, i+1))
-		if slot == "" {
-			break
+	for i := range passedIn() {
+		if slot := os.Getenv(numbered(slotVariable, i+1)); slot != "" {
+			slots = append(slots, slot)
 		}
-
-		slots = append(slots, slot)
 	}
 
 	return slots
@@ -124,7 +119,7 @@ func (f *runFlags) environment(h *held) []string {
 		}
 	}
 
-	for _, lock := range passedIn(os.Getenv) {
+	for _, lock := range passedIn() {
 		// The group of the command ends when this process does, and so with those locks
 		// that this process ends with.
 		if lock.inside() {
@@ -145,7 +140,7 @@ func (f *runFlags) environment(h *held) []string {
 		}
 	}
 
-	for i, slot := range append(slots, slotsIn(os.Getenv)...) {
+	for i, slot := range append(slots, slotsIn()...) {
 		env = append(env, numbered(slotVariable, i+1)+"="+slot)
 	}
 
@@ -164,7 +159,7 @@ func (f *runFlags) holder() string {
 // nameGroup puts the group of this process, which will be the command, where it was
 // not known yet.
 func nameGroup() error {
-	for i, lock := range passedIn(os.Getenv) {
+	for i, lock := range passedIn() {
 		if lock.group != newGroup {
 			continue
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -44,17 +43,6 @@ func (h *held) Remaining() time.Duration {
 	}
 
 	return left
-}
-
-// complete records that the job of the tick was done.
-func (h *held) complete(ctx context.Context, tick time.Time) error {
-	for _, lock := range h.locks {
-		if err := once.Complete(ctx, lock, tick); err != nil {
-			return err
-		}
-	}
-
-	return nil
 }
 
 // release releases the locks, the last one first, and joins what went wrong.

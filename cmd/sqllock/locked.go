@@ -15,6 +15,7 @@ import (
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/process"
 	"github.com/sqllock/sqllock/internal/plain"
+	"github.com/sqllock/sqllock/once"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -229,7 +230,7 @@ func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 
 	var completed error
 	if !f.tick.IsZero() && ended == nil {
-		completed = h.complete(ctx, f.tick.Time)
+		completed = once.Complete(ctx, h.locks[0], f.tick.Time) // a tick goes with one name
 	}
 
 	err := errors.Join(h.release(ctx), completed)

@@ -271,20 +271,18 @@ func (d *database) migrate(cmd *cobra.Command, create bool, do func(*dsn.Databas
 	}
 
 	err = do(open)
+	err = errors.Join(err, open.Close())
 
-	if err := errors.Join(err, open.Close()); err != nil {
-		if decided := (exitError{}); errors.As(err, &decided) {
-			return decided
-		}
-
-		if errors.As(err, new(*migrate.UnderWayError)) {
-			return exitError{exitNotAcquired, fmt.Errorf("migrate %s: %w", target, err)}
-		}
-
+	switch decided := (exitError{}); {
+	case err == nil:
+		return nil
+	case errors.As(err, &decided):
+		return decided
+	case errors.As(err, new(*migrate.UnderWayError)):
+		return exitError{exitNotAcquired, fmt.Errorf("migrate %s: %w", target, err)}
+	default:
 		return exitError{exitUnavailable, fmt.Errorf("migrate %s: %w", target, err)}
 	}
-
-	return nil
 }
 
 // report writes a line for each step.

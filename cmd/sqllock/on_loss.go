@@ -28,13 +28,14 @@ func parseOnLoss(text string, lease time.Duration) (onLoss, error) {
 	loss := onLoss{process.Terminate, min(defaultGrace, lease/3)}
 
 	ask, kill, both := strings.Cut(strings.ToLower(text), ",")
+	verb, after, timed := strings.Cut(kill, "=")
 
 	switch {
 	case text == "":
 		return loss, nil
 	case !both && ask == "kill":
 		return onLoss{}, nil
-	case !both:
+	case verb != "kill":
 		return wrong("it must end with kill, as in term,kill=5s")
 	}
 
@@ -44,11 +45,6 @@ func parseOnLoss(text string, lease time.Duration) (onLoss, error) {
 	}
 
 	loss.signal = signal
-	verb, after, timed := strings.Cut(kill, "=")
-
-	if verb != "kill" {
-		return wrong("it must end with kill, as in term,kill=5s")
-	}
 
 	if timed {
 		var d duration

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,13 +39,13 @@ func tell(ctx context.Context, l looker, names ...string) (end func()) {
 		if term.IsTerminal(int(os.Stderr.Fd())) {
 			shown := false
 
-			every(ctx, progressFirst, progressEvery, func() {
+			for wait := progressFirst; pause(ctx, wait) == nil; wait = progressEvery {
 				if w := waitingFor(ctx, l, names); w.why != "" {
 					progressLine(w)
 
 					shown = true
 				}
-			})
+			}
 
 			// Else the line is somebody else's, who may have left the cursor in it.
 			if shown {
@@ -59,7 +60,7 @@ func tell(ctx context.Context, l looker, names ...string) (end func()) {
 			gone bool
 		)
 
-		every(ctx, plainFirst, plainLook, func() {
+		for wait := plainFirst; pause(ctx, wait) == nil; wait = plainLook {
 			w := waitingFor(ctx, l, names)
 
 			if w.why != "" && (time.Since(said) >= plainEvery || w.unreachable != gone) {
@@ -67,28 +68,12 @@ func tell(ctx context.Context, l looker, names ...string) (end func()) {
 
 				said, gone = time.Now(), w.unreachable
 			}
-		})
+		}
 	})
 
 	return func() {
 		cancel()
 		told.Wait()
-	}
-}
-
-// every calls f after first and then again and again, until ctx ends.
-func every(ctx context.Context, first, then time.Duration, f func()) {
-	timer := time.NewTimer(first)
-	defer timer.Stop()
-
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-			f()
-			timer.Reset(then)
-		}
 	}
 }
 
@@ -99,14 +84,8 @@ const clearLine = "\r\x1b[K"
 const leastName = 16
 
 func progressLine(w waiting) {
-	width, _, err := term.GetSize(int(os.Stderr.Fd()))
-	if err != nil || width <= 0 {
-		width = 80
-	}
-
 	// The last column is left free: some terminals go to the next line there.
-	width--
-
+	width := cmp.Or(terminalWidth(os.Stderr), helpWidth) - 1
 	name := text.FitMiddle(w.name, max(width-text.Width(waitingText+w.why), leastName))
 	_, _ = fmt.Fprint(os.Stderr, clearLine+text.Fit(waitingText+name+w.why, width))
 }

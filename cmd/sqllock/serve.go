@@ -13,6 +13,7 @@ import (
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/doctor"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/page"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/process"
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/sqllock"
 )
@@ -110,7 +111,7 @@ func (f *serveFlags) serve(ctx context.Context, out io.Writer, l looker, host, p
 		return exitError{exitInternal, err}
 	}
 
-	signals, stop := endings()
+	signals, stop := process.Catch(endings()...)
 	defer stop()
 
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port))

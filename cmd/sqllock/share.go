@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 
@@ -16,7 +15,7 @@ func (p passed) inside() bool { return p.group == strconv.Itoa(process.OwnGroup(
 
 // around are those locks that a run around this one holds, as its environment and the database say alike.
 func (f *runFlags) around(ctx context.Context, locker *sqllock.Locker) (around []passed, err error) {
-	for _, lock := range passedIn(os.Getenv) {
+	for _, lock := range passedIn() {
 		if !slices.Contains(f.names, lock.name) || slices.ContainsFunc(around, func(inner passed) bool { return inner.name == lock.name }) {
 			continue
 		}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/process"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -52,7 +52,7 @@ keeps taken is held by nobody: the command says so, and does not wait for that.`
 			}
 
 			return f.look(cmd.Context(), func(l looker) error {
-				signals, stop := endings()
+				signals, stop := process.Catch(endings()...)
 				defer stop()
 
 				_, err := interruptible(cmd.Context(), signals, func(ctx context.Context) (struct{}, error) {
@@ -79,20 +79,9 @@ keeps taken is held by nobody: the command says so, and does not wait for that.`
 	return cmd
 }
 
-// endings catches the signals that end the command, so that the line of who is
-// waited for does not stay on the terminal. What was ignored, as in a script's
-// background, stays ignored.
-func endings() (caught <-chan os.Signal, stop func()) {
-	c := make(chan os.Signal, 1)
-
-	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGALRM} {
-		if !signal.Ignored(sig) {
-			signal.Notify(c, sig)
-		}
-	}
-
-	return c, func() { signal.Stop(c) }
-}
+// endings are the signals that are caught to end the command, so that the line of who is
+// waited for does not stay on the terminal.
+func endings() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGALRM} }
 
 func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 	begun := time.Now()
@@ -110,7 +99,17 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 	}
 
 	for again := lookSoon; ; again = min(2*again, lookLater) {
-		status, err := f.bound(ctx, begun, name, look)
+		// No longer than the wait may still last, nor so short that no answer could come.
+		limit := lookTime
+		if f.bounded {
+			limit = max(time.Duration(f.wait)-time.Since(begun), time.Second)
+		}
+
+		looking, cancel := context.WithTimeout(ctx, limit)
+		status, err := look(looking, name)
+
+		cancel()
+
 		if err != nil {
 			return err
 		}
@@ -137,23 +136,6 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 			return err
 		}
 	}
-}
-
-// bound looks once, for no longer than the wait may still last, nor so short that
-// no answer could come.
-func (f *waitFlags) bound(
-	ctx context.Context, begun time.Time, name string, look func(context.Context, string) (glimpse, error),
-) (glimpse, error) {
-	const least = time.Second
-
-	if f.bounded {
-		bounded, cancel := context.WithTimeout(ctx, max(time.Duration(f.wait)-time.Since(begun), least))
-		defer cancel()
-
-		ctx = bounded
-	}
-
-	return look(ctx, name)
 }
 
 // sayTaken says it if the next holder is kept out all the same.

@@ -86,23 +86,15 @@ func (e shellError) words(err error) string {
 // flagged is an error in an option, with the flag in the place of the library's
 // function, if there is one.
 func flagged(option sqllock.OptionError) string {
-	switch option.Option {
-	case "WithLease":
-		option.Option = "--lease "
-	case "WithMinHold":
-		option.Option = "--min-hold "
-	case "tick":
-		option.Option = "--tick "
-	case "WithLabel":
-		option.Option = "--label "
-	case "WithShared":
-		option.Option = "--shared"
-		option.Reason = strings.Replace(option.Reason, "use strategy ", "use --strategy ", 1)
-	default:
+	flag, known := map[string]string{
+		"WithLease": "--lease", "WithMinHold": "--min-hold", "tick": "--tick", "WithLabel": "--label", "WithShared": "--shared",
+	}[option.Option]
+	if !known {
 		return ""
 	}
 
-	option.Option, option.Value, option.Instead = strings.TrimSpace(option.Option+option.Value), "", ""
+	option.Option, option.Value, option.Instead = strings.TrimSpace(flag+" "+option.Value), "", ""
+	option.Reason = strings.Replace(option.Reason, "use strategy ", "use --strategy ", 1)
 
 	return option.Error()
 }

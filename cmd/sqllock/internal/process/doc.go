@@ -15,6 +15,7 @@ package process
 
 import (
 	"os"
+	"os/signal"
 	"syscall"
 )
 
@@ -68,6 +69,20 @@ type NotExecutableError struct {
 func (e *NotExecutableError) Error() string { return "exec " + e.Path + ": " + e.Err.Error() }
 
 func (e *NotExecutableError) Unwrap() error { return e.Err }
+
+// Catch catches signals. Those that this process was told to ignore, as under nohup or in a script's background, stay
+// ignored, for the command too.
+func Catch(signals ...os.Signal) (caught <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 16)
+
+	for _, sig := range signals {
+		if !signal.Ignored(sig) {
+			signal.Notify(c, sig)
+		}
+	}
+
+	return c, func() { signal.Stop(c) }
+}
 
 // Number is a signal's number, zero if it has none.
 func Number(sig os.Signal) int {

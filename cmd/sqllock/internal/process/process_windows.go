@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -74,10 +73,7 @@ func (*Group) Forward(os.Signal) {}
 // Notify catches Ctrl-C, so that the lock is released after the command ended
 // of it.
 func Notify() (caught <-chan os.Signal, stop func()) {
-	c := make(chan os.Signal, 16)
-	signal.Notify(c, os.Interrupt)
-
-	return c, func() { signal.Stop(c) }
+	return Catch(os.Interrupt)
 }
 
 // Ending says whether the signal ends a program that does nothing about it.

@@ -5,19 +5,14 @@ package process
 import (
 	"errors"
 	"os"
-	"os/signal"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// Notify catches the signals that are the command's business. Those that this
-// process was told to ignore, as under nohup, stay ignored, for the command
-// too.
+// Notify catches the signals that are the command's business.
 func Notify() (caught <-chan os.Signal, stop func()) {
-	c := make(chan os.Signal, 16)
-
-	for _, sig := range []os.Signal{
+	return Catch(
 		unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH,
 		unix.SIGCONT,
 		// That of an alarm which was set before this program began, as "perl -e 'alarm 60; exec …'" does.
@@ -25,13 +20,7 @@ func Notify() (caught <-chan os.Signal, stop func()) {
 		// Stopped, this process could not renew; with its stderr gone, it would
 		// die at the first message.
 		unix.SIGTSTP, unix.SIGPIPE,
-	} {
-		if !signal.Ignored(sig) {
-			signal.Notify(c, sig)
-		}
-	}
-
-	return c, func() { signal.Stop(c) }
+	)
 }
 
 // Ending says whether the signal ends a program that does nothing about it.
