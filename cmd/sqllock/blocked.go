@@ -175,22 +175,14 @@ func waitsOf(ctx context.Context, db *dsn.Database) (waits rowWaits, mode []any,
 }
 
 func readSessions(ctx context.Context, db *sql.DB, waits rowWaits, args []any) (sessions []string, err error) {
-	rows, err := db.QueryContext(ctx, waits.who, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	for rows.Next() {
+	err = dsn.Each(ctx, db, func(rows *sql.Rows) error {
 		var (
 			id                int64
 			user, application string
 			open              float64
 		)
 
-		if err := rows.Scan(&id, &user, &application, &open); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&id, &user, &application, &open)
 
 		said := fmt.Sprintf("session %d of user %s", id, plain.Text(user))
 		if application != "" {
@@ -202,7 +194,9 @@ func readSessions(ctx context.Context, db *sql.DB, waits rowWaits, args []any) (
 		}
 
 		sessions = append(sessions, said+fmt.Sprintf(" ("+waits.end+" ends it)", id))
-	}
 
-	return sessions, rows.Err()
+		return err
+	}, waits.who, args...)
+
+	return sessions, err
 }

@@ -208,19 +208,7 @@ func (e *exam) one(ctx context.Context, query string, dest ...any) error {
 
 // each calls read for every row of a query.
 func (e *exam) each(ctx context.Context, query string, read func(rows *sql.Rows) error) error {
-	rows, err := e.conn.QueryContext(ctx, e.asked(query), e.mode()...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-
-	for rows.Next() {
-		if err := read(rows); err != nil {
-			return err
-		}
-	}
-
-	return rows.Err()
+	return dsn.Each(ctx, e.conn, read, e.asked(query), e.mode()...)
 }
 
 // asked is a query as it is sent. pgpool-II would send one that only reads to a standby, whose settings, sessions and tables

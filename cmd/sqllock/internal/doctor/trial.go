@@ -59,18 +59,7 @@ func closed(ctx context.Context, locker *sqllock.Locker) {
 }
 
 // brokenError says what a lock does that it must not do.
-type brokenError struct {
-	said string
-	err  error
-}
-
-func (b brokenError) Error() string {
-	if b.err == nil {
-		return b.said
-	}
-
-	return b.said + ": " + b.err.Error()
-}
+type brokenError struct{ error }
 
 // broken is what an error of the library says about the tables; nil if it says something else, which other checks tell.
 func broken(said string, err error) error {
@@ -83,7 +72,7 @@ func broken(said string, err error) error {
 		}
 	}
 
-	return brokenError{said, err}
+	return brokenError{fmt.Errorf("%s: %w", said, err)}
 }
 
 // tryLock returns a brokenError, or what kept it from finding out.
@@ -92,7 +81,7 @@ func (e *exam) tryLock(ctx context.Context, first, second *sqllock.Locker, name 
 	if errors.Is(err, sqllock.ErrUnreachable) {
 		// Then it is no reason that a transaction has the name's row locked.
 		if status, inspectErr := first.Inspect(ctx, name); inspectErr == nil && !status.Guarded {
-			return brokenError{"a lock that nobody has cannot be acquired", err}
+			return brokenError{fmt.Errorf("a lock that nobody has cannot be acquired: %w", err)}
 		}
 	}
 
@@ -106,7 +95,7 @@ func (e *exam) tryLock(ctx context.Context, first, second *sqllock.Locker, name 
 	case err == nil:
 		_ = again.Release(ctx)
 
-		return brokenError{"a lock that is held can be acquired", nil}
+		return brokenError{errors.New("a lock that is held can be acquired")}
 	case !errors.Is(err, sqllock.ErrNotAcquired):
 		return broken("a lock that is held is not refused", err)
 	}
@@ -166,7 +155,7 @@ func (e *exam) listsSoon(ctx context.Context, view, name, what string) error {
 		case err != nil || count > 0:
 			return err
 		case time.Since(begun) > showTime:
-			return brokenError{"the view " + view + " does not have " + what, nil}
+			return brokenError{fmt.Errorf("the view %s does not have %s", view, what)}
 		}
 
 		select {

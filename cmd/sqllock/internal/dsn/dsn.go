@@ -88,9 +88,9 @@ func Parse(text string) (Target, error) {
 	case "postgres", "postgresql":
 		return parseURL(text, func(u *url.URL) (Target, error) { return parsePostgres(u, scheme+":"+rest) })
 	case "mysql", "mariadb":
-		return parseURL(text, parseMySQL)
+		return parseURL(text, func(u *url.URL) (Target, error) { return parseMySQL(u, databases.MySQL, "3306") })
 	case "tidb":
-		return parseURL(text, parseTiDB)
+		return parseURL(text, func(u *url.URL) (Target, error) { return parseMySQL(u, databases.TiDB, "4000") })
 	default:
 		// What stands before the colon may be a user's name and what follows the
 		// password, so neither is shown.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"strings"
@@ -20,12 +21,7 @@ import (
 // parseMySQL turns the URL into the form of go-sql-driver,
 // user:password@tcp(host:port)/db?parameters. Parameters are that driver's,
 // and socket=path, which takes the place of host and port.
-func parseMySQL(u *url.URL) (Target, error) { return parseMySQLOn(u, databases.MySQL, "3306") }
-
-// parseTiDB is parseMySQL for TiDB, which listens at a port of its own.
-func parseTiDB(u *url.URL) (Target, error) { return parseMySQLOn(u, databases.TiDB, "4000") }
-
-func parseMySQLOn(u *url.URL, dialect databases.Dialect, port string) (Target, error) {
+func parseMySQL(u *url.URL, dialect databases.Dialect, port string) (Target, error) {
 	config := driver.NewConfig()
 	config.User = u.User.Username()
 	config.DBName = strings.TrimPrefix(u.Path, "/")
@@ -52,16 +48,7 @@ func parseMySQLOn(u *url.URL, dialect databases.Dialect, port string) (Target, e
 		parameters.Set("timeout", connectTimeout.String())
 	}
 
-	text := config.FormatDSN()
-	separator := "?"
-
-	if strings.Contains(text[strings.LastIndexByte(text, '/'):], "?") {
-		separator = "&"
-	}
-
-	t := Target{
-		Dialect: dialect, shown: shown(u), driver: text + separator + parameters.Encode(),
-	}
+	t := Target{Dialect: dialect, shown: shown(u), driver: config.FormatDSN() + "?" + parameters.Encode()}
 	t.password, _ = u.User.Password()
 
 	_, err := t.mysqlConfig()
@@ -115,7 +102,10 @@ func (t Target) mysqlConfig() (*driver.Config, error) {
 	config.Logger = &driver.NopLogger{}
 
 	if t.lockWait {
-		limitLockWait(config)
+		// What the URL says wins.
+		waits := map[string]string{"innodb_lock_wait_timeout": lockWaitSeconds, "lock_wait_timeout": lockWaitSeconds}
+		maps.Copy(waits, config.Params)
+		config.Params = waits
 	}
 
 	return config, nil
@@ -123,19 +113,6 @@ func (t Target) mysqlConfig() (*driver.Config, error) {
 
 // lockWaitSeconds is how long a statement of MySQL waits for a row or a table.
 const lockWaitSeconds = "5"
-
-// limitLockWait sets that, unless the URL says otherwise.
-func limitLockWait(config *driver.Config) {
-	if config.Params == nil {
-		config.Params = map[string]string{}
-	}
-
-	for _, name := range []string{"innodb_lock_wait_timeout", "lock_wait_timeout"} {
-		if _, said := config.Params[name]; !said {
-			config.Params[name] = lockWaitSeconds
-		}
-	}
-}
 
 // patient bounds the whole of connecting. The driver's timeout ends when the
 // server has accepted the connection, and it may never greet.

@@ -49,6 +49,25 @@ func (t Target) OpenToLook(ctx context.Context) (*Database, error) {
 	return t.Open(ctx, false)
 }
 
+// Each calls read for every row of a query.
+func Each(ctx context.Context, db interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}, read func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+
+	for rows.Next() {
+		if err := read(rows); err != nil {
+			return err
+		}
+	}
+
+	return rows.Err()
+}
+
 // closeTime bounds Close.
 const closeTime = 2 * time.Second
 

@@ -159,15 +159,15 @@ func goneAlready(err error) bool {
 func Down(ctx context.Context, db *dsn.Database) ([]Step, error) {
 	return down(ctx, db, func(p *goose.Provider, ctx context.Context) ([]*goose.MigrationResult, error) {
 		result, err := p.Down(ctx)
-		if err != nil {
-			if errors.Is(err, goose.ErrNoNextVersion) {
-				return nil, nil
-			}
 
+		switch {
+		case errors.Is(err, goose.ErrNoNextVersion):
+			return nil, nil
+		case err != nil:
 			return nil, err
+		default:
+			return []*goose.MigrationResult{result}, nil
 		}
-
-		return []*goose.MigrationResult{result}, nil
 	})
 }
 
@@ -179,10 +179,7 @@ func DownAll(ctx context.Context, db *dsn.Database) ([]Step, error) {
 }
 
 // down is run for tables of which perhaps a part is there, and no version noted.
-func down(
-	ctx context.Context, db *dsn.Database,
-	do func(*goose.Provider, context.Context) ([]*goose.MigrationResult, error),
-) ([]Step, error) {
+func down(ctx context.Context, db *dsn.Database, do migration) ([]Step, error) {
 	schemas, err := SchemasOf(ctx, db)
 	if err != nil {
 		return nil, err
@@ -203,10 +200,10 @@ func down(
 	return retried(ctx, func(_ int, err error) bool { return goneAlready(err) }, func() ([]Step, error) { return run(ctx, db, do) })
 }
 
-func run(
-	ctx context.Context, db *dsn.Database,
-	do func(*goose.Provider, context.Context) ([]*goose.MigrationResult, error),
-) ([]Step, error) {
+// migration is what goose is to do.
+type migration func(*goose.Provider, context.Context) ([]*goose.MigrationResult, error)
+
+func run(ctx context.Context, db *dsn.Database, do migration) ([]Step, error) {
 	p, err := provider(db)
 	if err != nil {
 		return nil, err
@@ -253,29 +250,23 @@ func Statuses(ctx context.Context, db *dsn.Database) ([]Status, error) {
 		return nil, err
 	}
 
-	var statuses []Status
-
-	if !exists {
-		for _, source := range p.ListSources() {
-			statuses = append(statuses, Status{Name: path.Base(source.Path)})
-		}
-
-		return statuses, nil
-	}
-
 	store, err := versions(db)
 	if err != nil {
 		return nil, err
 	}
 
+	var statuses []Status
+
 	for _, source := range p.ListSources() {
 		status := Status{Name: path.Base(source.Path)}
 
-		switch found, err := store.GetMigration(ctx, db.SQL, source.Version); {
-		case err == nil:
-			status.Applied, status.At = found.IsApplied, found.Timestamp
-		case !errors.Is(err, database.ErrVersionNotFound):
-			return nil, err
+		if exists {
+			found, err := store.GetMigration(ctx, db.SQL, source.Version)
+			if err == nil {
+				status.Applied, status.At = found.IsApplied, found.Timestamp
+			} else if !errors.Is(err, database.ErrVersionNotFound) {
+				return nil, err
+			}
 		}
 
 		statuses = append(statuses, status)

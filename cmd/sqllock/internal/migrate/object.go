@@ -117,12 +117,7 @@ func Look(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (o Obje
 
 // look reads nothing.
 func look(ctx context.Context, conn database.DBTxConn, columns, name string) error {
-	rows, err := conn.QueryContext(ctx, "SELECT "+columns+" FROM "+name+" WHERE 1 = 0")
-	if err != nil {
-		return err
-	}
+	_, err := conn.ExecContext(ctx, "SELECT "+columns+" FROM "+name+" WHERE 1 = 0")
 
-	defer func() { _ = rows.Close() }()
-
-	return rows.Err()
+	return err
 }

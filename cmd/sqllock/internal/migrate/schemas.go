@@ -72,36 +72,30 @@ func SchemasOf(ctx context.Context, db *dsn.Database) (Schemas, error) {
 		names = append(names, "'"+object.Name+"'")
 	}
 
-	rows, err := db.SQL.QueryContext(ctx, `SELECT n.nspname::text, c.relname::text, pg_catalog.pg_table_is_visible(c.oid)
-  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- WHERE c.relname::text IN (`+strings.Join(names, ", ")+`) AND c.relkind IN ('r', 'v', 'p', 'f', 'm')
-   AND (c.relpersistence <> 't' OR pg_catalog.pg_table_is_visible(c.oid))
- ORDER BY 1, 2`)
-	if err != nil {
-		return s, err
-	}
-	defer rows.Close()
-
-	for rows.Next() {
+	err = dsn.Each(ctx, db.SQL, func(rows *sql.Rows) error {
 		var (
 			schema, name string
 			visible      bool
 		)
 
-		if err := rows.Scan(&schema, &name, &visible); err != nil {
-			return s, err
-		}
+		err := rows.Scan(&schema, &name, &visible)
 
 		switch {
-		case strings.HasPrefix(schema, ProofPrefix):
+		case err != nil || strings.HasPrefix(schema, ProofPrefix):
 		case visible:
 			s.found[schema] = append(s.found[schema], name)
 		case name == locksTable:
 			s.Others = append(s.Others, schema)
 		}
-	}
 
-	return s, rows.Err()
+		return err
+	}, `SELECT n.nspname::text, c.relname::text, pg_catalog.pg_table_is_visible(c.oid)
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relname::text IN (`+strings.Join(names, ", ")+`) AND c.relkind IN ('r', 'v', 'p', 'f', 'm')
+   AND (c.relpersistence <> 't' OR pg_catalog.pg_table_is_visible(c.oid))
+ ORDER BY 1, 2`)
+
+	return s, err
 }
 
 // fixed says whether a search_path names one schema that is the same for all. PostgreSQL's own has no tables of sqllock.

@@ -16,28 +16,30 @@ type terminal struct{ lentTo int }
 
 // lend makes the group the foreground one, if this process's group is.
 func (t *terminal) lend(group int) bool {
+	lent := false
+
+	withTerminal(func(tty, front int) {
+		if front == unix.Getpgrp() && unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, group) == nil {
+			t.lentTo, front = group, group
+		}
+
+		lent = front == group
+	})
+
+	return lent
+}
+
+// withTerminal calls do with the controlling terminal and its foreground group, if there is one.
+func withTerminal(do func(tty, front int)) {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
-		return false
+		return
 	}
 	defer tty.Close()
 
-	front, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
-	if err != nil {
-		return false
+	if front, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP); err == nil {
+		do(int(tty.Fd()), front)
 	}
-
-	if front == group {
-		return true
-	}
-
-	if front != unix.Getpgrp() || unix.IoctlSetPointerInt(int(tty.Fd()), unix.TIOCSPGRP, group) != nil {
-		return false
-	}
-
-	t.lentTo = group
-
-	return true
 }
 
 // takeBack makes this process's group the foreground one again, unless the
@@ -47,21 +49,16 @@ func (t *terminal) takeBack() {
 		return
 	}
 
-	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
-	if err != nil {
-		return
-	}
-	defer tty.Close()
+	withTerminal(func(tty, front int) {
+		if front != t.lentTo {
+			return
+		}
 
-	front, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
-	if err != nil || front != t.lentTo {
-		return
-	}
-
-	// A background process that does this is stopped by SIGTTOU, unless it
-	// ignores it (tcsetpgrp(3)). Only now: an ignored signal is inherited by the
-	// command.
-	signal.Ignore(unix.SIGTTOU)
-	_ = unix.IoctlSetPointerInt(int(tty.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
-	t.lentTo = 0
+		// A background process that does this is stopped by SIGTTOU, unless it
+		// ignores it (tcsetpgrp(3)). Only now: an ignored signal is inherited by the
+		// command.
+		signal.Ignore(unix.SIGTTOU)
+		_ = unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, unix.Getpgrp())
+		t.lentTo = 0
+	})
 }
