@@ -18,9 +18,10 @@ const (
 	NotAcquired
 	// Renewed: a renewal was confirmed. Remaining is what was left of the
 	// trust window when it was: the closest call is its smallest value. Of a lock on several servers
-	// Err says which of them did not confirm it, each time; the log says it once.
+	// Err says which of them did not confirm it.
 	Renewed
-	// RenewalFailed: a renewal had an error that leaves the lock in doubt.
+	// RenewalFailed: a renewal had an error that leaves the lock in doubt, which is tried again. The log warns of what is the
+	// same at several renewals in a row once a minute, and says how often it was "repeated" meanwhile.
 	RenewalFailed
 	// Lost: a lock was lost; Err is a *[LostError].
 	Lost
@@ -62,7 +63,8 @@ type Event struct {
 	// Err is why it failed, or why the lock was lost; nil if all is well.
 	Err error
 
-	repeats bool // the event before told the same, so that the log need not
+	repeats  bool // the log has told the same a moment ago, and need not again
+	repeated int  // how many events that the log did not tell were the same as the one before
 }
 
 // Observer is called when something happens to a lock, for metrics. Its context has the values of the context that the lock was
@@ -144,6 +146,8 @@ func (e Event) said() (slog.Level, string) {
 		return slog.LevelDebug, "lock renewed"
 	case e.Kind == Renewed:
 		return slog.LevelWarn, "lock renewed, but not on all servers"
+	case e.Kind == RenewalFailed && e.repeats:
+		return slog.LevelDebug, "lock not renewed, trying again"
 	case e.Kind == RenewalFailed:
 		return slog.LevelWarn, "lock not renewed, trying again"
 	case e.Kind == Lost:
@@ -191,6 +195,10 @@ func (e Event) attrs() []slog.Attr {
 
 	if e.Err != nil {
 		attrs = append(attrs, slog.Any("error", e.Err))
+	}
+
+	if e.repeated != 0 {
+		attrs = append(attrs, slog.Int("repeated", e.repeated))
 	}
 
 	return attrs

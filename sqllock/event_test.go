@@ -3,6 +3,7 @@ package sqllock_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -161,6 +162,53 @@ func TestLog(t *testing.T) {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("the log lacks %q:\n%s", want, out.String())
 			}
+		}
+	})
+}
+
+// An outage is told once, once more when it is of another kind, and once a minute while it lasts.
+func TestLogOfAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var out bytes.Buffer
+
+		logger := slog.New(slog.NewTextHandler(&out, nil))
+		told := 0
+		memory, locker := setup(t, sqllock.WithLogger(logger), observed(hooks{RenewalFailed: func(sqllock.Event) { told++ }}))
+
+		const long = 10 * time.Minute
+
+		// It is renewed after a third of that, and what failed is tried again after half a minute at most.
+		acquire(t, locker, sqllock.WithLease(long))
+
+		// warned has renewals fail with an error for so long, and returns what the log has told until then.
+		warned := func(err error, last time.Duration) []string {
+			memory.Reset()
+			memory.Fail("renew", 1000, sqllocktest.Before, err)
+			time.Sleep(last)
+			synctest.Wait()
+
+			return strings.SplitAfter(out.String(), "\n")[:strings.Count(out.String(), "\n")]
+		}
+
+		refused := errors.New("refused")
+
+		if got := warned(errors.New("cut off at port 4711"), long/3+50*time.Second); len(got) != 1 || told < 2 {
+			t.Errorf("the log told of %d failures within a minute:\n%q\nwant one line", told, got)
+		}
+
+		if got := warned(errors.New("cut off at port 12"), 40*time.Second); len(got) != 2 || !strings.Contains(got[1], " repeated=") {
+			t.Errorf("the log told of %d failures in a minute and a half:\n%q\nwant another line, with how many there were between the two", told, got)
+		}
+
+		if got := warned(refused, 40*time.Second); len(got) != 3 || !strings.Contains(got[2], "refused") {
+			t.Errorf("the log told of another error:\n%q\nwant one more line", got)
+		}
+
+		memory.Reset()
+		time.Sleep(time.Minute)
+
+		if got := warned(refused, long/3); len(got) != 4 || strings.Contains(got[3], "repeated") {
+			t.Errorf("the log told of the next outage:\n%q\nwant one more line", got)
 		}
 	})
 }

@@ -53,8 +53,8 @@ type hold struct {
 
 	// What the last try to renew came to, since that renewal.
 	failure        error // why it failed
-	partial        bool  // it counts, and was not confirmed everywhere
-	connectionless int   // tries in a row that got no connection
+	warned         warning
+	connectionless int // tries in a row that got no connection
 
 	// What has been begun with the lock.
 	releasing bool    // ReleaseTx put the release into a transaction, or is at it

@@ -4,8 +4,10 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
@@ -493,8 +495,8 @@ func (h *hold) renewed(start instant, lease time.Duration, missing, err error) t
 			return 0
 		}
 
-		event.Kind, event.Err, event.repeats = Renewed, missing, h.repeats(missing)
-		h.locker.events.add(h.ctx, event)
+		event.Kind, event.Err = Renewed, missing
+		h.locker.events.add(h.ctx, h.repeated(event))
 
 		return start.mono + h.renewAfter()
 	case lossIn(err) != nil:
@@ -504,21 +506,43 @@ func (h *hold) renewed(start instant, lease time.Duration, missing, err error) t
 	default:
 		h.failed(err)
 
-		h.locker.events.add(h.ctx, event)
+		h.locker.events.add(h.ctx, h.repeated(event))
 
 		return now().mono + jitter(max(lease/20, time.Millisecond))
 	}
 }
 
-// repeats notes where a renewal that counts was not confirmed all the same, and says whether that was so of the one before, too.
-func (h *hold) repeats(missing error) bool {
+// repeatEvery is after how long the log warns again of what goes on.
+const repeatEvery = time.Minute
+
+// warning is what was told last of the renewals of a lock that is not well.
+type warning struct {
+	said    string // empty if all is well
+	at      time.Time
+	repeats int // events since that told the same
+}
+
+// repeated is an event about a renewal that knows what of it the log has told. Numbers make no difference: those of ports and
+// times in the driver's errors change with each try.
+func (h *hold) repeated(e Event) Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	before := h.partial
-	h.partial = missing != nil
+	said := ""
+	if e.Err != nil {
+		said = strings.Join(strings.FieldsFunc(e.Err.Error(), unicode.IsDigit), "#")
+	}
 
-	return before && h.partial
+	if e.repeats = said != "" && said == h.warned.said && time.Since(h.warned.at) < repeatEvery; e.repeats {
+		h.warned.repeats++
+
+		return e
+	}
+
+	e.repeated = h.warned.repeats
+	h.warned = warning{said: said, at: time.Now()}
+
+	return e
 }
 
 // failed notes why a renewal failed.
