@@ -221,8 +221,10 @@ type Leader struct {
 	Label string
 	// Address is what it has published under [AddressKey]; empty if that is nothing.
 	Address string
-	// For is how long it leads, by the database's clock at the moment of the look.
-	For time.Duration
+	// For is how long it leads, and Remaining how long its lease runs if it is not renewed, both by the database's clock at the
+	// moment of the look. Renewals are no changes that [Election.Observe] yields. Those of this process ask
+	// [sqllock.Lock.Remaining] of their term, which is a little shorter.
+	For, Remaining time.Duration
 }
 
 // Nobody reports whether there is no leader.
@@ -248,7 +250,8 @@ func leaderOf(s sqllock.Status) Leader {
 	_ = json.Unmarshal([]byte(s.Holder.Metadata), &metadata) // whoever has the lock otherwise publishes no address
 
 	return Leader{
-		Term: s.Token, Host: s.Holder.Host, PID: s.Holder.PID, Label: s.Holder.Label, Address: metadata[AddressKey], For: s.HeldFor,
+		Term: s.Token, Host: s.Holder.Host, PID: s.Holder.PID, Label: s.Holder.Label, Address: metadata[AddressKey],
+		For: s.HeldFor, Remaining: s.Remaining,
 	}
 }
 

@@ -171,6 +171,25 @@ func TestSuccession(t *testing.T) {
 	})
 }
 
+// What others see of a term is from the database, and who serves it may rely on no more.
+func TestRemaining(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := sqllocktest.NewMemory()
+		one := campaign(t, memory).leads(t)
+
+		time.Sleep(time.Second)
+
+		leader, err := elect(t, memory.Peer()).Leader(t.Context())
+		if err != nil || leader.For != time.Second || leader.Remaining != 9*time.Second {
+			t.Errorf("Leader() = %+v, %v, want one that leads for a second, with nine left of ten", leader, err)
+		}
+
+		if left := one.lock.Remaining(); left <= 0 || left > leader.Remaining {
+			t.Errorf("Remaining() of the term = %s, want at most %s", left, leader.Remaining)
+		}
+	})
+}
+
 func TestErrorOfTheLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := sqllocktest.NewMemory()
