@@ -2,15 +2,13 @@ package sqllock
 
 import (
 	"context"
-	"runtime"
-	"slices"
+	"math"
 	"testing"
 	"time"
 )
 
-// leaving returns how long it takes so many who wait for one name to leave, one
-// after the other and the last first: that is the time under the mutex, and not what
-// a scheduler makes of thousands who want it at once.
+// leaving returns how long it takes at least to enter a line of so many who wait for one name, and to leave it. It is done
+// on one goroutine, which gives up at once: that is the time under the mutex, and not what a scheduler makes of it.
 func leaving(t *testing.T, waiters int) time.Duration {
 	t.Helper()
 
@@ -19,57 +17,42 @@ func leaving(t *testing.T, waiters int) time.Duration {
 		t.Fatal("tryEnter() of a free name = false")
 	}
 
-	cancels := make([]context.CancelFunc, waiters)
-	left := make(chan error)
-
-	for i := range waiters {
-		var ctx context.Context
-
-		ctx, cancels[i] = context.WithCancel(t.Context())
-
-		go func() {
-			_, _, _, err := q.enter(ctx, ctx, "name", nil)
-			left <- err
-		}()
-
-		// In this order.
-		for waiting := 0; waiting <= i; runtime.Gosched() {
-			q.mu.Lock()
-			waiting = q.names["name"].waiters.Len()
-			q.mu.Unlock()
-		}
+	for range waiters {
+		q.names["name"].waiters.PushBack(&waiter{turn: make(chan struct{})})
 	}
 
-	started := time.Now()
+	ended, end := context.WithCancel(t.Context())
+	end()
 
-	for _, cancel := range slices.Backward(cancels) {
-		cancel()
+	least := time.Duration(math.MaxInt64)
 
-		if err := <-left; err == nil {
-			t.Error("enter() = nil, want the end of its context")
+	for range 20 {
+		started := time.Now()
+
+		for range 100 {
+			if _, _, _, err := q.enter(ended, ended, "name", nil); err == nil {
+				t.Error("enter() = nil, want the end of its context")
+			}
 		}
+
+		least = min(least, time.Since(started))
 	}
 
-	return time.Since(started)
+	if left := q.names["name"].waiters.Len(); left != waiters {
+		t.Errorf("%d wait after others have left, want %d", left, waiters)
+	}
+
+	return least
 }
 
-// All names of a locker share the mutex under which they leave.
+// All names of a locker share the mutex under which they leave: with a search for each of thousands who do so at once nobody
+// else would get it.
 func TestManyLeaveTogether(t *testing.T) {
 	t.Parallel()
 
 	const few, times = 5_000, 16
 
-	// In proportion, with room for a machine that is busy, and three measurements, of
-	// which something else may disturb two; with a search for each of them it would
-	// be the square each time.
-	for try := range 3 {
-		less, more := leaving(t, few), leaving(t, few*times)
-
-		switch {
-		case more <= 4*times*max(less, time.Millisecond):
-			return
-		case try == 2:
-			t.Errorf("%d waiters left in %s and %d in %s, want in proportion", few, less, few*times, more)
-		}
+	if less, more := leaving(t, few), leaving(t, few*times); more > times/4*max(less, time.Millisecond) {
+		t.Errorf("100 left a line of %d in %s, and one of %d in %s; want no difference", few, less, few*times, more)
 	}
 }
