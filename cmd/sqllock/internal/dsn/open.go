@@ -49,10 +49,13 @@ func (t Target) OpenToLook(ctx context.Context) (*Database, error) {
 	return t.Open(ctx, false)
 }
 
-// Each calls read for every row of a query.
-func Each(ctx context.Context, db interface {
+// queryer is a *sql.DB or one connection of it.
+type queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}, read func(*sql.Rows) error, query string, args ...any) error {
+}
+
+// Each calls read for every row of a query.
+func Each(ctx context.Context, db queryer, read func(*sql.Rows) error, query string, args ...any) error {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
