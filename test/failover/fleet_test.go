@@ -75,7 +75,7 @@ func (f *fleet) connect(t *testing.T) databases.DB {
 	if f.database != "postgres" {
 		config := mariadbConfig(t, f.PrimaryDSN())
 		config.DialFunc = f.address.dial
-		config.Timeout = 2 * time.Second
+		config.Timeout = 5 * time.Second
 
 		return mysql.New(mariadbPool(t, config))
 	}
@@ -87,7 +87,7 @@ func (f *fleet) connect(t *testing.T) databases.DB {
 
 	config.MaxConns = poolSize
 	config.ConnConfig.DialFunc = f.address.dial
-	config.ConnConfig.ConnectTimeout = 2 * time.Second
+	config.ConnConfig.ConnectTimeout = 5 * time.Second
 
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(t.Context()), config)
 	if err != nil {
@@ -198,7 +198,8 @@ func (f *fleet) wantKept(k *keptLock) {
 	switch err := k.lock.Err(); {
 	case err == nil:
 		f.witness.count(k.mode, func(c *count) { c.kept++ })
-	case errors.As(err, &gone) && gone.Reason == sqllock.ReasonExpired:
+	case errors.As(err, &gone) && (gone.Reason == sqllock.ReasonExpired || gone.Reason == sqllock.ReasonTakenOver):
+		// The fail-over took too long. What was taken over too early is a second holder.
 		f.witness.count(k.mode, func(c *count) { c.expired++ })
 	default:
 		f.witness.fault("%s: Err() of %q, of which the standby had heard, = %v, want nil", k.mode, k.name, err)

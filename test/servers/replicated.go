@@ -32,7 +32,7 @@ type Replicated struct {
 	replication Replication
 
 	mutex            sync.Mutex // of what Succeed changes
-	generation       int        // of the primary: each has a number of its own
+	last             int        // number of a server
 	primary, standby *server
 }
 
@@ -40,7 +40,8 @@ type Replicated struct {
 type replicator interface {
 	// primaryEngine is a server that others can follow.
 	primaryEngine() engine
-	// standbyEngine is one that will follow the primary. The number is unlike that of any server that it may meet.
+	// standbyEngine is one that will follow the primary. The number is another one with each server of the pair, from
+	// firstStandby on.
 	standbyEngine(ctx context.Context, primary *server, number int) (engine, error)
 	// follow returns when the standby has caught up and follows.
 	follow(ctx context.Context, to *server, primary, standby *sql.DB, replication Replication) error
@@ -51,6 +52,9 @@ type replicator interface {
 	// promote lets the standby take writes.
 	promote(ctx context.Context, standby *sql.DB) error
 }
+
+// firstStandby is the number of a pair's first standby; its first primary is before it.
+const firstStandby = 2
 
 // StartReplicated brings up a primary and a standby of a database, postgres, mysql or mariadb: as containers, from
 // programs on this machine, or from packages, in this order. A server that the environment names is none of
@@ -128,7 +132,7 @@ func startPair(
 		return nil, err
 	}
 
-	pair = &Replicated{kind: kind, way: way, replication: replication, generation: 1, primary: primary}
+	pair = &Replicated{kind: kind, way: way, replication: replication, last: firstStandby - 1, primary: primary}
 
 	defer func() {
 		if err != nil {
@@ -143,7 +147,12 @@ func startPair(
 
 // newStandby starts a server that follows another one.
 func (r *Replicated) newStandby(ctx context.Context, primary *server) (standby *server, err error) {
-	follower, err := r.kind.standbyEngine(ctx, primary, r.generation+1)
+	r.mutex.Lock()
+	r.last++
+	number := r.last
+	r.mutex.Unlock()
+
+	follower, err := r.kind.standbyEngine(ctx, primary, number)
 	if err != nil {
 		return nil, fmt.Errorf("primary: %w", err)
 	}
@@ -171,7 +180,6 @@ func (r *Replicated) Succeed(ctx context.Context) error {
 	r.mutex.Lock()
 	gone, primary := r.primary, r.standby
 	r.primary, r.standby = primary, nil
-	r.generation++
 	r.mutex.Unlock()
 
 	standby, err := r.newStandby(ctx, primary)

@@ -16,7 +16,7 @@ import (
 // default. The standby is made empty. It gets a copy of the database, and follows from where the primary's log was then.
 type mysqlReplicator struct{ name string }
 
-func (m mysqlReplicator) primaryEngine() engine { return m.logging(1) }
+func (m mysqlReplicator) primaryEngine() engine { return m.logging(firstStandby - 1) }
 
 func (m mysqlReplicator) standbyEngine(_ context.Context, _ *server, number int) (engine, error) {
 	return m.logging(number), nil

@@ -19,7 +19,7 @@ type postgresReplicator struct{}
 func (postgresReplicator) primaryEngine() engine { return engines()["postgres"] }
 
 // standbyEngine's data directory is a copy of the primary's.
-func (postgresReplicator) standbyEngine(ctx context.Context, primary *server, _ int) (engine, error) {
+func (postgresReplicator) standbyEngine(ctx context.Context, primary *server, number int) (engine, error) {
 	e := engines()["postgres"]
 
 	config, err := pgx.ParseConfig(primary.dsn)
@@ -32,9 +32,16 @@ func (postgresReplicator) standbyEngine(ctx context.Context, primary *server, _ 
 		return e, err
 	}
 
-	if host != loopback {
-		if err := letReplicate(ctx, primary.dsn); err != nil {
+	// A standby that was promoted has both from its primary.
+	if number == firstStandby {
+		if err := quickLogins(ctx, primary.dsn, config.Password); err != nil {
 			return e, err
+		}
+
+		if host != loopback {
+			if err := letReplicate(ctx, primary.dsn); err != nil {
+				return e, err
+			}
 		}
 	}
 
