@@ -152,8 +152,9 @@ func (p Protocol) begin(s state, i int8, emit emit) {
 	case held:
 		h := c.handle
 
-		if p.Scope.Extends {
-			send("extends:", s, statement{kind: renew, owner: h.owner, lease: longer})
+		// Where a database recovers, one is enough: what matters is that its lease is longer than the other's.
+		if p.Scope.Extends && (p.Scope.Recoveries == 0 || i == 0) {
+			send("extends:", s, statement{kind: renew, owner: h.owner, lease: p.extension()})
 		}
 
 		if c.tx == 0 && p.Scope.Guards {
@@ -221,7 +222,7 @@ func (p Protocol) newOwner(s *state, i int8) {
 func (p Protocol) request(s *state, i int8) statement {
 	st := statement{kind: acquire, owner: s.clients[i].handle.owner, lease: lease}
 	if p.Fault == TokenDrawnBefore {
-		st.token = max(s.row.token+1, s.now)
+		st.token = max(s.row.token+1, p.clockToken(s))
 	}
 
 	return st
@@ -288,7 +289,7 @@ func (p Protocol) serve(s state, i int8, emit emit) {
 			c.answer = done
 		}
 
-		emit(step{i, "'s statement runs:", c.kind}, next, broken)
+		p.fork(&next, &s, step{i, "'s statement runs:", c.kind}, broken, emit)
 	}
 }
 
@@ -303,7 +304,9 @@ func (c *client) at(renewal bool) *call {
 
 // answers gives a client that runs the answers of its calls. An answer can be
 // lost, and so can the request: the client sees the same. A statement whose
-// connection broke, or whose caller did not wait any longer, can run later.
+// connection broke, or whose caller did not wait any longer, can run later; where a
+// database recovers it does not, because the
+// connection ends with the server.
 //
 // Mirrors sqllock/internal/call/call.go Within.
 func (p Protocol) answers(s state, i int8, emit emit) {
@@ -316,7 +319,7 @@ func (p Protocol) answers(s state, i int8, emit emit) {
 		next := s
 		*next.clients[i].at(renewal) = call{}
 
-		late := c.answer == pending && s.room(p) && c.kind != guard
+		late := c.answer == pending && s.room(p) && c.kind != guard && p.Scope.Recoveries == 0
 
 		if c.answer != pending {
 			p.take(next, i, c, step{i, "gets the answer of", c.kind}, emit)
@@ -429,7 +432,7 @@ func (p Protocol) told(s *state) (broken string) {
 
 	for i := range s.clients {
 		h := s.clients[i].handle
-		if p.believes(s, int8(i)) && s.row.owner == h.owner && s.row.token != h.token {
+		if p.believes(s, int8(i)) && s.row.owner == h.owner && s.row.token != h.token && s.row.expires > s.now {
 			return TokenKept
 		}
 	}

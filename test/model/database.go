@@ -41,7 +41,12 @@ func (p Protocol) acquire(s *state, st statement) (ok bool, token int8, broken s
 		now = s.clock(st.by)
 	}
 
-	if p.Fault != GuardWithoutRowLock && s.pinned() {
+	if p.Fault != GuardWithoutRowLock && s.pinned() || !p.promised(s, st) {
+		return false, 0, ""
+	}
+
+	// What it has, its owner is told. But if the lease has expired, another one's may be lost that came after it.
+	if p.pausing(s, st) && (!again || r.expires <= now && p.Fault != AskedAgainInPause) {
 		return false, 0, ""
 	}
 
@@ -58,7 +63,7 @@ func (p Protocol) acquire(s *state, st statement) (ok bool, token int8, broken s
 	}
 
 	// A row that was made has the floor, see grant.ready.
-	if token = max(r.token+1, s.floor+1, s.now); p.Fault == TokenWithoutClock {
+	if token = max(r.token+1, s.floor+1, p.clockToken(s)); p.Fault == TokenWithoutClock {
 		token = r.token + 1
 	} else if p.Fault == TokenDrawnBefore {
 		token = st.token
@@ -67,6 +72,15 @@ func (p Protocol) acquire(s *state, st statement) (ok bool, token int8, broken s
 	s.row = row{owner: st.owner, token: token, expires: now + st.lease}
 
 	return true, token, p.grant(s, st, token)
+}
+
+// clockToken is what the clock says of a token. Where it matters it counts in smaller steps: a recovery takes some of a tick.
+func (p Protocol) clockToken(s *state) int8 {
+	if p.Scope.Recoveries == 0 {
+		return s.now
+	}
+
+	return perTick*s.now + perTick/2*s.loss.recoveries
 }
 
 // grant notes a grant, and checks what is promised of it.
@@ -93,7 +107,11 @@ func (p Protocol) grant(s *state, st statement, token int8) (broken string) {
 // Mirrors strategies/internal/grants/postgres.sql grant.renew,
 // strategies/internal/grants/grant.go Grant.RenewOn.
 func (p Protocol) renew(s *state, st statement) bool {
-	if s.row.owner != st.owner && (p.Fault != RenewalWithoutOwner || s.row.owner == 0) {
+	if s.row.owner != st.owner && (p.Fault != RenewalWithoutOwner || s.row.owner == 0) || !p.promised(s, st) {
+		return false
+	}
+
+	if p.pausing(s, st) && s.row.expires <= s.now && p.Fault != RenewedInPause {
 		return false
 	}
 
@@ -142,6 +160,7 @@ func (p Protocol) guard(s *state, st statement) bool {
 func (p Protocol) world(s state, emit emit) {
 	p.tick(s, emit)
 	p.reap(s, emit)
+	p.recovery(s, emit)
 
 	for i, st := range s.delayed {
 		if st == (statement{}) {
@@ -152,7 +171,7 @@ func (p Protocol) world(s state, emit emit) {
 		next.delayed[i] = statement{}
 		next.sort()
 		_, _, broken := p.run(&next, st)
-		emit(step{-1, "runs late", st.kind}, next, broken)
+		p.fork(&next, &s, step{-1, "runs late", st.kind}, broken, emit)
 	}
 }
 
@@ -177,9 +196,8 @@ func (p Protocol) tick(s state, emit emit) {
 		next, same := s, false
 		next.now++
 
-		if next.row.expires <= next.now {
-			next.row.expires = 0 // when does not matter any more
-		}
+		next.pass(next.now)
+		next.loss.kept.pass(next.now)
 
 		for i := range next.clients {
 			c := &next.clients[i]
@@ -199,6 +217,17 @@ func (p Protocol) tick(s state, emit emit) {
 		if !same {
 			emit(step{-1, "tick", none}, next, "")
 		}
+	}
+}
+
+// pass forgets times that are over: which they were does not matter any more.
+func (d *database) pass(now int8) {
+	if d.row.expires <= now {
+		d.row.expires = 0
+	}
+
+	if d.server.paused <= now {
+		d.server.paused = 0
 	}
 }
 
@@ -245,10 +274,14 @@ func (p Protocol) reap(s state, emit emit) {
 	}
 }
 
-// freed says whether the name can be had a lease after all clients have stopped.
+// freed says whether the name can be had a lease after all clients have stopped. A pause ends as soon.
 func (p Protocol) freed(s state) bool {
 	for i := range s.clients {
 		s.clients[i] = client{crashed: true} // the server rolls their transactions back
+	}
+
+	if s.server.life != s.life {
+		s.note(s.now)
 	}
 
 	s.now += longer

@@ -49,4 +49,23 @@ const (
 	LateConfirmation
 	// ReleaseBeforeTelling ends the context when the release was answered.
 	ReleaseBeforeTelling
+	// NoPause grants at once after a recovery.
+	NoPause
+	// PauseOfOneLease pauses for the lease that most ask for, and not for the longest.
+	PauseOfOneLease
+	// PauseByClientsClock compares the end of the pause with the clock of the client that asks.
+	PauseByClientsClock
+	// PauseOnce does not pause again when the server is lost whose pause it was.
+	PauseOnce
+	// AskedAgainInPause grants what its owner has already, though the lease has expired: the
+	// grant to another one may be lost.
+	AskedAgainInPause
+	// RenewedInPause renews a lease that has expired.
+	RenewedInPause
+	// RaisedAfterGrant raises the longest lease when one was granted that is longer.
+	RaisedAfterGrant
+	// RaiseMayBeLost does not wait until the standby, or the disk, has what the longest lease was raised to.
+	RaiseMayBeLost
+	// LoweredEarly lowers the longest lease while one is trusted that is longer.
+	LoweredEarly
 )

@@ -20,6 +20,7 @@ func TestProtocol(t *testing.T) {
 
 	for _, scope := range []model.Scope{
 		model.Late, model.Again, model.Extended, model.Guarded, model.Reaped, model.Lossless,
+		model.Recovered, model.Twice, model.Longer,
 	} {
 		t.Run(scope.Name, func(t *testing.T) {
 			t.Parallel()
@@ -66,6 +67,15 @@ func TestFaults(t *testing.T) {
 		{model.LossTakenBack, "loss taken back", model.Late, model.LossIsFinal},
 		{model.LateConfirmation, "late confirmation", model.Reaped, model.TokenKept},
 		{model.ReleaseBeforeTelling, "release before telling", model.Late, model.NotTold},
+		{model.NoPause, "no pause", model.Recovered, model.NotTold},
+		{model.PauseOfOneLease, "pause of one lease", model.Longer, model.NotTold},
+		{model.PauseByClientsClock, "pause by the client's clock", model.Recovered, model.NotTold},
+		{model.PauseOnce, "pause once", model.Twice, model.NotTold},
+		{model.AskedAgainInPause, "asked again in the pause", model.Recovered, model.OneAtATime},
+		{model.RenewedInPause, "renewed in the pause", model.Recovered, model.TokenKept},
+		{model.RaisedAfterGrant, "raised after the grant", model.Longer, model.NotTold},
+		{model.RaiseMayBeLost, "raise may be lost", model.Longer, model.NotTold},
+		{model.LoweredEarly, "lowered early", model.Longer, model.NotTold},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -19,6 +19,8 @@ type Scope struct {
 	Delayed int8
 	// What happens, besides acquisitions, renewals, releases, and time.
 	Losses, Extends, Guards, Pauses, Crashes, Reaps bool
+	// Recoveries is how often the database may go on without its last commits.
+	Recoveries int8
 }
 
 // The scopes. Everything in one of them would be too much: each has what
@@ -33,4 +35,7 @@ var (
 		Name: "lossless", Owners: [...]int8{1, 1}, Horizon: 4, Delayed: 1,
 		Guards: true, Pauses: true, Crashes: true, Reaps: true,
 	}
+	Recovered = Scope{Name: "recovered", Owners: [...]int8{1, 1}, Horizon: 4, Delayed: 1, Losses: true, Recoveries: 1}
+	Twice     = Scope{Name: "recovered twice", Owners: [...]int8{1, 1}, Horizon: 4, Delayed: 1, Recoveries: 2}
+	Longer    = Scope{Name: "longer", Owners: [...]int8{1, 1}, Horizon: 4, Delayed: 1, Extends: true, Recoveries: 1}
 )

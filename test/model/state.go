@@ -6,19 +6,29 @@ const (
 	clients = 2 // processes that want the name
 	lease   = 3 // ticks, of an acquisition and of a renewal
 	longer  = 5 // ticks, what Extend asks for
+	raised  = 4 // ticks, what Extend asks for where a database recovers
+	perTick = 8 // tokens: no more are granted in a tick
 	drift   = 1 // ticks that a client's clock may lose in a lease, so trust is shorter by that
 	delayed = 2 // room for statements whose answer nobody waits for
 )
 
 // state is everything there is, at one moment. All of it is compared.
 type state struct {
-	now     int8 // the database's clock
-	row     row
-	floor   int8 // the token of the row that was removed
+	now int8 // the database's clock
+	database
 	clients [clients]client
 	delayed [delayed]statement // in order, so that equal sets are equal
 	listed  bool               // by the reaper, as expired
 	granted int8               // the largest token that was ever granted; nobody in the protocol sees it
+	loss    loss
+}
+
+// database is what a server has committed.
+type database struct {
+	row    row
+	floor  int8 // the token of the row that was removed
+	life   int8 // what tells the server from those before it; 0 is the first
+	server server
 }
 
 // row is the name's row in the database. It is all that the clients share.
@@ -142,6 +152,13 @@ func (s *state) String() string {
 		text += fmt.Sprintf("owner %d, token %d, expired", s.row.owner, s.row.token)
 	default:
 		text += fmt.Sprintf("owner %d, token %d, until %d", s.row.owner, s.row.token, s.row.expires)
+	}
+
+	switch {
+	case s.server.life != s.life:
+		text += ", another server"
+	case s.server.paused > s.now:
+		text += fmt.Sprintf(", pause until %d", s.server.paused)
 	}
 
 	for i, c := range s.clients {
