@@ -47,8 +47,6 @@ pause. --lossless=false takes that back.`,
 			sets := cmd.Flags().Changed("lossless")
 
 			switch changes := f.end || sets; {
-			case f.end && sets:
-				return usage(cmd, errors.New("give --end or --lossless"))
 			case changes && strings.TrimSpace(f.reason) == "":
 				return usage(cmd, errors.New("say why: --reason TEXT"))
 			case !changes && f.reason != "":
@@ -81,6 +79,7 @@ pause. --lossless=false takes that back.`,
 	cmd.Flags().BoolVar(&f.json, "json", false, "print a JSON object")
 	cmd.Flags().BoolVar(&f.end, "end", false, "let locks be granted now")
 	cmd.Flags().BoolVar(&f.lossless, "lossless", false, "say that fail-overs lose no commit")
+	cmd.MarkFlagsMutuallyExclusive("end", "lossless")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "`text` to record (required with --end and --lossless)")
 
 	return cmd

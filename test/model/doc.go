@@ -29,8 +29,7 @@
 // A database goes on without its last commits if a standby that lags is promoted, or if
 // it crashes and comes back without grants that did not wait for its disk. Then it
 // grants nothing until the longest lease that it may have granted has passed: a pause.
-// That takes a row that says whose it is, and how long the longest lease may be. The
-// functions of recovery.go mirror nothing yet.
+// That takes a row that says whose it is, and how long the longest lease may be.
 //
 // The search shows what the pause needs. In the pause, who asks again for what it has is
 // told so only if its lease has not expired, and an expired lease is not renewed: what

@@ -11,6 +11,9 @@ type server struct {
 func (d *database) longest() int8 { return max(lease, d.server.raise) }
 
 // note writes whose the row is now, and how long nothing is granted.
+//
+// Mirrors strategies/internal/grants/postgres.sql recovery.note,
+// strategies/internal/grants/recovery.go Store.noteServer.
 func (d *database) note(now int8) { d.server.life, d.server.paused = d.life, now+d.longest() }
 
 // loss is what a database may lose.
@@ -22,6 +25,9 @@ type loss struct {
 
 // pausing says whether the server may have lost grants that are trusted: it is not the one whose row it is, or its pause
 // goes on.
+//
+// Mirrors strategies/internal/grants/postgres.sql recovery.state,
+// strategies/internal/grants/recovery.go Store.recovering.
 func (p Protocol) pausing(s *state, st statement) bool {
 	now := s.now
 	if p.Fault == PauseByClientsClock {
@@ -40,6 +46,8 @@ func (p Protocol) pausing(s *state, st statement) bool {
 
 // promised says whether a lease is no longer than what a pause waits for. It is part of the statement that grants or
 // renews: whoever finds that it is longer raises that first.
+//
+// Mirrors strategies/internal/grants/recovery.go Store.promise.
 func (p Protocol) promised(s *state, st statement) bool {
 	return st.lease <= s.longest() || p.Scope.Recoveries == 0 || p.Fault == RaisedAfterGrant
 }
