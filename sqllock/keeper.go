@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,8 +34,8 @@ type keeper struct {
 
 	mu      sync.Mutex
 	holds   holdHeap
-	ready   []*hold // due for renewal, waiting for a renewer
-	busy    int     // renewers at work
+	ready   []renewal
+	busy    int // renewers at work on those
 	running bool
 	closed  bool // no hold comes any more
 	wake    chan struct{}
@@ -47,8 +48,7 @@ type schedule struct {
 	index    int           // in the heap; -1: not in it
 	due      time.Duration // monotonic time of the next look
 	renewAt  time.Duration // monotonic time of the next renewal
-	renewing bool          // waiting for a renewer, or at it
-	single   bool          // not together with others this time
+	renewing bool          // it is under way, or ready
 }
 
 // keep takes a new hold over; false if the locker is closed.
@@ -195,14 +195,6 @@ func (h *hold) renewAfter() time.Duration {
 	return third - third/10 + jitter(third/10)
 }
 
-// earliness is how much earlier than it has to a hold is renewed if others are.
-func (h *hold) earliness() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	return h.extended / 3 / 10
-}
-
 // renews says whether the keeper is to renew the hold.
 func (h *hold) renews() bool {
 	h.mu.Lock()
@@ -268,12 +260,14 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 
 	k.offset = n.wall - n.mono
 
-	for gathered := false; len(k.holds) > 0 && len(ended) == 0; {
+	var renewals []*hold
+
+	for len(k.holds) > 0 && len(ended) == 0 {
 		h := k.holds[0]
 
 		early := time.Duration(0)
-		if gathered && h.batched() {
-			early = h.earliness()
+		if len(renewals) > 0 && h.batched() {
+			early = h.nextLease() / 30 // a tenth of its third
 		}
 
 		renew := !h.schedule.renewing && h.schedule.renewAt <= n.mono+early && h.renews()
@@ -288,13 +282,15 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 		}
 
 		if renew {
-			gathered = true
-			k.enqueue(h)
+			h.schedule.renewing = true
+			renewals = append(renewals, h)
 		}
 
 		h.schedule.due = h.due(n)
 		heap.Fix(&k.holds, 0)
 	}
+
+	k.renewAllLocked(renewals)
 
 	if len(k.holds) == 0 {
 		k.running = false
@@ -314,82 +310,69 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 	return pause, nil, true
 }
 
-// enqueue gives the hold to a renewer.
-func (k *keeper) enqueue(h *hold) {
-	h.schedule.renewing = true
-	k.ready = append(k.ready, h)
+// renewal is of holds of the same lease, in one statement.
+type renewal struct {
+	holds []*hold
+	lease time.Duration
+}
+
+// renewAllLocked has holds renewed: together those of the same lease, if they can be.
+func (k *keeper) renewAllLocked(holds []*hold) {
+	byLease := make(map[time.Duration][]*hold)
+
+	for _, h := range holds {
+		if lease := h.nextLease(); h.batched() {
+			byLease[lease] = append(byLease[lease], h)
+		} else {
+			k.renewLocked([]*hold{h}, lease)
+		}
+	}
+
+	for lease, all := range byLease {
+		for some := range slices.Chunk(all, call.MaxBatch) {
+			k.renewLocked(some, lease)
+		}
+	}
+}
+
+// renewLocked has holds renewed in one statement, when it is their turn.
+func (k *keeper) renewLocked(holds []*hold, lease time.Duration) {
+	k.ready = append(k.ready, renewal{holds, lease})
 
 	if k.busy < renewers {
 		k.busy++
 
-		go k.renewReady()
+		go k.renew()
 	}
 }
 
-// renewReady renews what is ready until nothing is.
-func (k *keeper) renewReady() {
-	for {
-		k.mu.Lock()
-		holds, lease := k.nextLocked()
+// renew makes one try for each renewal that is ready, and notes when the next is due.
+func (k *keeper) renew() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 
-		if len(holds) == 0 {
-			k.busy--
-			k.mu.Unlock()
-
-			return
-		}
-
+	for len(k.ready) > 0 {
+		r := k.ready[0]
+		k.ready = k.ready[1:]
 		k.mu.Unlock()
 
-		next := sendRenewals(holds, lease)
+		next := sendRenewals(r.holds, r.lease)
 
 		k.mu.Lock()
 
-		for i, h := range holds {
+		for i, h := range r.holds {
 			if next[i] == unbatched {
-				h.schedule.single = true
-				k.enqueue(h)
+				k.renewLocked([]*hold{h}, r.lease)
 
 				continue
 			}
 
-			h.schedule.renewing, h.schedule.single, h.schedule.renewAt = false, false, next[i]
+			h.schedule.renewing, h.schedule.renewAt = false, next[i]
 			k.fix(h)
 		}
-
-		k.mu.Unlock()
-	}
-}
-
-// nextLocked takes from what is ready one hold, or all that can be renewed in
-// one statement, and their lease.
-func (k *keeper) nextLocked() ([]*hold, time.Duration) {
-	if len(k.ready) == 0 {
-		return nil, 0
 	}
 
-	first := k.ready[0]
-	lease := first.nextLease()
-
-	if first.schedule.single || !first.batched() {
-		k.ready = k.ready[1:]
-
-		return []*hold{first}, lease
-	}
-
-	var holds, rest []*hold
-
-	for _, h := range k.ready {
-		if len(holds) < call.MaxBatch && !h.schedule.single && h.batched() && h.nextLease() == lease {
-			holds = append(holds, h)
-		} else {
-			rest = append(rest, h)
-		}
-	}
-
-	k.ready = rest
-
-	return holds, lease
+	k.busy--
 }
 
 // nextLease is the lease of renewals to come.
@@ -453,8 +436,7 @@ func sendRenewals(holds []*hold, lease time.Duration) []time.Duration {
 			answer = answers[n]
 		}
 
-		missing, failed := holds[i].answered(answer)
-		holds[i].renewalEnded(failed)
+		missing, failed := holds[i].renewalEnded(answer)
 
 		if errors.Is(failed, strategies.ErrNotBatched) {
 			next[i] = unbatched
@@ -477,39 +459,32 @@ func (h *hold) starved() int {
 // renewed takes the answer to a try to renew that was begun at start, and
 // returns the monotonic time of the next. missing says where one that counts was not confirmed.
 func (h *hold) renewed(start instant, lease time.Duration, missing, err error) time.Duration {
-	if h.err() != nil {
-		return 0
+	if loss := lossIn(err); loss != nil && h.err() == nil {
+		_ = h.loseBy(loss)
 	}
-
-	err = outOfTime(err)
 
 	event := Event{
-		Kind: RenewalFailed, Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: err,
+		Kind: Renewed, Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: missing,
 	}
+	err = outOfTime(err)
+	next := start.mono + h.renewAfter()
 
-	switch {
-	case err == nil:
+	if err != nil {
+		h.noteFailure(err)
+
+		event.Kind, event.Err = RenewalFailed, err
+		next = now().mono + jitter(max(lease/20, time.Millisecond))
+	} else {
 		h.confirm(start, lease)
-
-		if h.err() != nil {
-			return 0
-		}
-
-		event.Kind, event.Err = Renewed, missing
-		h.locker.events.add(h.ctx, h.repeated(event))
-
-		return start.mono + h.renewAfter()
-	case lossIn(err) != nil:
-		_ = h.loseBy(lossIn(err))
-
-		return 0
-	default:
-		h.failed(err)
-
-		h.locker.events.add(h.ctx, h.repeated(event))
-
-		return now().mono + jitter(max(lease/20, time.Millisecond))
 	}
+
+	if h.err() != nil {
+		return 0 // the keeper ends the hold
+	}
+
+	h.locker.events.add(h.ctx, h.repeated(event))
+
+	return next
 }
 
 // repeatEvery is after how long the log warns again of what goes on.
@@ -545,8 +520,8 @@ func (h *hold) repeated(e Event) Event {
 	return e
 }
 
-// failed notes why a renewal failed.
-func (h *hold) failed(err error) {
+// noteFailure notes why a renewal failed.
+func (h *hold) noteFailure(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -587,7 +562,7 @@ func (q *holdHeap) Pop() any {
 }
 
 // renewing notes that a renewal is sent, which is given up after bound, and renewalEnded
-// what came of it.
+// what came of it, which it returns as answered does.
 func (h *hold) renewing(bound time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -596,15 +571,19 @@ func (h *hold) renewing(bound time.Duration) {
 	h.overBy = later(h.overBy, time.Now().Add(bound))
 }
 
-func (h *hold) renewalEnded(err error) {
+func (h *hold) renewalEnded(err error) (missing, failed error) {
+	missing, failed = h.answered(err)
+
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	h.renewals--
 
-	if uncertain(err) && lossIn(err) == nil {
+	if uncertain(failed) && lossIn(failed) == nil {
 		h.unheard = time.Now()
 	}
+
+	return missing, failed
 }
 
 // longestLease is how long the lease may run from now on. If a renewal may still be on

@@ -287,8 +287,7 @@ func (l *Lock) extend(ctx context.Context, h *hold, d time.Duration) error {
 	err := call.Bounded(ctx, h.settings.lease, func(ctx context.Context) error {
 		return strategies.RenewOne(ctx, h.locker.strategy, h.grant, d)
 	})
-	_, err = h.answered(err)
-	h.renewalEnded(err)
+	_, err = h.renewalEnded(err)
 
 	if err := h.conclude(ctx, "extend", err); err != nil {
 		return err

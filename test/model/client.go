@@ -405,7 +405,7 @@ func (p Protocol) acquired(s *state, i int8, c call) {
 // renewed is the end of a try to renew. Only one that the database confirmed
 // moves the window, from when it was begun. What is lost stays lost.
 //
-// Mirrors sqllock/keeper.go keeper.renewReady, sqllock/keeper.go hold.renewed,
+// Mirrors sqllock/keeper.go keeper.renew, sqllock/keeper.go hold.renewed,
 // sqllock/hold.go hold.confirm, sqllock/hold.go hold.end, sqllock/lock.go Lock.Extend.
 func (p Protocol) renewed(s *state, i int8, c call) {
 	own := &s.clients[i]
