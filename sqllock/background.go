@@ -1,7 +1,6 @@
 package sqllock
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +23,9 @@ type background struct {
 	idle     chan struct{}           // closed when nothing is under way; nil if nobody waits for that
 	ends     map[*acquisition]func() // what ends the acquisitions under way
 
-	endings endingHeap // those that wait for their time
-	workers int        // at work on others
-	timer   *time.Timer
+	endings map[*ending]struct{}
+	due     []*ending // of them those that are to be tried now
+	workers int       // at work on others
 }
 
 // begin counts a call that Close waits for; false if it is too late.
@@ -96,15 +95,15 @@ func (b *background) close() []func() {
 
 	b.closed = true
 
-	for _, e := range b.endings {
+	for e := range b.endings {
 		if e.overdue && len(e.looks) > 0 {
 			e.looks[0] = later(time.Now(), e.soonest)
-			e.due = e.looks[0]
+
+			if e.timer.Stop() {
+				e.timer.Reset(time.Until(e.looks[0]))
+			}
 		}
 	}
-
-	heap.Init(&b.endings)
-	b.workLocked()
 
 	return slices.Collect(maps.Values(b.ends))
 }
@@ -152,7 +151,7 @@ func (b *background) unfinished() error {
 
 	failed := error(nil)
 
-	for _, e := range b.endings {
+	for e := range b.endings {
 		if e.failed != nil {
 			failed = e.failed
 		}
@@ -181,9 +180,8 @@ type ending struct {
 	overdue bool      // it waits for the end of a lease, which ends it, or for Close, which does not wait for that
 	soonest time.Time // before which not even Close has it ended: it may still be on its way
 
-	failed error     // of the last try
-	due    time.Time // of the next
-	index  int       // in the heap; -1: somebody is at work on it, or it is done
+	failed error       // of the last try
+	timer  *time.Timer // until the next
 }
 
 const (
@@ -228,12 +226,9 @@ func (b *background) startLocked(e *ending) {
 		e.looks[0] = later(time.Now(), e.soonest)
 	}
 
-	e.due = e.looks[0]
-
 	b.underWay[e.name]++
-
-	heap.Push(&b.endings, e)
-	b.workLocked()
+	b.endings[e] = struct{}{}
+	e.timer = time.AfterFunc(time.Until(e.looks[0]), func() { b.work(e) })
 }
 
 // drop ends an ending that there is no need for any more.
@@ -252,71 +247,57 @@ func (b *background) dropLocked(e *ending) {
 	e.looks = nil
 
 	// Otherwise whoever is at work on it finds that, or it is done.
-	if e.index >= 0 {
-		heap.Remove(&b.endings, e.index)
+	if e.timer.Stop() {
 		b.nextLocked(e)
-		b.workLocked()
 	}
 }
 
-// nextLocked puts an ending back that has more looks, or finishes it.
+// nextLocked has an ending tried again that has more looks, or finishes it.
 func (b *background) nextLocked(e *ending) {
-	if len(e.looks) == 0 {
-		b.finishLocked(e.name)
-
-		return
-	}
-
-	e.due = e.looks[0]
-	heap.Push(&b.endings, e)
-}
-
-// workLocked sees to it that endings which are due are worked on.
-func (b *background) workLocked() {
-	for b.workers < enders && len(b.endings) > 0 && !b.endings[0].due.After(time.Now()) {
-		b.workers++
-
-		go b.work(b.popLocked())
-	}
-
-	if len(b.endings) == 0 || b.workers == enders {
-		return
-	}
-
-	pause := time.Until(b.endings[0].due)
-
-	if b.timer == nil {
-		b.timer = time.AfterFunc(pause, func() {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-
-			b.workLocked()
-		})
+	if len(e.looks) > 0 {
+		e.timer.Reset(time.Until(e.looks[0]))
 	} else {
-		b.timer.Reset(pause)
+		delete(b.endings, e)
+		b.finishLocked(e.name)
 	}
 }
 
-func (b *background) popLocked() *ending {
-	e, _ := heap.Pop(&b.endings).(*ending)
-
-	return e
-}
-
-// work tries an ending.
+// work tries an ending, and what is due by then, unless others are at work on that.
 func (b *background) work(e *ending) {
-	started := time.Now()
-
-	var err error
-	if !e.overdue || started.Before(e.until) {
-		err = call.Bounded(e.ctx, endTime, e.try)
-	}
-
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	b.workers--
+	b.due = append(b.due, e)
 
+	if b.workers == enders {
+		return
+	}
+
+	for b.workers++; len(b.due) > 0; {
+		e, b.due = b.due[0], b.due[1:]
+		b.mu.Unlock()
+
+		started := time.Now()
+		err := e.attempt(started)
+
+		b.mu.Lock()
+		b.triedLocked(e, started, err)
+	}
+
+	b.workers--
+}
+
+// attempt makes one try, unless the lease has ended meanwhile that is to end it.
+func (e *ending) attempt(started time.Time) error {
+	if e.overdue && !started.Before(e.until) {
+		return nil
+	}
+
+	return call.Bounded(e.ctx, endTime, e.try)
+}
+
+// triedLocked takes what a try came to.
+func (b *background) triedLocked(e *ending, started time.Time, err error) {
 	answered := err == nil || errors.Is(err, ErrLost)
 
 	switch {
@@ -332,7 +313,6 @@ func (b *background) work(e *ending) {
 	}
 
 	b.nextLocked(e)
-	b.workLocked()
 }
 
 var errStuck = errors.New("the try before has not returned")
@@ -345,31 +325,4 @@ func (e *ending) try(ctx context.Context) error {
 	defer e.stuck.Unlock()
 
 	return e.end(ctx)
-}
-
-// endingHeap orders endings by when they are due.
-type endingHeap []*ending
-
-func (q endingHeap) Len() int           { return len(q) }
-func (q endingHeap) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
-
-func (q endingHeap) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
-}
-
-func (q *endingHeap) Push(x any) {
-	e, _ := x.(*ending)
-	e.index = len(*q)
-	*q = append(*q, e)
-}
-
-func (q *endingHeap) Pop() any {
-	last := len(*q) - 1
-	e := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	e.index = -1
-
-	return e
 }

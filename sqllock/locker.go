@@ -84,7 +84,10 @@ func New(strategy strategies.Strategy, options ...LockerOption) (*Locker, error)
 		shares:   shares{open: make(map[string][]*hold)},
 		watches:  watches{open: make(map[*watch]struct{})},
 
-		background: background{underWay: make(map[string]int), ends: make(map[*acquisition]func())},
+		background: background{
+			underWay: make(map[string]int), ends: make(map[*acquisition]func()),
+			endings: make(map[*ending]struct{}),
+		},
 	}
 	l.keeper = keeper{locker: l, wake: make(chan struct{}, 1)}
 	l.events = events{locker: l}
