@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock/internal/call"
@@ -28,65 +27,63 @@ const (
 // and no goroutine.
 type reaper struct {
 	locker *Locker
-
-	used  atomic.Bool // a lock was released since the last look began
-	awake atomic.Bool // a look is due or under way
+	busy   chan struct{} // has room for one: the page under way
 
 	mu    sync.Mutex
-	timer *time.Timer   // nil before the first look, and after Close
-	busy  chan struct{} // closed when the page under way is done; nil if there is none
-	shut  bool
+	used  bool        // a lock was released since the last look
+	awake bool        // a look is due or under way
+	timer *time.Timer // nil before the first look
 }
 
 // released lets a look follow.
 func (r *reaper) released() {
-	if !r.used.Load() {
-		r.used.Store(true)
-	}
-
-	if !r.awake.Load() && r.awake.CompareAndSwap(false, true) {
-		r.after(idleTime + jitter(idleTime))
-	}
-}
-
-// after has a page removed after a pause.
-func (r *reaper) after(pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	switch {
-	case r.shut:
-	case r.timer == nil:
+	if r.used = true; !r.awake {
+		r.awake = true
+		r.afterLocked(idleTime + jitter(idleTime))
+	}
+}
+
+// afterLocked has a page removed after a pause.
+func (r *reaper) afterLocked(pause time.Duration) {
+	if r.timer == nil {
 		r.timer = time.AfterFunc(pause, r.look)
-	default:
+	} else {
 		r.timer.Reset(pause)
 	}
 }
 
 // look removes a page.
 func (r *reaper) look() {
-	r.mu.Lock()
+	r.busy <- struct{}{}
 
-	if r.shut {
-		r.mu.Unlock()
+	defer func() { <-r.busy }()
 
+	if r.locker.life.Err() != nil {
 		return
 	}
 
-	busy := make(chan struct{})
-	r.busy = busy
-	r.mu.Unlock()
-
-	pause := r.page()
+	started := time.Now()
+	done, err := r.page()
+	pause := idleTime + jitter(idleTime)
 
 	r.mu.Lock()
-	r.busy = nil
-	r.mu.Unlock()
+	defer r.mu.Unlock()
 
-	close(busy)
+	switch {
+	case r.locker.life.Err() != nil:
+		return
+	case done.more && err == nil:
+		pause = max(time.Millisecond, (idleShare-1)*time.Since(started))
+	default:
+		r.awake = r.used && !lasting(err)
+		r.used = false
+	}
 
-	if pause > 0 {
-		r.after(pause)
+	if r.awake {
+		r.afterLocked(pause)
 	}
 }
 
@@ -96,11 +93,9 @@ type page struct {
 	more    bool
 }
 
-// page removes a page, and returns when the next one is due; zero: when another lock has been released.
-func (r *reaper) page() time.Duration {
-	started := time.Now()
-
-	done, err := call.Limited(r.locker.life, idleLimit, func(ctx context.Context) (page, error) {
+// page removes a page.
+func (r *reaper) page() (done page, err error) {
+	done, err = call.Limited(r.locker.life, idleLimit, func(ctx context.Context) (page, error) {
 		removed, more, err := r.locker.strategy.ReapIdle(ctx, idleTime, idlePage)
 
 		return page{removed, more}, err
@@ -110,29 +105,13 @@ func (r *reaper) page() time.Duration {
 
 	switch {
 	case r.locker.life.Err() != nil:
-		return 0
 	case err != nil:
 		logger.LogAttrs(ctx, slog.LevelDebug, "removal of idle names failed", slog.Any("error", err))
 	case done.removed > 0:
 		logger.LogAttrs(ctx, slog.LevelDebug, "idle names removed", slog.Int("removed", done.removed))
 	}
 
-	if done.more && err == nil {
-		return max(time.Millisecond, (idleShare-1)*time.Since(started))
-	}
-
-	if r.used.Swap(false) && !lasting(err) {
-		return idleTime + jitter(idleTime)
-	}
-
-	r.awake.Store(false)
-
-	// Of one that was released just now, and found a look under way.
-	if r.used.Load() && r.awake.CompareAndSwap(false, true) {
-		return idleTime + jitter(idleTime)
-	}
-
-	return 0
+	return done, err
 }
 
 // lasting says whether an error comes again: of a user who may not remove rows, for example.
@@ -144,21 +123,15 @@ func lasting(err error) bool {
 func (r *reaper) close(ctx context.Context) {
 	r.mu.Lock()
 
-	r.shut = true
-
 	if r.timer != nil {
 		r.timer.Stop()
 	}
 
-	busy := r.busy
 	r.mu.Unlock()
 
-	if busy == nil {
-		return
-	}
-
 	select {
-	case <-busy:
+	case r.busy <- struct{}{}:
+		<-r.busy
 	case <-ctx.Done():
 	}
 }
