@@ -65,13 +65,15 @@ func (l *Locker) Close(ctx context.Context) error {
 		}
 	}
 
-	errs := l.releaseAll(ctx, held)
+	lost := l.releaseAll(ctx, held)
+
+	var left error
 
 	select {
 	case <-l.background.settled():
 	case <-ctx.Done():
-		if left := l.background.unfinished(); left != nil {
-			errs = append(errs, fmt.Errorf("close locker: %w: %w", context.Cause(ctx), left))
+		if left = l.background.unfinished(); left != nil {
+			left = fmt.Errorf("close locker: %w: %w", context.Cause(ctx), left)
 		}
 	}
 
@@ -87,70 +89,60 @@ func (l *Locker) Close(ctx context.Context) error {
 	l.workers.Close()
 	l.keeper.alarm() // it ends
 
-	return errors.Join(errs...)
+	return errors.Join(append(lost(), left)...)
 }
 
-// releaseAll releases locks that are counted as under way, some at a time while ctx
-// lives, and leaves the rest to the background. It returns losses; what failed goes on in
-// the background.
-func (l *Locker) releaseAll(ctx context.Context, held []*hold) (losses []error) {
+// releaseAll begins to release locks that are counted as under way, some at a time. It returns what says which were lost, as far as
+// that is known. What fails goes on in the background.
+func (l *Locker) releaseAll(ctx context.Context, held []*hold) (lost func() []error) {
 	var (
-		mu    sync.Mutex
-		group sync.WaitGroup
-		slots = make(chan struct{}, renewers)
+		mu     sync.Mutex
+		losses []error
 	)
 
-	if !l.features.Unbatched {
-		slots = make(chan struct{}, call.MaxBatch)
-	}
+	release := func(h *hold) {
+		defer l.background.finish(h.name())
 
-	for _, h := range held {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			h.releaseLater(ctx)
-			l.background.finish(h.name())
+		err := h.release(ctx)
 
-			continue
+		if event, untold := h.releaseNews(); untold {
+			l.events.add(h.ctx, event)
 		}
 
-		group.Go(func() {
-			defer func() {
-				l.background.finish(h.name())
-				<-slots
-			}()
+		if errors.Is(err, ErrLost) {
+			mu.Lock()
+			defer mu.Unlock()
 
-			err := h.release(ctx)
-
-			if event, untold := h.releaseNews(); untold {
-				l.events.add(h.ctx, event)
-			}
-
-			if errors.Is(err, ErrLost) {
-				mu.Lock()
-				defer mu.Unlock()
-
-				losses = append(losses, err)
-			}
-		})
+			losses = append(losses, err)
+		}
 	}
 
-	done := make(chan struct{})
-
-	go func() {
-		group.Wait()
-		close(done)
-	}()
-
-	select {
-	case <-done:
-	case <-ctx.Done():
+	most := call.MaxBatch
+	if l.features.Unbatched {
+		most = renewers
 	}
 
-	mu.Lock()
-	defer mu.Unlock()
+	next := make(chan *hold, len(held))
+	for _, h := range held {
+		next <- h
+	}
 
-	return slices.Clone(losses)
+	close(next)
+
+	for range min(most, len(held)) {
+		go func() {
+			for h := range next {
+				release(h)
+			}
+		}()
+	}
+
+	return func() []error {
+		mu.Lock()
+		defer mu.Unlock()
+
+		return slices.Clone(losses)
+	}
 }
 
 // errReleasedByClose is the state of a lock that Close released.
