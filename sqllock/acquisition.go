@@ -528,20 +528,10 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 		}
 	}
 
-	switch {
-	case a.set.many():
+	if a.set.many() {
 		grant, request, start, err = a.askSlot(wait)
-	default:
-		var place any
-		place, err = a.place(wait)
-		start, request = now(), a.request
-		request.Place = place
-
-		if err != nil {
-			break
-		}
-
-		grant, err = a.serve(wait, request)
+	} else {
+		grant, request, start, err = a.askFor(wait, a.request.Name)
 	}
 
 	if err != nil {
@@ -563,15 +553,24 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	return h, nil
 }
 
-// serve has the strategy asked, together with others if it can be.
-func (a *acquisition) serve(wait context.Context, request strategies.Request) (strategies.Grant, error) {
+// askFor asks for a name, together with others if it can be, and returns the request and when it began. What the strategy may
+// need to hold the lock with is taken for each request.
+func (a *acquisition) askFor(wait context.Context, name string) (grant strategies.Grant, request strategies.Request, start instant, err error) {
+	place, err := a.place(wait)
+	start, request = now(), a.request
+	request.Name, request.Place = name, place
+
+	if err != nil {
+		return grant, request, start, err
+	}
+
 	bound, cancel := context.WithTimeout(wait, longest(a.set))
 	defer cancel()
 
-	grant, err := a.locker.acquires.Serve(bound, request, a.locker.batches(a.set))
+	grant, err = a.locker.acquires.Serve(bound, request, a.locker.batches(a.set))
 	a.timedOut = bound.Err() != nil && wait.Err() == nil
 
-	return grant, err
+	return grant, request, start, err
 }
 
 // retry counts an attempt that failed and pauses before the next one. With an error the acquisition ends.

@@ -103,9 +103,11 @@ func (l *Locker) releaseAll(ctx context.Context, held []*hold) (lost func() []er
 	release := func(h *hold) {
 		defer l.background.finish(h.name())
 
-		err := h.release(ctx)
+		var event Event
 
-		if event, untold := h.releaseNews(); untold {
+		err := h.release(ctx, &event)
+
+		if event.Name != "" {
 			l.events.add(h.ctx, event)
 		}
 

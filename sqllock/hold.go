@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock/internal/call"
@@ -69,8 +68,6 @@ type hold struct {
 	overdue  *ending   // releases a lock that was held for too long; under background's mutex
 	releaser sync.Once
 	released error
-	lasted   time.Duration // until then
-	untold   atomic.Bool   // nobody has told of the release yet
 
 	schedule schedule // of the keeper, under its mutex
 }
@@ -384,37 +381,20 @@ func (h *hold) slot() int {
 	return slot
 }
 
-// release ends the hold and frees the lock in the database, once. The
-// caller reports the event of releaseNews afterwards, outside the Once.
-func (h *hold) release(ctx context.Context) error {
-	h.releaser.Do(func() { h.released = h.releaseNow(ctx) })
+// release ends the hold and frees the lock in the database, once. The call that did sets what there is to tell of it, outside
+// the Once; an event without a name is nothing.
+func (h *hold) release(ctx context.Context, event *Event) error {
+	h.releaser.Do(func() { h.released = h.releaseNow(ctx, event) })
 
 	return h.released
 }
 
-// releaseNews returns what there is to tell of the release, after it; false if there is nothing, or it was told of.
-func (h *hold) releaseNews() (event Event, untold bool) {
-	if !h.untold.Swap(false) {
-		return Event{}, false
-	}
-
-	err := h.released
-	if err != nil {
-		if failed := new(ReleaseError); errors.As(err, &failed) {
-			err = failed.Err // what is around it says the name once more
-		}
-	}
-
-	return Event{Kind: Released, Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: h.lasted, Err: err}, true
+// releasedEvent tells of a release that failed with err, or did not.
+func (h *hold) releasedEvent(err error) Event {
+	return Event{Kind: Released, Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: now().since(h.acquired), Err: err}
 }
 
-// noteRelease has the release told of.
-func (h *hold) noteRelease() {
-	h.lasted = now().since(h.acquired)
-	h.untold.Store(true)
-}
-
-func (h *hold) releaseNow(ctx context.Context) error {
+func (h *hold) releaseNow(ctx context.Context, event *Event) error {
 	// Close waits for it.
 	h.locker.background.count(h.name())
 	defer h.locker.background.finish(h.name())
@@ -424,7 +404,7 @@ func (h *hold) releaseNow(ctx context.Context) error {
 	h.mu.Unlock()
 
 	if h.handOff() {
-		h.noteRelease()
+		*event = h.releasedEvent(nil)
 
 		return nil
 	}
@@ -465,17 +445,18 @@ func (h *hold) releaseNow(ctx context.Context) error {
 	}
 
 	h.announce(ctx)
-	h.noteRelease()
 
-	switch {
-	case err == nil, errors.Is(err, ErrLost):
+	err = outOfTime(err)
+	*event = h.releasedEvent(err)
+
+	if err == nil || errors.Is(err, ErrLost) {
 		return err
-	default:
-		lease := h.releaseLater(ctx)
-		taken := max(lease, h.settings.minHold-now().since(h.grantedAt)) + h.settings.lockDelay
-
-		return &ReleaseError{Name: h.name(), FreeAfter: taken, Err: outOfTime(err)}
 	}
+
+	lease := h.releaseLater(ctx)
+	taken := max(lease, h.settings.minHold-now().since(h.grantedAt)) + h.settings.lockDelay
+
+	return &ReleaseError{Name: h.name(), FreeAfter: taken, Err: err}
 }
 
 // settleDoubt ends what an attempt may bring that this owner's next one has

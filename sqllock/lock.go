@@ -43,14 +43,17 @@ func (l *Lock) each(do func(*hold) error) error {
 	return l.ctx.each(do)
 }
 
-// Name returns the lock's name: the one that the call was given, if [WithNames] added others.
-func (l *Lock) Name() string {
+// first returns the hold of the name that was given; none if there is no lock.
+func (l *Lock) first() *hold {
 	if l == nil {
-		return ""
+		return new(hold)
 	}
 
-	return l.hold.name()
+	return l.hold
 }
+
+// Name returns the lock's name: the one that the call was given, if [WithNames] added others.
+func (l *Lock) Name() string { return l.first().name() }
 
 // Names returns all names of the lock, sorted: one without [WithNames].
 func (l *Lock) Names() (names []string) {
@@ -65,13 +68,7 @@ func (l *Lock) Names() (names []string) {
 
 // Slot is which of the permits of [WithPermits] the lock has: a number from 0 on that no other
 // holder of the name has at the same time. It is 0 without permits.
-func (l *Lock) Slot() int {
-	if l == nil {
-		return 0
-	}
-
-	return l.hold.slot()
-}
+func (l *Lock) Slot() int { return l.first().slot() }
 
 // Token returns the fencing token: larger than that of any earlier grant of
 // the name, by whatever process. Give it to whatever the lock protects and
@@ -79,44 +76,22 @@ func (l *Lock) Slot() int {
 // is the same database. Handles of one reentrant lock have the same token. With [WithPermits]
 // tokens grow within a slot: keep the largest of each; two slots may have the same one. With [WithShared] all readers who
 // hold the name at the same time have the same one.
-func (l *Lock) Token() int64 {
-	if l == nil {
-		return 0
-	}
-
-	return l.hold.grant.Token
-}
+func (l *Lock) Token() int64 { return l.first().grant.Token }
 
 // TokenOf returns the fencing token of one of the names ([WithNames]); 0 if the lock has no such name.
-func (l *Lock) TokenOf(name string) int64 {
-	if h := l.holdOf(name); h != nil {
-		return h.grant.Token
-	}
-
-	return 0
-}
+func (l *Lock) TokenOf(name string) int64 { return l.holdOf(name).grant.Token }
 
 // Owner returns the random name of this acquisition in the database; with [WithShared] that of all readers who have
 // the name.
-func (l *Lock) Owner() string {
-	if l == nil {
-		return ""
-	}
-
-	return l.hold.owner()
-}
+func (l *Lock) Owner() string { return l.first().owner() }
 
 // OwnerOf is Owner for one of the names ([WithNames]); empty if the lock has no such name.
-func (l *Lock) OwnerOf(name string) string {
-	if h := l.holdOf(name); h != nil {
-		return h.owner()
-	}
+func (l *Lock) OwnerOf(name string) string { return l.holdOf(name).owner() }
 
-	return ""
-}
+// holdOf returns the hold of a name; none if the lock has no such name.
+func (l *Lock) holdOf(name string) *hold {
+	one := new(hold)
 
-// holdOf returns the hold of a name; nil if there is none.
-func (l *Lock) holdOf(name string) (one *hold) {
 	_ = l.each(func(h *hold) error {
 		if h.name() == name {
 			one = h
@@ -346,7 +321,7 @@ func (l *Lock) guard(ctx context.Context, h *hold, tx strategies.Tx) error {
 	}
 
 	err = guarder.Guard(ctx, tx, h.grant)
-	h.usedInTx(err)
+	h.locker.usedInTx(err)
 
 	return h.conclude(ctx, "guard", err)
 }
@@ -420,7 +395,7 @@ func (l *Lock) releaseTx(ctx context.Context, h *hold, tx strategies.Tx, method 
 
 	err = guarder.ReleaseTx(ctx, tx, h.grant, mark)
 	h.endReleaseTx(err == nil)
-	h.usedInTx(err)
+	h.locker.usedInTx(err)
 
 	return h.conclude(ctx, verb, err)
 }
@@ -450,9 +425,9 @@ func (l *Lock) inTx(ctx context.Context, h *hold, tx strategies.Tx, verb, method
 
 // usedInTx takes in that a transaction uses the lock. From now on a grant is the database's: a guard
 // tells a snapshot that is older than its lock by what the database changed when it granted that.
-func (h *hold) usedInTx(err error) {
+func (l *Locker) usedInTx(err error) {
 	if err == nil {
-		h.locker.inTxs.Store(true)
+		l.inTxs.Store(true)
 	}
 }
 
@@ -498,7 +473,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		}
 
 		if l.ctx.more == nil {
-			one[0], l.result = l.releaseHold(ctx, l.hold)
+			l.result = l.releaseHold(ctx, l.hold, &one[0])
 		} else {
 			news, l.result = l.releaseHolds(ctx, l.ctx.all())
 		}
@@ -514,32 +489,27 @@ func (l *Lock) Release(ctx context.Context) error {
 	return l.result
 }
 
-// releaseHold takes the handle from a hold, which ends with its last one. The event has no name if there is nothing to tell.
-func (l *Lock) releaseHold(ctx context.Context, h *hold) (event Event, err error) {
-	reads := h.readers != nil
+// releaseHold takes the handle from a hold, which ends with its last one, and sets what there is to tell.
+func (l *Lock) releaseHold(ctx context.Context, h *hold, event *Event) (err error) {
+	reads, last := h.readers != nil, h.drop()
 
-	if h.drop() {
-		err = h.release(ctx)
-		event, _ = h.releaseNews()
-
-		if reads {
-			event.HeldFor = now().since(l.since)
-		}
-
-		if l.again && reads && event.Err == nil {
-			return Event{}, err
-		}
-
-		return event, err
+	switch {
+	case last:
+		err = h.release(ctx, event)
+	case reads:
+		*event = Event{Kind: Released, Name: h.name(), Token: h.grant.Token}
 	}
 
-	if reads && !l.again {
-		event = Event{Kind: Released, Name: h.name(), Token: h.grant.Token, HeldFor: now().since(l.since)}
-	}
-
-	if ended := h.err(); errors.Is(ended, ErrLost) {
+	if ended := h.err(); !last && errors.Is(ended, ErrLost) {
 		err = ended
 	}
 
-	return event, err
+	switch {
+	case reads && l.again && event.Err == nil:
+		*event = Event{} // nobody was told of it
+	case reads:
+		event.HeldFor = now().since(l.since)
+	}
+
+	return err
 }

@@ -153,7 +153,7 @@ func (a *acquisition) askSlot(wait context.Context) (grant strategies.Grant, req
 			return grant, a.request, now(), a.noSlot(taken)
 		}
 
-		grant, request, start, err = a.askFor(wait, slot)
+		grant, request, start, err = a.askFor(wait, strategies.SlotName(a.request.Name, slot))
 		if err == nil {
 			return grant, request, start, nil
 		}
@@ -177,21 +177,6 @@ func (a *acquisition) askSlot(wait context.Context) (grant strategies.Grant, req
 			return grant, request, start, held
 		}
 	}
-}
-
-// askFor asks for one slot. What the strategy may need to hold a lock with is taken for each request.
-func (a *acquisition) askFor(wait context.Context, slot int) (strategies.Grant, strategies.Request, instant, error) {
-	place, err := a.place(wait)
-	start, request := now(), a.request
-	request.Name, request.Place = strategies.SlotName(a.request.Name, slot), place
-
-	if err != nil {
-		return strategies.Grant{}, request, start, err
-	}
-
-	grant, err := a.serve(wait, request)
-
-	return grant, request, start, err
 }
 
 // takenBut returns who has the slots, and as taken those that were refused although nobody has them.

@@ -330,7 +330,7 @@ func (s *several) giveBack(ctx context.Context, holds []*hold) {
 		defer s.locker.background.finish(name)
 		defer close(freed)
 
-		_ = together(holds, func(i int) error { return holds[i].release(ctx) })
+		_ = together(holds, func(i int) error { return holds[i].release(ctx, new(Event)) })
 	}()
 
 	select {
@@ -347,13 +347,8 @@ func releaseEach(ctx context.Context, holds []*hold) error {
 // releaseHolds takes the handle from each of some holds, and returns what there is to tell of each.
 func (l *Lock) releaseHolds(ctx context.Context, holds []*hold) (news []Event, err error) {
 	news = make([]Event, len(holds))
-	err = together(holds, func(i int) (err error) {
-		news[i], err = l.releaseHold(ctx, holds[i])
 
-		return err
-	})
-
-	return news, err
+	return news, together(holds, func(i int) error { return l.releaseHold(ctx, holds[i], &news[i]) })
 }
 
 // together ends holds by end, with one statement if it can be, and joins the errors.
