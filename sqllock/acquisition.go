@@ -221,21 +221,8 @@ func (a *acquisition) fastPath(ctx context.Context, start instant) (*hold, error
 	}
 
 	grant, err := a.ask(ctx, start)
-	if err != nil {
-		return nil, a.handleError(ctx, a.request, err)
-	}
 
-	return a.firstGranted(ctx, start, grant)
-}
-
-// firstGranted makes a hold of what the first attempt has brought.
-func (a *acquisition) firstGranted(ctx context.Context, start instant, grant strategies.Grant) (*hold, error) {
-	h, err := a.granted(ctx, start, a.request, grant)
-	if h != nil {
-		a.attempts++
-	}
-
-	return h, err
+	return a.answered(ctx, start, a.request, grant, err)
 }
 
 // takeFreeTurn takes the turn, if there is nothing to wait for, and says whether that is so.
@@ -505,14 +492,7 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 		return nil, a.endError(wait, ctx)
 	}
 
-	var (
-		started = time.Now()
-		start   instant // the lease does not run while a place is waited for
-		request strategies.Request
-		grant   strategies.Grant
-		err     error
-	)
-
+	started := time.Now()
 	a.timedOut = false
 
 	if a.set.shared {
@@ -528,29 +508,24 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 		}
 	}
 
+	ask := a.askName
 	if a.set.many() {
-		grant, request, start, err = a.askSlot(wait)
-	} else {
-		grant, request, start, err = a.askFor(wait, a.request.Name)
+		ask = a.askSlot
 	}
 
-	if err != nil {
-		err = a.handleError(ctx, request, err)
-	}
+	grant, request, start, err := ask(wait)
 
-	var h *hold
-
-	if err == nil {
-		h, err = a.granted(ctx, start, request, grant)
-	}
-
+	h, err := a.answered(ctx, start, request, grant, err)
 	if err != nil {
 		return nil, a.retry(wait, ctx, started, err)
 	}
 
-	a.attempts++
-
 	return h, nil
+}
+
+// askName asks for the name itself.
+func (a *acquisition) askName(wait context.Context) (strategies.Grant, strategies.Request, instant, error) {
+	return a.askFor(wait, a.request.Name)
 }
 
 // askFor asks for a name, together with others if it can be, and returns the request and when it began. What the strategy may
@@ -589,10 +564,14 @@ func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed
 
 		return nil
 	case held != nil && a.try:
-		switch {
-		case a.pauseTry(wait, held):
+		ours := a.ours(held)
+
+		// Its row was locked, which may be for a moment, by somebody who looks whether a transaction guards it, for example. Or it
+		// met a grant of its own.
+		switch asks := ours || unheld(held) && time.Since(a.entered) < looksFor; {
+		case asks && sleep(wait, lookPause/2+jitter(lookPause)):
 			return nil
-		case a.ours(held):
+		case ours:
 			return a.endError(wait, ctx)
 		default:
 			return orUnheld(failed)
@@ -650,27 +629,37 @@ const (
 	lookPause = 10 * time.Millisecond
 )
 
-// pauseTry pauses before another attempt of a try, and says whether it makes one: if nobody is known to
-// have the lock. Its row was locked, which may be for a moment, by somebody who looks
-// whether a transaction guards it, for example. Or it met a grant of its own.
-func (a *acquisition) pauseTry(wait context.Context, held *HeldError) bool {
-	looks := unheld(held) && time.Since(a.entered) < looksFor || a.ours(held)
-
-	return looks && sleep(wait, lookPause/2+jitter(lookPause))
-}
-
 // longest is how long the database has to answer: a grant that takes longer than its
 // lease is worth nothing.
 func longest(set *settings) time.Duration { return min(set.trust(set.lease), attemptTime) }
 
 var errTooLate = fmt.Errorf("%w in time: it granted the lock, whose lease had ended before the answer came", ErrUnreachable)
 
-// granted makes a hold of what an attempt that was begun at start has brought.
+// answered takes the answer to an attempt that was begun at start: the hold that it has brought, or the error to go on with.
+func (a *acquisition) answered(
+	ctx context.Context, start instant, request strategies.Request, grant strategies.Grant, err error,
+) (*hold, error) {
+	if err != nil {
+		return nil, a.handleError(ctx, request, err)
+	}
+
+	h, err := a.granted(ctx, start, request, grant)
+	if err == nil {
+		a.attempts++
+	}
+
+	return h, err
+}
+
+// granted makes a hold of what an attempt has brought.
 func (a *acquisition) granted(ctx context.Context, start instant, request strategies.Request, grant strategies.Grant) (*hold, error) {
 	l := a.locker
 
 	if now().since(start) >= a.set.trust(a.set.lease) {
-		a.giveSlot(request)
+		if a.set.many() {
+			l.slots.give(strategies.SplitSlot(request.Name))
+		}
+
 		l.settleGrant(ctx, request, grant)
 
 		if !a.doubt.IsZero() {

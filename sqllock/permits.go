@@ -265,10 +265,3 @@ func allTaken(name string, n int, taken map[int]strategies.Status) error {
 
 	return held
 }
-
-// giveSlot gives back the slot of a request that was granted in vain.
-func (a *acquisition) giveSlot(request strategies.Request) {
-	if a.set.many() {
-		a.locker.slots.give(strategies.SplitSlot(request.Name))
-	}
-}

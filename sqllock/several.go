@@ -246,12 +246,7 @@ func (s *several) fastPath(ctx context.Context) (holds []*hold, refused error) {
 	holds = make([]*hold, len(s.all))
 
 	for i, a := range asked {
-		if errs[i] != nil {
-			errs[i] = a.handleError(ctx, a.request, errs[i])
-		} else {
-			holds[i], errs[i] = a.firstGranted(ctx, start, grants[i])
-		}
-
+		holds[i], errs[i] = a.answered(ctx, start, a.request, grants[i], errs[i])
 		s.attempts += a.attempts
 	}
 
