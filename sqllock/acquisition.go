@@ -441,11 +441,7 @@ func (a *acquisition) queueBehind(wait, ctx context.Context) error {
 	a.locker.turns.recordAnswer(a.queued, held)
 	a.learn(known{held: held})
 
-	if !a.line.pause(wait, held, &a.request) {
-		return a.endError(wait, ctx)
-	}
-
-	return nil
+	return a.goOn(wait, ctx, a.line.pause(wait, held, &a.request))
 }
 
 // tryTurn takes the turn if nobody has it. If somebody of this process is asking
@@ -558,11 +554,7 @@ func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed
 	case held != nil && held.Line != 0 && !a.request.First && a.checkQueue(wait, held):
 		return nil
 	case held != nil && a.own(held):
-		if !sleep(wait, backoff(a.attempts-1, lookPause, lastRetry)) {
-			return a.endError(wait, ctx)
-		}
-
-		return nil
+		return a.goOn(wait, ctx, sleep(wait, backoff(a.attempts-1, lookPause, lastRetry)))
 	case held != nil && a.try:
 		ours := a.ours(held)
 
@@ -578,11 +570,7 @@ func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed
 		}
 	case held != nil && a.set.shared && unheld(held) && time.Since(a.entered) < readersCome:
 		// Readers come and go, and none of them needs a line. a.entered is when its turn came.
-		if !sleep(wait, jitter(firstRetry/4)) {
-			return a.endError(wait, ctx)
-		}
-
-		return nil
+		return a.goOn(wait, ctx, sleep(wait, jitter(firstRetry/4)))
 	case held != nil:
 		a.failures = 0
 	case wait.Err() != nil && !isAnswer(failed):
@@ -608,18 +596,19 @@ func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed
 			a.withdraw() // others in line may have the connection that it lacks
 		}
 
-		if !sleep(wait, backoff(a.attempts-1, max(a.set.pollMin, firstRetry), max(a.set.pollMax, lastRetry))) {
-			return a.endError(wait, ctx)
-		}
+		return a.goOn(wait, ctx, sleep(wait, backoff(a.attempts-1, max(a.set.pollMin, firstRetry), max(a.set.pollMax, lastRetry))))
+	}
 
+	return a.goOn(wait, ctx, a.line.pause(wait, held, &a.request))
+}
+
+// goOn is nil after a pause that was made, and else why the wait has ended.
+func (a *acquisition) goOn(wait, ctx context.Context, paused bool) error {
+	if paused {
 		return nil
 	}
 
-	if !a.line.pause(wait, held, &a.request) {
-		return a.endError(wait, ctx)
-	}
-
-	return nil
+	return a.endError(wait, ctx)
 }
 
 // A try asks again, about so far apart, for as long as looksFor at a name that nobody is
@@ -657,7 +646,7 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 
 	if now().since(start) >= a.set.trust(a.set.lease) {
 		if a.set.many() {
-			l.slots.give(strategies.SplitSlot(request.Name))
+			l.slots.give(request.Name)
 		}
 
 		l.settleGrant(ctx, request, grant)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -163,43 +164,28 @@ func (e Event) said() (slog.Level, string) {
 
 // attrs are what applies of an event, for the log.
 func (e Event) attrs() []slog.Attr {
-	attrs := []slog.Attr{slog.String("name", e.Name), slog.String("strategy", e.Strategy)}
-
-	if e.Token != 0 {
-		attrs = append(attrs, slog.Int64("token", e.Token))
-	}
-
-	if e.Slot != 0 {
-		attrs = append(attrs, slog.Int("slot", e.Slot))
-	}
-
-	if e.Place != 0 {
-		attrs = append(attrs, slog.Int("place", e.Place), slog.Duration("waited", e.Waited))
-	}
-
+	holder := ""
 	if e.Held != nil {
-		attrs = append(attrs, slog.String("holder", e.Held.Holder.String()))
+		holder = e.Held.Holder.String()
 	}
 
-	if e.Attempts != 0 {
-		attrs = append(attrs, slog.Int("attempts", e.Attempts), slog.Duration("waited", e.Waited))
+	all := []slog.Attr{
+		slog.String("name", e.Name), slog.String("strategy", e.Strategy), slog.Int64("token", e.Token), slog.Int("slot", e.Slot),
+		slog.Int("place", e.Place), slog.Int("attempts", e.Attempts), slog.Duration("waited", e.Waited), slog.String("holder", holder),
+		slog.Duration("held_for", e.HeldFor), slog.Duration("remaining", e.Remaining.Round(time.Millisecond)), slog.Any("error", e.Err),
+		slog.Int("repeated", e.repeated),
 	}
 
-	if e.HeldFor != 0 {
-		attrs = append(attrs, slog.Duration("held_for", e.HeldFor))
-	}
+	return slices.DeleteFunc(all, func(a slog.Attr) bool {
+		if a.Key == "waited" {
+			return e.Place+e.Attempts == 0
+		}
 
-	if e.Remaining != 0 {
-		attrs = append(attrs, slog.Duration("remaining", e.Remaining.Round(time.Millisecond)))
-	}
-
-	if e.Err != nil {
-		attrs = append(attrs, slog.Any("error", e.Err))
-	}
-
-	if e.repeated != 0 {
-		attrs = append(attrs, slog.Int("repeated", e.repeated))
-	}
-
-	return attrs
+		switch a.Value.Any() {
+		case nil, "", int64(0), time.Duration(0):
+			return true
+		default:
+			return false
+		}
+	})
 }

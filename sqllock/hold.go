@@ -361,7 +361,7 @@ func (h *hold) passTurn() {
 		case h.readers != nil:
 			h.locker.shares.remove(h)
 		case h.settings.many():
-			h.locker.slots.give(strategies.SplitSlot(h.request.Name))
+			h.locker.slots.give(h.request.Name)
 		default:
 			h.locker.turns.leave(h.request.Name, nil)
 		}

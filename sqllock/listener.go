@@ -109,7 +109,7 @@ func (n *listener) listen(ctx context.Context) {
 		}, w.turn, func() {
 			connected.Do(func() { w.hearing(true) })
 			w.called()
-			n.locker.watches.look()
+			n.locker.lookAll()
 		})
 
 		w.hearing(false)
@@ -165,7 +165,7 @@ func (n *listener) callAll(ctx context.Context, names []string) ([]struct{}, []e
 func (n *listener) set(hearing bool) {
 	if n.hearing.Swap(hearing) != hearing {
 		n.locker.waiters.lookNow()
-		n.locker.watches.look()
+		n.locker.lookAll()
 	}
 }
 

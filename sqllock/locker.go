@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,7 +43,7 @@ type Locker struct {
 
 	listener listener
 	waiters  waiters
-	watches  watches
+	watches  sync.Map // of those under way: *watch
 
 	life  context.Context //nolint:containedctx // ends with Close; waits and background work end with it
 	close context.CancelCauseFunc
@@ -80,9 +81,8 @@ func New(strategy strategies.Strategy, options ...LockerOption) (*Locker, error)
 		features: features,
 		config:   configured,
 		turns:    turns{names: make(map[string]*turn)},
-		slots:    slots{used: make(map[string]map[int]struct{})},
+		slots:    slots{used: make(map[string]struct{})},
 		shares:   shares{open: make(map[string][]*hold)},
-		watches:  watches{open: make(map[*watch]struct{})},
 
 		background: background{
 			underWay: make(map[string]int), ends: make(map[*acquisition]func()),

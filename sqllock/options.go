@@ -68,6 +68,22 @@ type option func(*settings) error
 func (o option) forLocker(c *config) error { return o(&c.settings) }
 func (o option) forLock(s *settings) error { return o(s) }
 
+// period is an Option that sets a time, which is at most so long; zero: as long as anybody wants.
+func period(name string, d, most time.Duration, set func(*settings)) Option {
+	return option(func(s *settings) error {
+		switch {
+		case most > 0 && (d < 0 || d > most):
+			return badOption(name, d.String(), "must be between 0 and %s", days(most))
+		case d < 0:
+			return badOption(name, d.String(), "is negative")
+		}
+
+		set(s)
+
+		return nil
+	})
+}
+
 // lockOption is a LockOption: with it a lock does not have its name alone, which nobody would see in the calls of a locker.
 type lockOption func(*settings) error
 
@@ -263,15 +279,7 @@ func WithoutRenewal() Option {
 // called. A lock that its session holds is free at once. Zero, the default, is no limit. Errors: [ErrInvalidOption], it is negative, or
 // shorter than the minimum hold.
 func WithMaxHold(d time.Duration) Option {
-	return option(func(s *settings) error {
-		if d < 0 {
-			return badOption("WithMaxHold", d.String(), "is negative")
-		}
-
-		s.maxHold = d
-
-		return nil
-	})
+	return period("WithMaxHold", d, 0, func(s *settings) { s.maxHold = d })
 }
 
 // WithMinHold keeps the name taken for at least so long after the acquisition, also when it is released sooner: a short job that
@@ -279,30 +287,14 @@ func WithMaxHold(d time.Duration) Option {
 // [Locker.ForceRelease] ends that. After a crash the lease alone keeps the name. Zero, the default, frees it at once; 366 days are
 // the maximum. Errors: [ErrInvalidOption]; [ErrUnsupported] by the strategy.
 func WithMinHold(d time.Duration) Option {
-	return option(func(s *settings) error {
-		if d < 0 || d > maxLease {
-			return badOption("WithMinHold", d.String(), "must be between 0 and %s", days(maxLease))
-		}
-
-		s.minHold = d
-
-		return nil
-	})
+	return period("WithMinHold", d, maxLease, func(s *settings) { s.minHold = d })
 }
 
 // WithLockDelay keeps the name taken for so long after the lease expired, as Chubby and Consul do: time for a holder that was only
 // slow to notice and stop, and cover for a database clock that jumps forward by less. A lock that is released has no delay. Zero is
 // the default, 366 days are the maximum. Errors: [ErrInvalidOption]; [ErrUnsupported] by the strategy.
 func WithLockDelay(d time.Duration) Option {
-	return option(func(s *settings) error {
-		if d < 0 || d > maxLease {
-			return badOption("WithLockDelay", d.String(), "must be between 0 and %s", days(maxLease))
-		}
-
-		s.lockDelay = d
-
-		return nil
-	})
+	return period("WithLockDelay", d, maxLease, func(s *settings) { s.lockDelay = d })
 }
 
 // How it is asked for. WithPermits, WithShared and WithNames are beside what they do.
@@ -313,15 +305,7 @@ func WithLockDelay(d time.Duration) Option {
 // answer, or the lease has ended and a transaction still locks the name, such as the open guard of a process that was stopped. It
 // has no effect on [Locker.TryAcquire] and [Locker.TryDo], which do not wait. Errors: [ErrInvalidOption], it is negative.
 func WithMaxWait(d time.Duration) Option {
-	return option(func(s *settings) error {
-		if d < 0 {
-			return badOption("WithMaxWait", d.String(), "is negative")
-		}
-
-		s.maxWait, s.waits = d, true
-
-		return nil
-	})
+	return period("WithMaxWait", d, 0, func(s *settings) { s.maxWait, s.waits = d, true })
 }
 
 // WithReentrant lets an Acquire whose context comes from a lock of the same name and locker return that lock again, with the same

@@ -66,10 +66,10 @@ func splitSlotName(slotName string) (name string, slot int, err error) {
 // many says whether the name has several slots.
 func (s *settings) many() bool { return s.permits > 1 }
 
-// slots are those of this locker's locks, and of its attempts under way, by name.
+// slots are those of this locker's locks, and of its attempts under way, by their own names.
 type slots struct {
 	mu   sync.Mutex
-	used map[string]map[int]struct{}
+	used map[string]struct{}
 }
 
 // anySlot is none in particular.
@@ -81,48 +81,32 @@ func (s *slots) take(name string, n, wish int, taken map[int]strategies.Status) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	used := s.used[name]
-	free := func(slot int) bool {
-		_, mine := used[slot]
-		_, others := taken[slot]
-
-		return !mine && !others
-	}
-
-	first := rand.IntN(n)
-	if wish != anySlot && wish < n && free(wish) {
-		first = wish
+	first := wish
+	if wish == anySlot {
+		first = rand.IntN(n)
 	}
 
 	for i := range n {
 		slot := (first + i) % n
-		if !free(slot) {
-			continue
+		slotName := strategies.SlotName(name, slot)
+		_, ours := s.used[slotName]
+
+		if _, others := taken[slot]; !ours && !others {
+			s.used[slotName] = struct{}{}
+
+			return slot, true
 		}
-
-		if used == nil {
-			used = make(map[int]struct{})
-			s.used[name] = used
-		}
-
-		used[slot] = struct{}{}
-
-		return slot, true
 	}
 
 	return 0, false
 }
 
 // give ends the use of a slot.
-func (s *slots) give(name string, slot int) {
+func (s *slots) give(slotName string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	delete(s.used[name], slot)
-
-	if len(s.used[name]) == 0 {
-		delete(s.used, name)
-	}
+	delete(s.used, slotName)
 }
 
 // slotTries is how many slots an attempt asks for before it goes into line. A try asks for all that are free.
@@ -158,7 +142,7 @@ func (a *acquisition) askSlot(wait context.Context) (grant strategies.Grant, req
 			return grant, request, start, nil
 		}
 
-		a.locker.slots.give(a.request.Name, slot)
+		a.locker.slots.give(request.Name)
 
 		held := new(strategies.HeldError)
 		if !errors.As(err, &held) || held.Recovering {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -124,18 +125,10 @@ func (s *shares) remove(h *hold) {
 	defer s.mu.Unlock()
 
 	name := h.request.Name
-	others := make([]*hold, 0, len(s.open[name]))
+	s.open[name] = slices.DeleteFunc(s.open[name], func(other *hold) bool { return other == h })
 
-	for _, other := range s.open[name] {
-		if other != h {
-			others = append(others, other)
-		}
-	}
-
-	if len(others) == 0 {
+	if len(s.open[name]) == 0 {
 		delete(s.open, name)
-	} else {
-		s.open[name] = others
 	}
 }
 

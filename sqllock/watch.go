@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock/internal/call"
@@ -97,41 +96,21 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Status, error
 
 		w := &watch{locker: l, noter: noter, name: name, wake: make(chan struct{}, 1)}
 
-		l.watches.add(w)
-		defer l.watches.remove(w)
+		l.watches.Store(w, nil)
+		defer l.watches.Delete(w)
 
 		w.run(ctx, yield)
 	}
 }
 
-// watches are those under way.
-type watches struct {
-	mu   sync.Mutex
-	open map[*watch]struct{}
-}
-
-func (ws *watches) add(w *watch) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-
-	ws.open[w] = struct{}{}
-}
-
-func (ws *watches) remove(w *watch) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-
-	delete(ws.open, w)
-}
-
-// look has all of them look now.
-func (ws *watches) look() {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-
-	for w := range ws.open {
+// lookAll has all who watch look now.
+func (l *Locker) lookAll() {
+	l.watches.Range(func(key, _ any) bool {
+		w, _ := key.(*watch)
 		wakeUp(w.wake)
-	}
+
+		return true
+	})
 }
 
 // watch is one call of Watch.
