@@ -18,10 +18,8 @@ import (
 // waits for the name, so that readers who come all the time do not keep a writer waiting.
 
 const (
-	// openTime is how long readers may come without a look at the line, and openLook how long before its end that
-	// look is made, beside them.
+	// openTime is how long readers may come without a look at the line.
 	openTime = 20 * time.Millisecond
-	openLook = 10 * time.Millisecond
 	// readersCome is for how long a reader tries again whose name nobody is known to have, before it goes into
 	// the line.
 	readersCome = 250 * time.Millisecond
@@ -148,31 +146,21 @@ func (s *shares) find(name string, set *settings) *hold {
 
 // shared is what a hold has if it is that of readers, under its mutex.
 type shared struct {
-	until   time.Time // when somebody has to look at the line before another reader comes
-	looking bool
-	joins   int           // how often one came
-	linger  time.Duration // how long to wait for the next one
-	came    time.Time     // when the last of those did
-	come    chan struct{} // closed when the next one comes; nil if nobody waits for that
-	closed  bool          // nobody comes any more
+	until  time.Time     // when somebody has to look at the line before another reader comes
+	joins  int           // how often one came
+	linger time.Duration // how long to wait for the next one
+	came   time.Time     // when the last of those did
+	come   chan struct{} // closed when the next one comes; nil if nobody waits for that
+	closed bool          // nobody comes any more
 }
 
-// admit adds a reader, if the hold is alive, and open or known to be free for readers; and it says whether the line
-// is to be looked at.
-func (h *hold) admit(free bool) (admitted, look bool) {
+// admit adds a reader, if the hold is alive, and open or known to be free for readers.
+func (h *hold) admit(free bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	left := time.Until(h.readers.until)
-
-	switch {
-	case h.readers.closed || h.errLocked(now()) != nil:
-		return false, false
-	case !free && left <= 0:
-		return false, false
-	case !free && left < openLook && !h.readers.looking:
-		h.readers.looking = true
-		look = true
+	if h.readers.closed || h.errLocked(now()) != nil || !free && time.Until(h.readers.until) <= 0 {
+		return false
 	}
 
 	h.handles++
@@ -184,7 +172,7 @@ func (h *hold) admit(free bool) (admitted, look bool) {
 		h.readers.come = nil
 	}
 
-	return true, look
+	return true
 }
 
 // dropReader takes a reader away, and says whether the hold is to be released: it was the last, and no other came. Others
@@ -256,32 +244,11 @@ func (h *hold) closeShare(joins int) bool {
 
 // joinOpen joins readers of this process without asking the database; nil if that cannot be.
 func (a *acquisition) joinOpen() *hold {
-	h := a.locker.shares.find(a.request.Name, a.set)
-	if h == nil {
-		return nil
+	if h := a.locker.shares.find(a.request.Name, a.set); h != nil && h.admit(false) {
+		return h
 	}
 
-	admitted, look := h.admit(false)
-
-	if look && h.locker.background.begin(h.name()) {
-		go h.lookAtLine()
-	}
-
-	if !admitted {
-		return nil
-	}
-
-	return h
-}
-
-// lookAtLine lets readers come for another while if nobody waits.
-func (h *hold) lookAtLine() {
-	defer h.locker.background.finish(h.name())
-
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.locker.life), longest(h.settings))
-	defer cancel()
-
-	h.mayJoin(ctx, strategies.Request{})
+	return nil
 }
 
 // mayJoin asks the database whether readers may join for a request, and notes that they may.
@@ -297,8 +264,6 @@ func (h *hold) mayJoin(ctx context.Context, r strategies.Request) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	h.readers.looking = false
-
 	if free && err == nil {
 		h.readers.until = later(h.readers.until, asked.Add(openTime))
 	}
@@ -308,30 +273,24 @@ func (h *hold) mayJoin(ctx context.Context, r strategies.Request) bool {
 
 // joinAsked joins readers of this process if the database says that they may; nil if it does not.
 func (a *acquisition) joinAsked(wait context.Context) *hold {
-	// Who is in line asks all the same: it leaves the line with that.
-	if a.request.Wait == "" {
-		if h := a.joinOpen(); h != nil {
-			return h
-		}
-	}
-
 	h := a.locker.shares.find(a.request.Name, a.set)
 	if h == nil {
 		return nil
 	}
 
+	// Who is in line asks all the same: it leaves the line with that.
+	if a.request.Wait == "" && h.admit(false) {
+		return h
+	}
+
 	ctx, cancel := context.WithTimeout(wait, longest(a.set))
 	defer cancel()
 
-	if !h.mayJoin(ctx, a.request) {
-		return nil
+	if h.mayJoin(ctx, a.request) && h.admit(true) {
+		return h
 	}
 
-	if admitted, _ := h.admit(true); !admitted {
-		return nil
-	}
-
-	return h
+	return nil
 }
 
 // handleOf returns the handle of a hold that somebody was given with ctx: of readers each has a context of its own.
