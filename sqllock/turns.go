@@ -142,12 +142,20 @@ func (t *turns) advise(name string) (tokens int64, crowded bool) {
 
 // setContended notes whether others waited for the name when it was released here.
 func (t *turns) setContended(name string, crowded bool) {
+	t.with(name, func(n *turn) { n.contended = crowded })
+}
+
+// with does something with the turn of a name, if somebody has it.
+func (t *turns) with(name string, do func(n *turn)) (busy bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	if n, ok := t.names[name]; ok {
-		n.contended = crowded
+	n, busy := t.names[name]
+	if busy {
+		do(n)
 	}
+
+	return busy
 }
 
 // handOff gives the turn and the lock to the first waiter, if give makes one
@@ -176,40 +184,26 @@ func (t *turns) handOff(name string, give func(w *waiter, crowded bool) *hold) b
 }
 
 // busy says whether somebody has the turn.
-func (t *turns) busy(name string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	_, ok := t.names[name]
-
-	return ok
-}
+func (t *turns) busy(name string) bool { return t.with(name, func(*turn) {}) }
 
 // hasWaiters says whether somebody waits for the name here.
-func (t *turns) hasWaiters(name string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (t *turns) hasWaiters(name string) (some bool) {
+	t.with(name, func(n *turn) { some = n.waiters.Len() > 0 })
 
-	n, ok := t.names[name]
-
-	return ok && n.waiters.Len() > 0
+	return some
 }
 
 // learnTokens takes from a grant that goes back to the database how many tokens the
 // next one needs.
 func (t *turns) learnTokens(name string, tokens int64, all bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	n, ok := t.names[name]
-
-	switch {
-	case !ok:
-	case all:
-		n.reserve = min(2*n.reserve, mostReserve)
-	case tokens < n.reserve/2:
-		n.reserve = max(2, n.reserve/2) // with one nothing would be learned any more
-	}
+	t.with(name, func(n *turn) {
+		switch {
+		case all:
+			n.reserve = min(2*n.reserve, mostReserve)
+		case tokens < n.reserve/2:
+			n.reserve = max(2, n.reserve/2) // with one nothing would be learned any more
+		}
+	})
 }
 
 // tryEnter takes the turn if nobody has it. Otherwise it returns who has the name as
@@ -233,38 +227,31 @@ func (t *turns) tryEnter(name string) (known, bool) {
 }
 
 // known returns who has a name as far as that is known.
-func (t *turns) known(name string) known {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (t *turns) known(name string) (of known) {
+	t.with(name, func(n *turn) { of = n.known })
 
-	if n, busy := t.names[name]; busy {
-		return n.known
-	}
-
-	return known{}
+	return of
 }
 
 // recordAnswer notes what the database told the one who has the turn: that somebody has
 // the name, or nil.
 func (t *turns) recordAnswer(name string, held *HeldError) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	// The turn may have ended with the lock by now.
-	if n, ok := t.names[name]; ok && n.holder == nil && (held != nil || n.held != nil) {
-		n.set(nil, held)
-	}
+	t.with(name, func(n *turn) {
+		// The turn may have ended with the lock by now.
+		if n.holder == nil && (held != nil || n.held != nil) {
+			n.set(nil, held)
+		}
+	})
 }
 
 // noPlace notes why the one who has the turn cannot ask yet; nil when it can.
 func (t *turns) noPlace(name string, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	if n, ok := t.names[name]; ok && n.holder == nil {
-		n.noPlace = err
-		n.tell()
-	}
+	t.with(name, func(n *turn) {
+		if n.holder == nil {
+			n.noPlace = err
+			n.tell()
+		}
+	})
 }
 
 // rememberCrowd is for how long it is known that others wait.
@@ -286,12 +273,7 @@ func (t *turns) removeLocked(name string) {
 }
 
 // hold notes that the one whose turn it is has the lock now.
-func (t *turns) hold(name string, h *hold) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	t.names[name].set(h, nil)
-}
+func (t *turns) hold(name string, h *hold) { t.with(name, func(n *turn) { n.set(h, nil) }) }
 
 // leave gives the turn to the next, and the place in line, if there is one. It says whether there is
 // a next.
