@@ -3,6 +3,7 @@ package sqllock
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/internal/plain"
@@ -75,22 +76,17 @@ var (
 // which Retryable cannot tell from one of Do itself: if the function returned an [ErrUnreachable] of its own, it is true, although
 // work has run. So note in the function what was committed, as the example of a handler at Do does.
 func Retryable(err error) bool {
-	for _, final := range []error{ErrDeadlock, ErrLost, ErrReleased, ErrClosed} {
-		if errors.Is(err, final) {
-			return false
-		}
-	}
-
-	for _, passing := range []error{ErrNotAcquired, ErrRecovering, ErrUnreachable, ErrTooManyConnections, ErrReadOnly} {
-		if errors.Is(err, passing) {
-			return true
-		}
-	}
-
-	return false
+	return !isAny(err, ErrDeadlock, ErrLost, ErrReleased, ErrClosed) &&
+		isAny(err, ErrNotAcquired, ErrRecovering, ErrUnreachable, ErrTooManyConnections, ErrReadOnly)
 }
 
-// HeldError says that a name is held and by whom, or that nothing is granted yet. It matches [ErrNotAcquired], or [ErrRecovering]. Its fields are those of [strategies.HeldError].
+// isAny says whether an error matches one of some.
+func isAny(err error, some ...error) bool {
+	return slices.ContainsFunc(some, func(one error) bool { return errors.Is(err, one) })
+}
+
+// HeldError says that a name is held and by whom, or that nothing is granted yet. It matches [ErrNotAcquired], or [ErrRecovering]. Its
+// fields are those of [strategies.HeldError].
 type HeldError = strategies.HeldError
 
 // Reason says why a lock was lost.
@@ -234,9 +230,8 @@ func asHeld(name string, err error) error {
 
 // isAnswer says whether an attempt's error is an answer rather than a doubt.
 func isAnswer(err error) bool {
-	return errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrRecovering) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrNoSchema) ||
-		errors.Is(err, ErrReadOnly) || errors.Is(err, ErrNotAllowed) || errors.Is(err, ErrClosed) ||
-		errors.Is(err, ErrInvalidName) || errors.Is(err, ErrInvalidOption)
+	return isAny(err, ErrNotAcquired, ErrRecovering, ErrUnsupported, ErrNoSchema, ErrReadOnly, ErrNotAllowed, ErrClosed,
+		ErrInvalidName, ErrInvalidOption)
 }
 
 // waitError is the error of a wait that ended before the lock was acquired. It

@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -188,13 +187,7 @@ func (l *Locker) attempt(ctx context.Context, requests []strategies.Request) ([]
 // end of the caller's context breaks nothing; a deadline is often met because the database is slow, which more renewals would
 // only make slower.
 func suspect(err error) bool {
-	for _, harmless := range []error{context.Canceled, context.DeadlineExceeded, strategies.ErrNotAcquired, strategies.ErrRecovering, strategies.ErrNotBatched} {
-		if errors.Is(err, harmless) {
-			return false
-		}
-	}
-
-	return err != nil
+	return err != nil && !isAny(err, context.Canceled, context.DeadlineExceeded, strategies.ErrNotAcquired, strategies.ErrRecovering, strategies.ErrNotBatched)
 }
 
 // batches says whether calls about a lock may go together with others.

@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -78,7 +77,8 @@ func (r *reaper) look() {
 	case done.more && err == nil:
 		pause = max(time.Millisecond, (idleShare-1)*time.Since(started))
 	default:
-		r.awake = r.used && !lasting(err)
+		// Some errors come again: of a user who may not remove rows, for example.
+		r.awake = r.used && !isAny(err, ErrNotAllowed, ErrUnsupported, ErrNoSchema)
 		r.used = false
 	}
 
@@ -112,11 +112,6 @@ func (r *reaper) page() (done page, err error) {
 	}
 
 	return done, err
-}
-
-// lasting says whether an error comes again: of a user who may not remove rows, for example.
-func lasting(err error) bool {
-	return errors.Is(err, ErrNotAllowed) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrNoSchema)
 }
 
 // close ends it, after the locker's life has ended, and waits for a page that is under way.
