@@ -331,7 +331,12 @@ func (p *inLine) turnIn(wait context.Context, d time.Duration, request *strategi
 // wait waits for the turn.
 func (p *inLine) wait(wait context.Context, request *strategies.Request) bool {
 	for {
-		timer := time.NewTimer(p.patience())
+		patience := unseen
+		if p.locker.features.ConnectionHeld {
+			patience = jitter(sessionLook)
+		}
+
+		timer := time.NewTimer(patience)
 		p.asked = false
 
 		select {
@@ -430,15 +435,6 @@ func (p *inLine) disbelief(held *HeldError) time.Duration {
 	}
 
 	return d
-}
-
-// patience is how long to wait for the turn before looking whether to ask without.
-func (p *inLine) patience() time.Duration {
-	if p.locker.features.ConnectionHeld {
-		return jitter(sessionLook)
-	}
-
-	return unseen
 }
 
 // mayAsk says whether to ask for the lock though it was not said whose turn it is.

@@ -82,16 +82,14 @@ func (w *waiters) behind(one *waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	one.timer = time.AfterFunc(noticed, func() { w.notice(one) })
-}
+	one.timer = time.AfterFunc(noticed, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 
-func (w *waiters) notice(one *waiting) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	if one.Behind && one.over.IsZero() {
-		w.addLocked(one)
-	}
+		if one.Behind && one.over.IsZero() {
+			w.addLocked(one)
+		}
+	})
 }
 
 // addLocked has the goroutine take care of one.
@@ -552,11 +550,7 @@ func (w *waiters) dequeue() {
 		}
 	}
 
-	w.passOn(names)
-}
-
-// passOn calls those who are the first in lines that others have left.
-func (w *waiters) passOn(names []string) {
+	// Those who are the first in these lines now.
 	if len(names) > 0 {
 		_ = w.tell(func(ctx context.Context) error { return w.queuer.Call(ctx, names) })
 	}
@@ -596,7 +590,9 @@ func (w *waiters) note() (known []*waiting) {
 			})
 			answers = err == nil
 
-			w.setNoted(one, answers)
+			w.mu.Lock()
+			one.noted = answers
+			w.mu.Unlock()
 
 			if answers && !taken && !waiter.Behind {
 				w.lookNow() // nobody was told of it until now
@@ -624,13 +620,6 @@ func (w *waiters) told(one *waiting) (waiter strategies.Waiter, noted, over bool
 	one.again = one.again || !one.noted
 
 	return waiter, one.noted, !one.over.IsZero()
-}
-
-func (w *waiters) setNoted(one *waiting, noted bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	one.noted = noted
 }
 
 // all returns those who wait, of whom the database may know from now on.

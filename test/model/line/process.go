@@ -366,7 +366,7 @@ func (p Protocol) release(s state, i int8, emit emit) {
 // goroutine is what a process does in the background.
 //
 // Mirrors sqllock/waiters.go waiters.run, sqllock/waiters.go waiters.dequeue,
-// sqllock/waiters.go waiters.passOn, sqllock/waiters.go waiters.note.
+// sqllock/waiters.go waiters.dequeue, sqllock/waiters.go waiters.note.
 func (p Protocol) goroutine(s state, i int8, emit emit) {
 	c := &s.processes[i]
 
@@ -422,7 +422,7 @@ func (p Protocol) mayLook(c *process) bool {
 // passOn tells the first in line, with a statement that sees what was done before: that it is its turn, or to
 // look.
 //
-// Mirrors sqllock/waiters.go waiters.passOn, strategies/internal/grants/notify.go Base.Call.
+// Mirrors sqllock/waiters.go waiters.dequeue, strategies/internal/grants/notify.go Base.Call.
 func (p Protocol) passOn(s state, i int8, emit emit) {
 	c := &s.processes[i]
 	c.passes = false
