@@ -178,20 +178,15 @@ func (a *acquisition) holderNow(wait context.Context, held *HeldError) *HeldErro
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(wait), freshTime)
 	defer cancel()
 
-	var latest error
-
-	if taken, err := a.locker.taken(ctx, held.Name); err == nil {
-		latest = allTaken(held.Name, a.set.permits, taken)
-	}
-
-	known := new(strategies.HeldError)
-	if !errors.As(latest, &known) {
+	taken, err := a.locker.taken(ctx, held.Name)
+	if err != nil {
 		return held
 	}
 
-	errors.As(asHeld(known.Name, known), &held)
+	latest := allTaken(held.Name, a.set.permits, taken)
+	latest.At = time.Now()
 
-	return held
+	return latest
 }
 
 // endedContext is the error of an acquisition whose context is that of a lock that has

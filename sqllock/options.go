@@ -183,9 +183,33 @@ func configure(options []LockerOption, features strategies.Features) (config, er
 }
 
 func (s settings) check(features strategies.Features) error {
-	unsupported := func(option string) error { return unsupportedOption(option, features) }
+	for _, one := range []struct {
+		option       string
+		wanted, able bool
+	}{
+		{"WithMinHold", s.minHold > 0, features.MinHold},
+		{"WithLockDelay", s.lockDelay > 0, features.LockDelay},
+		{"WithPermits", s.many(), features.Slots},
+		{"WithShared", s.shared, features.Shared},
+	} {
+		if one.wanted && !one.able {
+			return unsupportedOption(one.option, features)
+		}
+	}
+
+	const one = "with WithNames, for one name at a time"
 
 	switch {
+	case s.shared && s.many():
+		return badOption("WithShared", "", "does not go together with WithPermits")
+	case s.shared && s.minHold > 0:
+		return badOption("WithShared", "", "does not go together with WithMinHold")
+	case s.shared && s.lockDelay > 0:
+		return badOption("WithShared", "", "does not go together with WithLockDelay")
+	case len(s.names) > 0 && s.many():
+		return &OptionError{Option: "WithPermits", Err: ErrUnsupported, Reason: one}
+	case len(s.names) > 0 && s.shared:
+		return &OptionError{Option: "WithShared", Err: ErrUnsupported, Reason: one + "; take the names one after the other, sorted"}
 	case s.maxHold > 0 && s.minHold > s.maxHold:
 		return badOption("WithMinHold", s.minHold.String(), "is longer than WithMaxHold(%s)", s.maxHold)
 	case features.MaxLease > 0 && s.lease > features.MaxLease:
@@ -194,16 +218,6 @@ func (s settings) check(features strategies.Features) error {
 			Reason: fmt.Sprintf("by strategy %s on %s, whose server carries at most %s; a shorter lease is enough, because it is renewed",
 				features.Strategy, features.Database, days(features.MaxLease)),
 		}
-	case s.minHold > 0 && !features.MinHold:
-		return unsupported("WithMinHold")
-	case s.lockDelay > 0 && !features.LockDelay:
-		return unsupported("WithLockDelay")
-	case s.many() && !features.Slots:
-		return unsupported("WithPermits")
-	case s.checkShared(features) != nil:
-		return s.checkShared(features)
-	case s.checkNames() != nil:
-		return s.checkNames()
 	case s.renew && s.trust(s.lease) <= s.lease*2/3:
 		// After two renewals that failed, one at a third and one at two thirds
 		// of the lease, there must be time left for the third.

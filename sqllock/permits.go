@@ -182,19 +182,17 @@ func (a *acquisition) takenBut(wait context.Context, refused []int) (map[int]str
 
 // noSlot is the answer if there is no slot to ask for. A try that is not refused by holders of all slots asks again for a while.
 func (a *acquisition) noSlot(taken map[int]strategies.Status) error {
-	err := allTaken(a.request.Name, a.set.permits, taken)
-	held := new(strategies.HeldError)
-	asked := errors.As(err, &held) && held.Line != 0
+	held := allTaken(a.request.Name, a.set.permits, taken)
 
-	switch {
+	switch asked := held.Line != 0; {
 	case a.try && (asked || slices.Contains(slices.Collect(maps.Values(taken)), strategies.Status{})):
-		return &strategies.HeldError{Name: a.request.Name, Detail: "a permit is free, and others ask for it"}
+		return &HeldError{Name: a.request.Name, Detail: "a permit is free, and others ask for it"}
 	case asked:
 		// What the database has free is asked for, or was just released, by others of this process.
 		held.Line, held.Holder, held.Detail = 0, a.request.Holder, "all permits are this process's, or taken"
 	}
 
-	return err
+	return held
 }
 
 // taken returns who has the slots of a name.
@@ -218,8 +216,8 @@ func (l *Locker) taken(ctx context.Context, name string) (map[int]strategies.Sta
 
 // allTaken is the answer to who cannot have one of n slots. It names the holder whose lease ends first. If
 // some are free, others in line come first.
-func allTaken(name string, n int, taken map[int]strategies.Status) error {
-	held := &strategies.HeldError{Name: name}
+func allTaken(name string, n int, taken map[int]strategies.Status) *HeldError {
+	held := &HeldError{Name: name}
 	count := 0
 
 	for slot, status := range taken {
@@ -240,7 +238,7 @@ func allTaken(name string, n int, taken map[int]strategies.Status) error {
 
 	switch {
 	case count < max(1, n):
-		return &strategies.HeldError{Name: name, Line: 1}
+		return &HeldError{Name: name, Line: 1}
 	case n == 2:
 		held.Detail = "both permits are taken"
 	case n > 2:

@@ -45,22 +45,6 @@ func WithNames(more ...string) LockOption {
 	})
 }
 
-// checkNames says why the settings do not go together with several names; nil if they do.
-func (s settings) checkNames() error {
-	const one = "with WithNames, for one name at a time"
-
-	switch {
-	case len(s.names) == 0:
-		return nil
-	case s.many():
-		return &OptionError{Option: "WithPermits", Err: ErrUnsupported, Reason: one}
-	case s.shared:
-		return &OptionError{Option: "WithShared", Err: ErrUnsupported, Reason: one + "; take the names one after the other, sorted"}
-	default:
-		return nil
-	}
-}
-
 // several takes several names. All are asked for at once, which is one statement where the strategy has batches. If one
 // is refused, those before it in the order of the names are kept, those behind it are given back, and it and the
 // rest are taken one after the other. Whoever waits holds smaller names only, so that two of these never wait

@@ -58,28 +58,6 @@ func WithShared() LockOption {
 	})
 }
 
-// checkShared says why the settings do not go together with reading; nil if they do.
-func (s settings) checkShared(features strategies.Features) error {
-	var with string
-
-	switch {
-	case !s.shared:
-		return nil
-	case !features.Shared:
-		return unsupportedOption("WithShared", features)
-	case s.many():
-		with = "WithPermits"
-	case s.minHold > 0:
-		with = "WithMinHold"
-	case s.lockDelay > 0:
-		with = "WithLockDelay"
-	default:
-		return nil
-	}
-
-	return badOption("WithShared", "", "does not go together with %s", with)
-}
-
 // readersQueue is where those of this process wait who want a name as readers: apart from those who want it as
 // writers, because the one in front leaves it as soon as it has the lock.
 func readersQueue(name string) string {
