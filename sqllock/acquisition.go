@@ -44,6 +44,7 @@ type acquisition struct {
 	outer     *hold   // whose context asks for the same name again; nil if it is not one
 	set       *settings
 	try       bool
+	call      string // what the IDs of all waits of one call for several names begin with
 	request   strategies.Request
 	queued    string // the name in turns: those who want a permit, or to read, wait apart
 	hasTurn   bool   // among them

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,9 +73,19 @@ func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error) 
 	}
 
 	listed, err := l.waiters.queuer.Waiters(ctx, f)
+	most := len(listed)
+
+	if slices.ContainsFunc(listed, wants) && most == f.Limit {
+		f.Limit = 0 // there may be others
+		listed, err = l.waiters.queuer.Waiters(ctx, f)
+	}
+
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", verb, ownTime(ctx, err))
 	}
+
+	listed = slices.DeleteFunc(listed, wants)
+	listed = listed[:min(most, len(listed))]
 
 	setPlaces(listed)
 

@@ -13,17 +13,53 @@ import (
 // A deadlock is a cycle of waits: each is for a lock that is held where the next one waits.
 // Every process looks for those that end with a wait of its own, and ends one wait of each: the youngest of
 // those for several names, which begin again, or else the youngest.
+//
+// A lock that an acquisition of several names can give back is in no deadlock, so that there are two kinds of cycles. In one
+// over such a lock its owner gives it back. But that helps only if the cycle ends with it: if two who hold a lock each also want
+// that of the other, whoever has what both want gives it back to the other, who is then in the same cycle, for ever. So an acquisition
+// of several names says from its beginning to its end, beside what it waits for just now, that it wants each of its names
+// and holds the locks around it (wanting, in [strategies.Waiter.Holding]). A deadlock is a cycle of such waits and of those
+// for one name: all of them want all that they want, and no lock in it is given back before an end. So one over locks that were
+// acquired with the names is none.
+//
+// Where several of a cycle can give back, the one does that cannot come to its end before most others, because they hold what it
+// wants, whatever is given back. If it were another, those two could go on in turns for ever. So an acquisition that holds nothing
+// also says what it wants once it has given back.
 
 // innermost is the context key under which the context of a lock has itself, whatever
 // the locker and the name. The context below has that of the lock around it.
 type innermost struct{}
 
 // mostOwners bounds how many locks a wait tells of, the innermost first. It is more than several names are. The column has
-// place for so many with yielding before each, which says of a lock that it can be given back.
+// place for so many with one of the signs before each. A lock that has none counts for both kinds of cycles.
 const (
 	mostOwners = MaxNames + 40
-	yielding   = "+"
+	yielding   = "+" // it can be given back
+	passing    = "-" // it cannot, but the wait is one of several names, which may give back others and begin again
+	wanting    = "=" // it cannot, and the name is one of those several
 )
+
+// callDigits is how many digits at the beginning of the IDs of all waits of an acquisition of several names are the same.
+const callDigits = 16
+
+// callOf is what all waits of one acquisition have in common.
+func callOf(w strategies.Waiter) string { return w.ID[:min(callDigits, len(w.ID))] }
+
+// wants says whether a waiter only says which names it wants beside the one that it waits for.
+func wants(w strategies.Waiter) bool {
+	return len(w.Holding) > 0 && strings.HasPrefix(w.Holding[0], wanting)
+}
+
+// signed has a sign before each owner that has none.
+func signed(owners []string, sign string) []string {
+	for i, owner := range owners {
+		if !strings.HasPrefix(owner, yielding) {
+			owners[i] = sign + owner
+		}
+	}
+
+	return owners
+}
 
 // holdsOthers says whether something is held where ctx waits.
 func holdsOthers(ctx context.Context) bool {
@@ -74,7 +110,7 @@ func (w *waiters) look(known []*waiting) {
 		return
 	}
 
-	waits := waitGraph(all)
+	waits := waitGraphs(all)
 
 	for _, waiter := range all {
 		one := suspects[waiter.ID]
@@ -103,30 +139,84 @@ type holding struct {
 	yields bool // it can give the lock back and begin again
 }
 
-func waitGraph(all []strategies.Waiter) graph {
-	g := graph{}
+// graphs are those of the two kinds of cycles.
+type graphs struct {
+	yields, deadlocks graph
+
+	calls map[string][]strategies.Waiter // by callOf
+	ranks map[string]int                 // that were asked for
+}
+
+func waitGraphs(all []strategies.Waiter) graphs {
+	g := graphs{graph{}, graph{}, map[string][]strategies.Waiter{}, map[string]int{}}
 
 	for _, w := range all {
+		g.calls[callOf(w)] = append(g.calls[callOf(w)], w)
+
 		for _, owner := range w.Holding {
-			owner, yields := strings.CutPrefix(owner, yielding)
-			g[owner] = append(g[owner], holding{w, yields})
+			sign, owner := cutSign(owner)
+
+			switch {
+			case owner == "":
+				continue
+			case sign != wanting:
+				g.yields[owner] = append(g.yields[owner], holding{w, sign == yielding})
+			}
+
+			if sign == wanting || sign == "" {
+				g.deadlocks[owner] = append(g.deadlocks[owner], holding{w, false})
+			}
 		}
 	}
 
 	return g
 }
 
+// cutSign parts the sign of an owner from it.
+func cutSign(owner string) (sign, rest string) {
+	if rest = strings.TrimLeft(owner, yielding+passing+wanting); len(rest) < len(owner) {
+		sign = owner[:1]
+	}
+
+	return sign, rest
+}
+
 // cycle returns a cycle in which w is to end its wait, beginning with w, and whether the lock of w in it is one that it can give
 // back; nil if there is none. Each holds what the one before waits for.
-func (g graph) cycle(w strategies.Waiter) (cycle []strategies.Waiter, yields bool) {
-	if cycle = g.cycleOf(holding{w, true}); cycle != nil {
+func (g graphs) cycle(w strategies.Waiter) (cycle []strategies.Waiter, yields bool) {
+	if cycle = g.yields.cycleOf(holding{w, true}, g.before); cycle != nil {
 		return cycle, true
 	}
 
-	return g.cycleOf(holding{w, false}), false
+	return g.deadlocks.cycleOf(holding{w, false}, g.before), false
 }
 
-func (g graph) cycleOf(w holding) []strategies.Waiter {
+// rank is how many others an acquisition cannot come to its end before: what it wants is held around them, or around those that
+// want what is held around them, and so on.
+func (g graphs) rank(call string) int {
+	if rank, known := g.ranks[call]; known {
+		return rank
+	}
+
+	found := map[string]bool{call: true}
+
+	for next := []string{call}; len(next) > 0; next = next[1:] {
+		for _, w := range g.calls[next[0]] {
+			for _, other := range g.deadlocks[w.Owner] {
+				if c := callOf(other.Waiter); !found[c] {
+					found[c] = true
+					next = append(next, c)
+				}
+			}
+		}
+	}
+
+	g.ranks[call] = len(found) - 1
+
+	return g.ranks[call]
+}
+
+func (g graph) cycleOf(w holding, before func(next, w holding) bool) []strategies.Waiter {
 	seen := map[string]bool{}
 
 	var from func(path []strategies.Waiter) []strategies.Waiter
@@ -141,7 +231,7 @@ func (g graph) cycleOf(w holding) []strategies.Waiter {
 			switch {
 			case next.ID == w.ID && next.yields == w.yields:
 				return path
-			case next.ID == w.ID, seen[next.ID], next.before(w):
+			case next.ID == w.ID, seen[next.ID], before(next, w):
 				continue
 			}
 
@@ -158,10 +248,14 @@ func (g graph) cycleOf(w holding) []strategies.Waiter {
 	return from([]strategies.Waiter{w.Waiter})
 }
 
-// before says whether one ends its wait rather than w: it can give back its lock, or else it is younger.
-func (next holding) before(w holding) bool {
-	if next.yields != w.yields {
+// before says whether one ends its wait rather than w: it can give back its lock, or else it is younger. The order of those that can
+// is that of their ranks, and of their IDs, which stay the same when they begin again.
+func (g graphs) before(next, w holding) bool {
+	switch {
+	case next.yields != w.yields:
 		return next.yields
+	case w.yields:
+		return cmp.Or(cmp.Compare(g.rank(callOf(next.Waiter)), g.rank(callOf(w.Waiter))), cmp.Compare(next.ID, w.ID)) > 0
 	}
 
 	return cmp.Or(cmp.Compare(next.Ticket, w.Ticket), cmp.Compare(next.ID, w.ID)) > 0

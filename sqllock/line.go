@@ -49,8 +49,16 @@ type entry struct {
 
 // newWaiting is a wait of ctx, which stop ends.
 func (w *waiters) newWaiting(ctx context.Context, a *acquisition) *waiting {
+	holding := owners(ctx)
+	if len(a.set.names) > 0 {
+		holding = signed(holding, passing)
+	}
+
+	id := newOwner()
+	id = a.call + id[len(a.call):]
+
 	return &waiting{set: a.set, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), progress: a.progress(ctx), Waiter: strategies.Waiter{
-		Name: a.request.Name, Process: w.process, ID: newOwner(), Holder: a.request.Holder, Holding: owners(ctx),
+		Name: a.request.Name, Process: w.process, ID: id, Holder: a.request.Holder, Holding: holding,
 		Slots: a.set.permits, Shared: a.set.shared,
 	}}
 }
@@ -246,6 +254,10 @@ func (a *acquisition) checkQueue(wait context.Context, held *HeldError) bool {
 	readers := false
 
 	for _, other := range waiters {
+		if wants(other) {
+			continue // it is in another line
+		}
+
 		if a.set.many() && other.Slots <= a.wish {
 			continue // it does not know this slot
 		}

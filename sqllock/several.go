@@ -26,7 +26,8 @@ const MaxNames = 200
 // Errors of the call tell of the name that was not to be had.
 //
 // A deadlock with somebody who has one of the names and waits for another of them is none: the call gives all back, and begins again.
-// It is [ErrDeadlock] only over a lock that the caller held before.
+// It is [ErrDeadlock] only over locks that were held before the calls: if the caller has one that somebody waits for, or wants with
+// several names, who has one of these names.
 //
 // Errors: [ErrInvalidName]; [ErrUnsupported] with strategies forupdate, of which each lock holds a connection, and quorum.
 func WithNames(more ...string) LockOption {
@@ -81,6 +82,8 @@ func (l *Locker) acquireSeveral(ctx context.Context, name string, try bool, set 
 		}
 	}()
 
+	call := newOwner()[:callDigits]
+
 	for _, each := range names {
 		a, err := l.newAcquisition(ctx, each, try, set)
 
@@ -88,6 +91,7 @@ func (l *Locker) acquireSeveral(ctx context.Context, name string, try bool, set 
 		case err != nil:
 			return nil, err
 		case a.outer == nil:
+			a.call = call
 			s.all = append(s.all, a)
 		default:
 			if err := a.outer.reenter(set); err != nil {
@@ -151,14 +155,26 @@ func (s *several) run(ctx context.Context) ([]*hold, Event, error) {
 
 // take returns the holds of all names, or none and why.
 func (s *several) take(ctx context.Context) ([]*hold, error) {
-	for {
-		holds, err := s.takeOnce(ctx)
+	wait, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+
+	around := signed(owners(ctx), wanting)
+	if len(around) > 0 {
+		defer s.want(ctx, around, stop)()
+	}
+
+	for told := len(around) > 0; ; {
+		holds, err := s.takeOnce(wait)
 		if err == nil {
 			return holds, nil
 		}
 
-		again := !s.all[0].try && ctx.Err() == nil && gaveWay(holds, err)
-		s.giveBack(ctx, holds)
+		again := !s.all[0].try && wait.Err() == nil && gaveWay(holds, err)
+		s.giveBack(wait, holds)
+
+		if deadlock := new(DeadlockError); !again && ctx.Err() == nil && errors.As(context.Cause(wait), &deadlock) {
+			return nil, deadlock
+		}
 
 		if !again {
 			return nil, err
@@ -166,6 +182,34 @@ func (s *several) take(ctx context.Context) ([]*hold, error) {
 
 		for i := range s.all {
 			s.all[i] = s.all[i].anew()
+		}
+
+		if !told {
+			told = true
+			defer s.want(ctx, []string{wanting}, stop)()
+		}
+	}
+}
+
+// want tells the database of all names that are wanted, and under which locks, for finding deadlocks: one of those is ended by stop.
+func (s *several) want(ctx context.Context, around []string, stop context.CancelCauseFunc) (end func()) {
+	w := &s.locker.waiters
+	if s.all[0].try || w.queuer == nil {
+		return func() {}
+	}
+
+	all := make([]*waiting, len(s.all))
+
+	for i, a := range s.all {
+		all[i] = w.newWaiting(ctx, a)
+		all[i].Holding, all[i].stop, all[i].progress = around, stop, nil
+
+		w.behind(all[i])
+	}
+
+	return func() {
+		for _, one := range all {
+			w.remove(one, false)
 		}
 	}
 }
@@ -390,7 +434,7 @@ func (h *hold) begin(ctx context.Context) error {
 // anew is an acquisition of the same name that has not asked. What the one before may have left is nobody else's.
 func (a *acquisition) anew() *acquisition {
 	return &acquisition{
-		locker: a.locker, key: a.key, set: a.set, try: a.try, line: inLine{locker: a.locker}, queued: a.queued, wish: a.wish,
+		locker: a.locker, key: a.key, set: a.set, try: a.try, call: a.call, line: inLine{locker: a.locker}, queued: a.queued, wish: a.wish,
 		request: newRequest(a.request.Name, a.set), abandoned: append(a.abandoned, a.request.Owner), began: a.began,
 	}
 }

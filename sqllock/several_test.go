@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -464,6 +465,73 @@ func TestSeveralGivenBackSlowly(t *testing.T) {
 			})
 		})
 	}
+}
+
+// With locks of several names under others, some call gets its locks or ErrDeadlock every few seconds, and none that holds nothing
+// gets that.
+func TestSeveralNested(t *testing.T) {
+	t.Parallel()
+
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) { nestAtRandom(t, seed) })
+		})
+	}
+}
+
+func nestAtRandom(t *testing.T, seed uint64) {
+	t.Helper()
+
+	memory := sqllocktest.NewMemory()
+
+	var (
+		group sync.WaitGroup
+		mu    sync.Mutex
+		last  = time.Now()
+	)
+
+	for i := range 9 {
+		random := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // it can be repeated
+		locker := newLocker(t, memory.Peer())
+
+		get := func(ctx context.Context, ends ...error) *sqllock.Lock {
+			names := []string{"a", "b", "c", "d", "e", "f"}
+			random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+			defer cancel()
+
+			lock, err := locker.Acquire(ctx, names[0], sqllock.WithNames(names[1]), sqllock.WithReentrant())
+			if err != nil && !slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) }) {
+				t.Errorf("Acquire() of %q = %v, want the locks", names[:2], err)
+			}
+
+			mu.Lock()
+			if took := time.Since(last); took > 10*time.Second {
+				t.Errorf("nobody got anything, or ErrDeadlock, for %s", took)
+			}
+
+			last = time.Now()
+			mu.Unlock()
+
+			time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+
+			return lock
+		}
+
+		group.Go(func() {
+			for range 5 {
+				outer := get(t.Context())
+				inner := get(outer.Context(), sqllock.ErrDeadlock)
+
+				for _, lock := range []*sqllock.Lock{inner, outer} {
+					_ = lock.Release(t.Context())
+				}
+			}
+		})
+	}
+
+	group.Wait()
 }
 
 // The names are those that were given, whatever becomes of the slice.

@@ -28,6 +28,7 @@ func severalCases() []testCase {
 		{"several/in whatever order they are given", severalOnly, severalInAnyOrder},
 		{"several/nobody sleeps while all are free", both(severalOnly, queuesOnly), severalAwake},
 		{"several/giving way to who holds one and wants another", both(severalOnly, queuesOnly), severalGiveWay},
+		{"several/a deadlock that giving back does not end", both(severalOnly, queuesOnly), severalDeadlock},
 		{"several/a wait that ends leaves the line and gives all back", both(severalOnly, queuesOnly), severalLeave},
 		{"several/an answer that is lost", severalOnly, severalUnanswered},
 		{"several/every statement twice", both(severalOnly, leaseOnly), severalTwice},
@@ -547,6 +548,65 @@ func severalGiveWay(e *env) {
 	e.release(outer)
 
 	e.releaseSeveral(e.getSeveral(all))
+}
+
+// Each of two holds a lock, and wants that of the other and a name that sorts before both: whoever has that gives it back to the
+// other, who waits for the first then.
+func severalDeadlock(e *env) {
+	names := e.several(3)
+	lockers := []*sqllock.Locker{e.a, e.b}
+	outer := []*sqllock.Lock{e.acquireName(e.a, names[1]), e.acquireName(e.b, names[2])}
+
+	type result struct {
+		who int
+		err error
+	}
+
+	ends := make(chan result, len(outer))
+
+	for i, lock := range outer {
+		ctx, cancel := context.WithTimeout(lock.Context(), e.patience)
+		defer cancel()
+
+		go func() {
+			locks, err := lockers[i].Acquire(ctx, names[0], sqllock.WithNames(names[2-i]))
+			if err == nil {
+				err = locks.Release(ctx)
+			}
+
+			ends <- result{i, err}
+		}()
+	}
+
+	first := <-ends
+
+	var deadlock *sqllock.DeadlockError
+
+	switch {
+	case !errors.Is(first.err, sqllock.ErrDeadlock) || !errors.As(first.err, &deadlock):
+		e.Errorf("Acquire() of what the other holds and of what both want = %v, want a *DeadlockError", first.err)
+	case len(deadlock.Cycle) != 2 || deadlock.Name != names[2-first.who] || deadlock.Cycle[1].Name != names[1+first.who]:
+		e.Errorf("DeadlockError = %+v, want the names that both hold", deadlock)
+	}
+
+	// Who waits is listed once, for what it waits for.
+	e.poll("the other one waits", func() error {
+		waiters, err := e.b.Waiters(e.ctx(), sqllock.WaiterFilter{Prefix: e.name, Limit: 1})
+		if err == nil && (len(waiters) != 1 || waiters[0].Name != names[1+first.who]) {
+			err = fmt.Errorf("Waiters() = %+v, want the one who waits for %q", waiters, names[1+first.who])
+		}
+
+		return err
+	})
+
+	e.release(outer[first.who])
+
+	if second := <-ends; second.err != nil {
+		e.Errorf("Acquire() of the other = %v, want the locks", second.err)
+	}
+
+	e.release(outer[1-first.who])
+	e.nobodyWaits("after the deadlock")
 }
 
 func severalLeave(e *env) {

@@ -73,7 +73,7 @@ type Waiter struct {
 	// Holder says who waits.
 	Holder Holder
 	// Holding are the owners of the locks under whose contexts it waits, which stay
-	// held until the wait ends. A + before one says that it can be given back.
+	// held until the wait ends. A sign before one (+, - or =) is the core's, for finding deadlocks.
 	Holding []string
 	// Behind: it waits for another wait of its process, and is in no line.
 	Behind bool
