@@ -680,15 +680,22 @@ func (h *hold) beginReleaseTx() error {
 
 // endReleaseTx notes whether the transaction has the release in it. If not it is
 // held as before, unless an earlier transaction has one: whether that was rolled back
-// is not known.
-func (h *hold) endReleaseTx(done bool) {
+// is not known. If the hold has ended meanwhile, that is returned.
+func (h *hold) endReleaseTx(done bool) (ended error) {
 	h.mu.Lock()
-	h.freed = h.freed || done
+
+	if done {
+		ended = h.errLocked(now())
+	}
+
+	h.freed = h.freed || done && ended == nil
 	h.releasing = h.freed
 	h.mu.Unlock()
 
 	// The renewal may have been due meanwhile.
 	h.locker.keeper.resume(h)
+
+	return ended
 }
 
 // undoReleaseTx notes that the transaction with the release is to be rolled back, as if that had failed.
@@ -697,7 +704,7 @@ func (h *hold) undoReleaseTx() {
 	h.freed = false
 	h.mu.Unlock()
 
-	h.endReleaseTx(false)
+	_ = h.endReleaseTx(false)
 }
 
 // mayBeFreed says whether a transaction has the release in it that may have

@@ -334,7 +334,7 @@ func (l *Lock) guard(ctx context.Context, h *hold, tx strategies.Tx) error {
 // that repeats one which was rolled back. Call [Lock.Release] afterwards all the same; it
 // finds the lock freed, or frees it, and tells those who wait, which ReleaseTx does not. Only the last handle of a reentrant lock can be
 // released this way. If ReleaseTx fails the lock is held as before; roll tx back then,
-// which the database may have done already. After a rollback the lock ends with its lease, and whether it was released or
+// which the database may have done already. It is lost if its trust window ends before ReleaseTx has the answer. After a rollback the lock ends with its lease, and whether it was released or
 // lost cannot be told any more: Release then returns nil, and Guard ErrReleased. Without Release, this process has the name for
 // taken until the lease ends. On PostgreSQL at REPEATABLE READ and above it
 // fails if the lock was renewed since the snapshot of tx, so use READ COMMITTED for a
@@ -349,20 +349,32 @@ func (l *Lock) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
 
 // releaseAllTx has all names released in a transaction, or none. It records the mark, too, unless that is zero.
 func (l *Lock) releaseAllTx(ctx context.Context, tx strategies.Tx, method string, mark int64) error {
-	var released []*hold
+	var begun, freed []*hold
 
 	err := l.each(func(h *hold) error {
-		again := h.mayBeFreed() // by an earlier transaction
 		err := l.releaseTx(ctx, h, tx, method, mark)
-
-		if err == nil && !again {
-			released = append(released, h)
+		if err == nil {
+			begun = append(begun, h)
 		}
 
 		return err
 	})
+
+	// Not before: until the last name is released, the end of the first one's window is a loss.
+	for _, h := range begun {
+		again := h.mayBeFreed() // by an earlier transaction
+
+		if lost := h.endReleaseTx(err == nil); err == nil {
+			err = lost
+		}
+
+		if err == nil && !again {
+			freed = append(freed, h)
+		}
+	}
+
 	if err != nil {
-		for _, h := range released {
+		for _, h := range freed {
 			h.undoReleaseTx()
 		}
 	}
@@ -394,8 +406,11 @@ func (l *Lock) releaseTx(ctx context.Context, h *hold, tx strategies.Tx, method 
 	}
 
 	err = guarder.ReleaseTx(ctx, tx, h.grant, mark)
-	h.endReleaseTx(err == nil)
 	h.locker.usedInTx(err)
+
+	if err != nil {
+		_ = h.endReleaseTx(false)
+	}
 
 	return h.conclude(ctx, verb, err)
 }

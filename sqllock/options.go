@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"time"
 	"unicode/utf8"
@@ -352,6 +353,8 @@ func WithLabel(label string) Option {
 // WithMetadata keeps more about the holder in the lock's row, as JSON. By default there is none. Errors: [ErrInvalidOption], a key or a
 // value is not UTF-8, or it is more than [MaxMetadataLength] bytes of JSON.
 func WithMetadata(metadata map[string]string) Option {
+	metadata = maps.Clone(metadata) // the caller may change it
+
 	return option(func(s *settings) error {
 		// JSON has another character in the place of what is none, so that two keys may become one.
 		for key, value := range metadata {

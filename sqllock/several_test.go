@@ -551,6 +551,68 @@ func TestSeveralKeepsNoSlice(t *testing.T) {
 	})
 }
 
+// slowTx answers a release in a transaction late.
+type slowTx struct{ *sqllocktest.Memory }
+
+func (s slowTx) ReleaseTx(ctx context.Context, tx strategies.Tx, held strategies.Grant, mark int64) error {
+	defer time.Sleep(2 * lease / 3)
+
+	return s.Memory.ReleaseTx(ctx, tx, held, mark)
+}
+
+// A lock whose window ends before all names are released in a transaction is lost, and not released.
+func TestReleaseTxThatTakesTooLong(t *testing.T) {
+	t.Parallel()
+
+	for what, test := range map[string]struct {
+		names []string
+		lease time.Duration
+	}{"one name": {nil, lease / 2}, "several names": {[]string{"b", "c"}, lease}} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := sqllocktest.NewMemory()
+				locker := newLocker(t, slowTx{memory}, sqllock.WithLease(test.lease))
+
+				lock, err := locker.Acquire(t.Context(), "a", sqllock.WithNames(test.names...))
+				if err != nil {
+					t.Fatalf("Acquire() = %v, want the lock", err)
+				}
+
+				tx := memory.Begin()
+
+				wantIs(t, "ReleaseTx()", lock.ReleaseTx(t.Context(), tx), sqllock.ErrLost)
+				wantIs(t, "Err()", lock.Err(), sqllock.ErrLost)
+				wantIs(t, "Cause()", context.Cause(lock.Context()), sqllock.ErrLost)
+
+				if err := tx.Rollback(); err != nil {
+					t.Errorf("Rollback() = %v, want nil", err)
+				}
+
+				wantIs(t, "Release()", lock.Release(t.Context()), sqllock.ErrLost)
+			})
+		})
+	}
+}
+
+// The metadata are those that were given, whatever becomes of the map.
+func TestMetadataKeepsNoMap(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, locker := setup(t)
+		metadata := map[string]string{"build": "1"}
+		option := sqllock.WithMetadata(metadata)
+		metadata["build"] = "2"
+
+		lock := acquire(t, locker, option)
+
+		status, err := locker.Inspect(t.Context(), name)
+		if want := `{"build":"1"}`; err != nil || status.Holder.Metadata != want {
+			t.Errorf("Metadata = %s, %v, want %s", status.Holder.Metadata, err, want)
+		}
+
+		release(t, lock)
+	})
+}
+
 // A process that another one waits for is in a deadlock with what that holds, if it is told.
 func TestAround(t *testing.T) {
 	bubble(t, func(t *testing.T) {
