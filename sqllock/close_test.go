@@ -612,3 +612,44 @@ func TestCloseBesideAnEntry(t *testing.T) {
 		release(t, lock)
 	})
 }
+
+// What others would take for a wait is removed when the database can be reached again, or has been forgotten.
+func TestCloseLeavesTheLine(t *testing.T) {
+	t.Parallel()
+
+	for what, failures := range map[string]int{"a moment": 2, "for long": 1000} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory, locker := setup(t)
+				other := newLocker(t, memory.Peer())
+				lock := acquire(t, other)
+				ended := make(chan error, 1)
+
+				go func() {
+					_, err := locker.Acquire(t.Context(), name)
+					ended <- err
+				}()
+
+				time.Sleep(time.Second)
+
+				memory.Fail("leave", failures, sqllocktest.Before, nil)
+
+				began := time.Now()
+
+				wantIs(t, "Close()", locker.Close(t.Context()), nil)
+				wantIs(t, "Acquire() when the locker is closed", <-ended, sqllock.ErrClosed)
+
+				if took := time.Since(began); took > 4*time.Second {
+					t.Errorf("Close() took %s, longer than anybody believes in the wait", took)
+				}
+
+				if left, err := other.Waiters(t.Context(), sqllock.WaiterFilter{}); err != nil || len(left) > 0 {
+					t.Errorf("Waiters() after Close = %v, %v, want none", left, err)
+				}
+
+				memory.Reset()
+				release(t, lock)
+			})
+		})
+	}
+}

@@ -424,6 +424,10 @@ func (w *waiters) idle() (pause time.Duration, idle bool) {
 	w.telling = len(w.present)+len(w.gone) > 0
 	pause = lookEvery
 
+	if w.locker.life.Err() != nil {
+		pause = leastSilence // Close waits
+	}
+
 	if !w.next.IsZero() {
 		pause = min(pause, time.Until(w.next))
 	}
@@ -558,10 +562,6 @@ func (w *waiters) dequeue() {
 
 // leaveLater keeps those of whom the database was not told that they have left.
 func (w *waiters) leaveLater(gone []*waiting) {
-	if w.locker.life.Err() != nil {
-		return
-	}
-
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
