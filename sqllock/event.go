@@ -29,8 +29,8 @@ const (
 	// Released: a lock was released, after HeldFor. Err is nil if all is well. It is a *[LostError] if the lock turned out to
 	// be lost, and otherwise why the release failed, which goes on in the background.
 	Released
-	// Waiting: a call waits in line for a lock, and its Place is known for the first time, or has changed. Held says who has
-	// the lock, and Waited for how long the call has waited. Nothing is sent to find that out: it comes when the locker looks how
+	// Waiting: a call waits in line for a lock, and its Place is known for the first time, or has changed. Held says who had
+	// the lock when it was last asked for, and Waited for how long the call has waited. Nothing is sent to find that out: it comes when the locker looks how
 	// its waits stand. That is a quarter of a second at most after the call has entered the line, and then every two to four seconds
 	// if it is notified of releases, or as [Tuning] says if it polls. A short wait may have none, and a place that is passed between
 	// two looks is not told. Of the calls of a locker for the same lock one stands in line, and the others have none. With
@@ -69,7 +69,8 @@ type Event struct {
 }
 
 // Observer is called when something happens to a lock, for metrics. Its context has the values of the context that the lock was
-// asked for with, and not its end. It must be quick and must not call the locker.
+// asked for with, and not its end. It must be quick and must not call the locker. If it panics on a goroutine of the locker, the
+// process ends.
 //
 // One that blocks, or a log that does, holds up nobody's lock: no context, no
 // renewal and no turn waits for it. Acquired, NotAcquired and Released come on the

@@ -140,8 +140,8 @@ func (l *Locker) Features() strategies.Features {
 //
 // A locker that has reached the database before waits for one that cannot be
 // reached, that takes no more connections, or that has become read-only, as for
-// the lock: it restarts, or fails over. One that has not makes three attempts, of 5
-// seconds at most.
+// the lock: it restarts, or fails over. One that has not waits for one that takes no more
+// connections, too, and otherwise makes three attempts, of 5 seconds at most.
 func (l *Locker) Acquire(ctx context.Context, name string, options ...LockOption) (*Lock, error) {
 	return l.acquire(ctx, name, false, options)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Ready says whether the locker can be used: nil if it is not closed, and the database answers and has sqllock's tables as this version
-// needs them. It is for a readiness probe. It reads what is known of a name that nobody can have, in two small statements on one connection
+// Ready says whether the locker can be used: nil if it is not closed, and the database answers and has the tables of locks and of readers as
+// this version needs them. The other tables are made together with those, and are not looked at. It is for a readiness probe. It reads what is known of a name that nobody can have, in two small statements on one connection
 // of the pool at a time, and changes nothing. The answer is of this moment, and takes until ctx ends, 5 seconds at most.
 //
 // Nil does not say that locks can be acquired: whether the server takes writes, as a standby does not, and whether

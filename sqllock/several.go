@@ -29,14 +29,14 @@ const MaxNames = 200
 // It is [ErrDeadlock] only over locks that were held before the calls: if the caller has one that somebody waits for, or wants with
 // several names, who has one of these names.
 //
-// Errors: [ErrInvalidName]; [ErrUnsupported] with strategies forupdate, of which each lock holds a connection, and quorum.
+// Errors: [ErrInvalidName]; [ErrInvalidOption], they are too many; [ErrUnsupported] with strategies forupdate, of which each lock holds a connection, and quorum.
 func WithNames(more ...string) LockOption {
 	more = slices.Clone(more) // the caller may fill its slice again
 
 	return lockOption(func(s *settings) error {
 		for _, name := range more {
 			if err := checkName(name); err != nil {
-				return err
+				return fmt.Errorf("WithNames: %w", err)
 			}
 		}
 
@@ -65,7 +65,9 @@ func (l *Locker) acquireSeveral(ctx context.Context, name string, try bool, set 
 
 	switch {
 	case len(names) > MaxNames:
-		return nil, fmt.Errorf("lock %q: %w: %d names, at most %d", name, ErrInvalidName, len(names), MaxNames)
+		err := againstRule("WithNames", "", "%d names, at most %d", len(names), MaxNames)
+
+		return nil, fmt.Errorf("lock %q: %w", name, err)
 	case len(names) > 1 && !l.features.Several:
 		return nil, fmt.Errorf("lock %q: %w: strategy %s cannot acquire several names at once; use cas, or acquire them one after the other, sorted",
 			name, ErrUnsupported, l.features.Strategy)

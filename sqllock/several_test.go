@@ -230,8 +230,8 @@ func TestSeveralRefuses(t *testing.T) {
 			want   error
 			says   string
 		}{
-			"too many":       {many, sqllock.WithNames(), sqllock.ErrInvalidName, "201 names, at most 200"},
-			"an empty name":  {[]string{"b", ""}, sqllock.WithNames(), sqllock.ErrInvalidName, "it is empty"},
+			"too many":       {many, sqllock.WithNames(), sqllock.ErrInvalidOption, "WithNames: 201 names, at most 200"},
+			"an empty name":  {[]string{"b", ""}, sqllock.WithNames(), sqllock.ErrInvalidName, "WithNames: invalid lock name: it is empty"},
 			"permits":        {[]string{"b"}, sqllock.WithPermits(2), sqllock.ErrUnsupported, "WithPermits: not supported with WithNames"},
 			"readers":        {[]string{"b"}, sqllock.WithShared(), sqllock.ErrUnsupported, "take the names one after the other"},
 			"a wrong option": {[]string{"b"}, sqllock.WithLease(-1), sqllock.ErrInvalidOption, "WithLease"},

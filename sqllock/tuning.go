@@ -16,7 +16,8 @@ type Tuning struct {
 
 	// NoNotifications makes waiters poll, where a connection for each process is one too many. By default a locker uses one
 	// connection to hear of releases of all names: on PostgreSQL beside the pool, on MySQL one of the pool if its database was made
-	// with WakeWaiters. On SQLite waiters no longer look for commits. It has no effect on [Locker.TryAcquire] and [Locker.TryDo].
+	// with WakeWaiters. On SQLite waiters no longer look for commits. It has no effect on [Locker.TryAcquire] and [Locker.TryDo]. Given to one
+	// lock, it has that poll and opens no connection for it; the one that the locker has already stays, and still calls its waits.
 	NoNotifications bool
 
 	// NoBatching sends each acquisition, renewal and release in a statement of its own, so that each is seen in the server's log. By

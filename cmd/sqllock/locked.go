@@ -70,7 +70,7 @@ func (f *runFlags) run(ctx context.Context, command process.Command) error {
 	}
 
 	if f.verbose {
-		warn(fmt.Sprintf("waiting for lock %s in %s", f.quoted(), target))
+		warn(fmt.Sprintf("waiting for %s in %s", f.locks(), target))
 	}
 
 	h, err := interruptible(ctx, signals, func(ctx context.Context) (*held, error) { return f.acquire(ctx, locker) })
@@ -116,6 +116,15 @@ func (f *runFlags) quoted() string {
 	}
 
 	return strings.Join(quoted, " and ")
+}
+
+// locks is quoted behind what they are.
+func (f *runFlags) locks() string {
+	if len(f.names) > 1 {
+		return "locks " + f.quoted()
+	}
+
+	return "lock " + f.quoted()
 }
 
 func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
@@ -185,7 +194,7 @@ func (f *runFlags) underLock(h *held, command process.Command, signals <-chan os
 	ended := process.Supervision{
 		Lock: h, Group: group, Ask: f.loss.signal, Grace: f.loss.grace, Lead: f.lead(), Signals: signals,
 		Warn: func(left time.Duration) {
-			warn(fmt.Sprintf("lock %s cannot be renewed; the command has %s to end", f.quoted(), left.Round(time.Millisecond)))
+			warn(fmt.Sprintf("%s cannot be renewed; the command has %s to end", f.locks(), left.Round(time.Millisecond)))
 		},
 	}.Run()
 
@@ -195,7 +204,7 @@ func (f *runFlags) underLock(h *held, command process.Command, signals <-chan os
 
 	switch {
 	case errors.Is(ended, process.ErrNotKept):
-		return true, exitError{exitLost, fmt.Errorf("lock %s could not be renewed; the command was ended", f.quoted())}
+		return true, exitError{exitLost, fmt.Errorf("%s could not be renewed; the command was ended", f.locks())}
 	case ended != nil:
 		return true, exitError{exitInternal, ended}
 	}
