@@ -432,7 +432,9 @@ func TestSeveralGivenBackSlowly(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 
-				began, err := time.Now(), error(nil)
+				var err error
+
+				began := time.Now()
 
 				switch what {
 				case "cancelled":

@@ -158,7 +158,15 @@ func TestExpiredInARecoveryPause(t *testing.T) {
 			}
 		}
 
-		time.Sleep(time.Second)
+		eventually(t, "the leases have expired", func() bool {
+			for _, name := range []string{"before", "before read", "after", "after read"} {
+				if status, _, err := strategy.Status(t.Context(), name); err != nil || status.Remaining > 0 {
+					return false
+				}
+			}
+
+			return true
+		})
 
 		for _, grant := range grants[0] {
 			if err := grant.Renew(t.Context(), time.Minute); err != nil {
