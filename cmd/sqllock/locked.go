@@ -120,11 +120,7 @@ func (f *runFlags) quoted() string {
 
 // locks is quoted behind what they are.
 func (f *runFlags) locks() string {
-	if len(f.names) > 1 {
-		return "locks " + f.quoted()
-	}
-
-	return "lock " + f.quoted()
+	return map[bool]string{false: "lock ", true: "locks "}[len(f.names) > 1] + f.quoted()
 }
 
 func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {

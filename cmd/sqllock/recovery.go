@@ -100,24 +100,19 @@ func (f *recoveryFlags) print(out io.Writer, r sqllock.Recovery) error {
 
 // said is what a person is told of a recovery.
 func said(r sqllock.Recovery) string {
-	var lines []string
+	longest := r.Longest.Round(time.Millisecond)
 
-	switch longest := r.Longest.Round(time.Millisecond); {
+	switch {
 	case r.Remaining > 0:
-		lines = append(lines, fmt.Sprintf("nothing is granted for another %s: %s", r.Remaining.Round(time.Millisecond), plain.Text(r.Reason)))
-	case r.Pending():
-		lines = append(lines, fmt.Sprintf("another server has become the primary: nothing is granted for %s from the next attempt on", longest))
+		return fmt.Sprintf("nothing is granted for another %s: %s", r.Remaining.Round(time.Millisecond), plain.Text(r.Reason))
 	case r.Lossless:
-		lines = append(lines, "locks are granted, also after a fail-over: "+plain.Text(r.Reason))
+		return "locks are granted, also after a fail-over: " + plain.Text(r.Reason)
+	case r.Pending():
+		return fmt.Sprintf("another server has become the primary: nothing is granted for %s from the next attempt on", longest)
 	case longest == 0:
 		return "locks are granted, and no lease is known"
 	default:
-		lines = append(lines, fmt.Sprintf("locks are granted; after a fail-over nothing is for %s, the longest lease", longest))
+		return fmt.Sprintf("locks are granted; after a fail-over nothing is for %s, the longest lease, which was asked for by\n%s",
+			longest, plain.Text(r.LongestBy))
 	}
-
-	if r.LongestBy != "" && !r.Lossless {
-		lines = append(lines, "that lease was asked for by "+plain.Text(r.LongestBy))
-	}
-
-	return strings.Join(lines, "\n")
 }
