@@ -493,7 +493,7 @@ func nestAtRandom(t *testing.T, seed uint64) {
 	)
 
 	for i := range 9 {
-		random := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // it can be repeated
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
 		locker := newLocker(t, memory.Peer())
 
 		get := func(ctx context.Context, ends ...error) *sqllock.Lock {
