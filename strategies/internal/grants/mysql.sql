@@ -242,7 +242,7 @@ UPDATE sqllock_recovery SET allowed_us = 0, lowered_at = {now} WHERE id = 1 AND 
 
 -- name: recovery.longest
 -- Without a lock on what is read.
-SELECT COALESCE(MAX(e.expires_at + l.lock_delay_us) - {now}, 0) FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
+SELECT COALESCE(MAX(e.expires_at + l.lock_delay_us) - {now}, 0) FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name WHERE e.owner <> ''
 
 -- name: recovery.forget
 UPDATE sqllock_recovery SET longest_us = GREATEST(allowed_us, :longest)

@@ -335,7 +335,7 @@ UPDATE sqllock_recovery v SET allowed_us = 0, lowered_at = {now}
 
 -- name: recovery.longest
 SELECT coalesce((pg_catalog.date_part('epoch', pg_catalog.max({free-at}) - {now}) * 1000000::float)::bigint, 0::bigint)
-  FROM sqllock_locks l WHERE {at-primary}
+  FROM sqllock_locks l WHERE l.owner <> '' AND {at-primary}
 
 -- name: recovery.forget
 UPDATE sqllock_recovery v SET longest_us = greatest(v.allowed_us, :longest::bigint)

@@ -37,10 +37,9 @@ type Recovery struct {
 // recoverable says whether servers of this kind can have a recovery pause.
 func (s *Store) recoverable() bool { return s.sql.Recovery.State.SQL != "" }
 
-// promised is how long the name is taken by a grant that the request brings.
-func (s *Store) promised(r strategies.Request) int64 {
-	return max(s.lease(r.Lease)+ceil(r.LockDelay), ceil(r.MinHold))
-}
+// promised is how long a grant that the request brings keeps others out. A minimum hold does not count, with which nobody works under
+// the lock any more: it may be a day, and all names would wait for as long.
+func (s *Store) promised(r strategies.Request) int64 { return s.lease(r.Lease) + ceil(r.LockDelay) }
 
 // promise notes how long a grant may last before it is asked for. What this store has noted is not noted again: if it was set back
 // the grant is refused, and Refused notes it.
