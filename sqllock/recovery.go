@@ -13,68 +13,46 @@ type Recovery = strategies.Recovery
 // Recovery says whether nothing is granted yet, because another server has become the primary of the database and may lack what the
 // one before has granted, and until when: see [ErrRecovering]. Errors: [ErrUnsupported] if the database has no such pauses: SQLite,
 // TiDB, and strategy quorum, each of whose servers has its own; [ErrClosed]; the database's.
-func (l *Locker) Recovery(ctx context.Context) (Recovery, error) {
-	const verb = "look for a recovery pause"
+func (l *Locker) Recovery(ctx context.Context) (recovery Recovery, err error) {
+	err = l.recoverer(ctx, "look for a recovery pause", func(r strategies.Recoverer) error {
+		recovery, err = r.Recovery(ctx)
 
-	recoverer, err := l.recoverer(ctx, verb)
-	if err != nil {
-		return Recovery{}, err
-	}
+		return err
+	})
 
-	recovery, err := recoverer.Recovery(ctx)
-	if err != nil {
-		return Recovery{}, fmt.Errorf("%s: %w", verb, ownTime(ctx, err))
-	}
-
-	return recovery, nil
+	return recovery, err
 }
 
 // EndRecovery ends a recovery pause, and one that would begin because the server has changed, for whoever knows that the server has
 // all that was granted: after a planned switchover for example. The reason is recorded: [Recovery]. Errors are those of
 // [Locker.Recovery].
 func (l *Locker) EndRecovery(ctx context.Context, reason string) error {
-	const verb = "end a recovery pause"
-
-	recoverer, err := l.recoverer(ctx, verb)
-	if err == nil {
-		err = recoverer.EndRecovery(ctx, reason)
-	}
-
-	if err != nil {
-		return fmt.Errorf("%s: %w", verb, ownTime(ctx, err))
-	}
-
-	return nil
+	return l.recoverer(ctx, "end a recovery pause", func(r strategies.Recoverer) error { return r.EndRecovery(ctx, reason) })
 }
 
 // SetLossless says for all who use the database that its fail-overs lose no commit, so that there are no recovery pauses: the standby
 // is synchronous, or the servers share their storage. False is the default. The reason is recorded: [Recovery]. Errors are those of
 // [Locker.Recovery].
 func (l *Locker) SetLossless(ctx context.Context, lossless bool, reason string) error {
-	const verb = "say whether fail-overs lose commits"
-
-	recoverer, err := l.recoverer(ctx, verb)
-	if err == nil {
-		err = recoverer.SetLossless(ctx, lossless, reason)
-	}
-
-	if err != nil {
-		return fmt.Errorf("%s: %w", verb, ownTime(ctx, err))
-	}
-
-	return nil
+	return l.recoverer(ctx, "say whether fail-overs lose commits", func(r strategies.Recoverer) error {
+		return r.SetLossless(ctx, lossless, reason)
+	})
 }
 
-// recoverer is the strategy, if its database has recovery pauses.
-func (l *Locker) recoverer(ctx context.Context, verb string) (strategies.Recoverer, error) {
+// recoverer does something with the strategy, if its database has recovery pauses.
+func (l *Locker) recoverer(ctx context.Context, verb string, do func(strategies.Recoverer) error) error {
 	if err := l.administers(ctx, verb); err != nil {
-		return nil, err
+		return err
 	}
 
 	recoverer, ok := l.strategy.(strategies.Recoverer)
 	if !ok || !l.features.Recovers {
-		return nil, fmt.Errorf("%s: %w by strategy %s on %s, which has none", verb, ErrUnsupported, l.features.Strategy, l.features.Database)
+		return fmt.Errorf("%s: %w by strategy %s on %s, which has none", verb, ErrUnsupported, l.features.Strategy, l.features.Database)
 	}
 
-	return recoverer, nil
+	if err := do(recoverer); err != nil {
+		return fmt.Errorf("%s: %w", verb, ownTime(ctx, err))
+	}
+
+	return nil
 }

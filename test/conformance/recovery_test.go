@@ -1,7 +1,6 @@
 package conformance_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
-	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/test/catalog"
 )
 
@@ -48,7 +46,7 @@ func TestRecoveryPause(t *testing.T) {
 	const lease = 6 * time.Second
 
 	eachRecoverable(t, catalog.All(), func(t *testing.T, made func() strategies.Strategy, beside *sql.DB) {
-		holder, other := open(t, made(), sqllock.WithLease(lease)), open(t, made(), sqllock.WithLease(lease))
+		holder, other := lockerOn(t, made(), sqllock.WithLease(lease)), lockerOn(t, made(), sqllock.WithLease(lease))
 
 		held := acquire(t, holder, "held")
 		lost := acquire(t, holder, "lost")
@@ -191,156 +189,146 @@ func TestExpiredInARecoveryPause(t *testing.T) {
 func TestLongestPromise(t *testing.T) {
 	t.Parallel()
 
-	for _, server := range recoverable {
-		t.Run(server, func(t *testing.T) {
-			t.Parallel()
+	eachRecoverable(t, catalog.Leased()[:1], func(t *testing.T, made func() strategies.Strategy, beside *sql.DB) {
+		strategy := made()
+		locker := lockerOn(t, strategy, sqllock.WithLease(2*time.Second))
 
-			db, beside := databaseAndPool(t, server)
-			strategy := cas.New(db)
-			locker := open(t, strategy, sqllock.WithLease(2*time.Second))
+		noted := func(want time.Duration) {
+			t.Helper()
 
-			noted := func(want time.Duration) {
-				t.Helper()
-
-				st, err := locker.Recovery(t.Context())
-				if err != nil || st.Longest.Round(time.Second) != want {
-					t.Errorf("the longest lease is %s (%v), want %s", st.Longest, err, want)
-				}
+			st, err := locker.Recovery(t.Context())
+			if err != nil || st.Longest.Round(time.Second) != want {
+				t.Errorf("the longest lease is %s (%v), want %s", st.Longest, err, want)
 			}
+		}
 
-			short := acquire(t, locker, "short")
-			noted(2 * time.Second)
+		short := acquire(t, locker, "short")
+		noted(2 * time.Second)
 
-			long := acquire(t, locker, "long", sqllock.WithLease(time.Minute), sqllock.WithLockDelay(time.Minute))
-			noted(2 * time.Minute)
+		long := acquire(t, locker, "long", sqllock.WithLease(time.Minute), sqllock.WithLockDelay(time.Minute))
+		noted(2 * time.Minute)
 
-			if err := short.Extend(t.Context(), time.Hour); err != nil {
+		if err := short.Extend(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+
+		noted(time.Hour)
+
+		reap := func(lowered string) {
+			t.Helper()
+
+			exec(t, beside, "UPDATE sqllock_recovery SET lowered_at = "+map[bool]string{
+				true: "clock_timestamp() - interval '" + lowered + "'", false: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6) - INTERVAL " + lowered + ")",
+			}[strategy.Features().Database == "postgres"])
+
+			if _, err := strategy.Reap(t.Context(), time.Hour); err != nil {
 				t.Fatal(err)
 			}
+		}
 
-			noted(time.Hour)
+		reap("25 HOUR")
+		noted(time.Hour)
 
-			reap := func(lowered string) {
-				t.Helper()
+		if err := short.Extend(t.Context(), time.Hour); err != nil {
+			t.Errorf("renewal after the longest lease was set back: %v", err)
+		}
 
-				exec(t, beside, "UPDATE sqllock_recovery SET lowered_at = "+map[bool]string{
-					true: "clock_timestamp() - interval '" + lowered + "'", false: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6) - INTERVAL " + lowered + ")",
-				}[server == "postgres"])
+		if err := errors.Join(short.Release(t.Context()), long.Release(t.Context())); err != nil {
+			t.Fatal(err)
+		}
 
-				if _, err := strategy.Reap(t.Context(), time.Hour); err != nil {
-					t.Fatal(err)
-				}
-			}
+		reap("25 HOUR")
+		noted(time.Hour)
 
-			reap("25 HOUR")
-			noted(time.Hour)
+		// Nobody works under a lock that is kept for a while after its release.
+		if err := acquire(t, locker, "kept", sqllock.WithMinHold(time.Hour)).Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 
-			if err := short.Extend(t.Context(), time.Hour); err != nil {
-				t.Errorf("renewal after the longest lease was set back: %v", err)
-			}
+		last := acquire(t, locker, "last")
+		reap("6 MINUTE")
+		noted(2 * time.Second)
 
-			if err := errors.Join(short.Release(t.Context()), long.Release(t.Context())); err != nil {
-				t.Fatal(err)
-			}
-
-			reap("25 HOUR")
-			noted(time.Hour)
-
-			// Nobody works under a lock that is kept for a while after its release.
-			if err := acquire(t, locker, "kept", sqllock.WithMinHold(time.Hour)).Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-
-			last := acquire(t, locker, "last")
-			reap("6 MINUTE")
-			noted(2 * time.Second)
-
-			if err := last.Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
+		if err := last.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // TestRecoveryEnds: an operator ends a pause, or says that there need be none; two servers that take writes by turns are refused.
 func TestRecoveryEnds(t *testing.T) {
 	t.Parallel()
 
-	for _, server := range recoverable {
-		t.Run(server, func(t *testing.T) {
-			t.Parallel()
+	eachRecoverable(t, catalog.Leased()[:1], func(t *testing.T, made func() strategies.Strategy, beside *sql.DB) {
+		locker := lockerOn(t, made(), sqllock.WithLease(time.Minute))
 
-			db, beside := databaseAndPool(t, server)
-			locker := open(t, cas.New(db), sqllock.WithLease(time.Minute))
+		tries := func(when string, want error) {
+			t.Helper()
 
-			tries := func(when string, want error) {
-				t.Helper()
+			lock, err := locker.TryAcquire(t.Context(), "job")
+			if !errors.Is(err, want) {
+				t.Errorf("%s: TryAcquire = %v, want %v", when, err, want)
+			}
 
-				lock, err := locker.TryAcquire(t.Context(), "job")
-				if !errors.Is(err, want) {
-					t.Errorf("%s: TryAcquire = %v, want %v", when, err, want)
-				}
-
-				if err == nil {
-					if err := lock.Release(t.Context()); err != nil {
-						t.Error(err)
-					}
+			if err == nil {
+				if err := lock.Release(t.Context()); err != nil {
+					t.Error(err)
 				}
 			}
+		}
 
-			tries("at first", nil)
-			promote(t, beside)
-			tries("after a fail-over", sqllock.ErrRecovering)
+		tries("at first", nil)
+		promote(t, beside)
+		tries("after a fail-over", sqllock.ErrRecovering)
 
-			if st, err := locker.Recovery(t.Context()); err != nil || st.Remaining < 50*time.Second || st.Remaining > time.Minute || st.Pending() {
-				t.Errorf("Recovery() in the pause = %+v, %v, want a minute", st, err)
+		if st, err := locker.Recovery(t.Context()); err != nil || st.Remaining < 50*time.Second || st.Remaining > time.Minute || st.Pending() {
+			t.Errorf("Recovery() in the pause = %+v, %v, want a minute", st, err)
+		}
+
+		end := func(reason string) {
+			t.Helper()
+
+			if err := locker.EndRecovery(t.Context(), reason); err != nil {
+				t.Errorf("EndRecovery() = %v", err)
 			}
 
-			end := func(reason string) {
-				t.Helper()
-
-				if err := locker.EndRecovery(t.Context(), reason); err != nil {
-					t.Errorf("EndRecovery() = %v", err)
-				}
-
-				if st, err := locker.Recovery(t.Context()); err != nil || st.Remaining != 0 || st.Pending() {
-					t.Errorf("Recovery() after its end = %+v, %v, want none", st, err)
-				}
-
-				tries("after its end", nil)
+			if st, err := locker.Recovery(t.Context()); err != nil || st.Remaining != 0 || st.Pending() {
+				t.Errorf("Recovery() after its end = %+v, %v, want none", st, err)
 			}
 
-			end("a switchover")
-			end("twice")
-			promote(t, beside)
+			tries("after its end", nil)
+		}
 
-			if st, err := locker.Recovery(t.Context()); err != nil || !st.Pending() {
-				t.Errorf("Recovery() before the pause = %+v, %v, want that it is pending", st, err)
-			}
+		end("a switchover")
+		end("twice")
+		promote(t, beside)
 
-			end("before it began")
+		if st, err := locker.Recovery(t.Context()); err != nil || !st.Pending() {
+			t.Errorf("Recovery() before the pause = %+v, %v, want that it is pending", st, err)
+		}
 
-			if err := locker.SetLossless(t.Context(), true, "the standby is synchronous"); err != nil {
-				t.Fatal(err)
-			}
+		end("before it began")
 
-			promote(t, beside)
-			tries("where nothing is lost", nil)
+		if err := locker.SetLossless(t.Context(), true, "the standby is synchronous"); err != nil {
+			t.Fatal(err)
+		}
 
-			if st, err := locker.Recovery(t.Context()); err != nil || !st.Lossless || st.Reason != "the standby is synchronous" {
-				t.Errorf("Recovery = %+v, %v", st, err)
-			}
+		promote(t, beside)
+		tries("where nothing is lost", nil)
 
-			if err := locker.SetLossless(t.Context(), false, ""); err != nil {
-				t.Fatal(err)
-			}
+		if st, err := locker.Recovery(t.Context()); err != nil || !st.Lossless || st.Reason != "the standby is synchronous" {
+			t.Errorf("Recovery = %+v, %v", st, err)
+		}
 
-			tries("where something is lost again", sqllock.ErrRecovering)
+		if err := locker.SetLossless(t.Context(), false, ""); err != nil {
+			t.Fatal(err)
+		}
 
-			exec(t, beside, "UPDATE sqllock_recovery SET previous = server, server = 'the other one'")
-			tries("with two primaries", sqllock.ErrUnsupported)
-		})
-	}
+		tries("where something is lost again", sqllock.ErrRecovering)
+
+		exec(t, beside, "UPDATE sqllock_recovery SET previous = server, server = 'the other one'")
+		tries("with two primaries", sqllock.ErrUnsupported)
+	})
 }
 
 // acquire acquires a lock that ends with the test.
@@ -353,18 +341,4 @@ func acquire(t *testing.T, locker *sqllock.Locker, name string, options ...sqllo
 	}
 
 	return lock
-}
-
-// open returns a locker that is closed with the test.
-func open(t *testing.T, strategy strategies.Strategy, options ...sqllock.LockerOption) *sqllock.Locker {
-	t.Helper()
-
-	locker, err := sqllock.New(strategy, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	t.Cleanup(func() { _ = locker.Close(context.WithoutCancel(t.Context())) })
-
-	return locker
 }

@@ -107,9 +107,7 @@ func (s *Store) AcquireAll(ctx context.Context, requests []strategies.Request) (
 func (b *batch) acquire(ctx context.Context, on databases.Conn) (err error) {
 	sql, asked := &b.sql.Batch, b.requests
 
-	for i := 0; i < len(asked) && err == nil; i++ {
-		err = b.promise(ctx, on, asked[i])
-	}
+	err = b.promise(ctx, on, asked...)
 
 	// The second round follows the making of rows, once in a name's life.
 	for round := 0; round < 2 && err == nil && len(asked) > 0; round++ {

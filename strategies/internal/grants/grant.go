@@ -136,32 +136,27 @@ func (g *Grant) RenewOn(ctx context.Context, on databases.Session, lease time.Du
 
 	began := time.Now()
 
-	result, err := g.store.retryBusy(ctx, on, renew, values)
-	if err != nil || result.RowsAffected > 0 {
-		return err
-	}
+	for noted := false; ; noted = true {
+		result, err := g.store.retryBusy(ctx, on, renew, values)
+		if err != nil || result.RowsAffected > 0 {
+			return err
+		}
 
-	// Either it is not ours any more, or MySQL found the new value to be the old one.
-	left, _, err := g.leftOf(ctx, on)
-	if err != nil || left+time.Since(began) >= lease {
-		return err
-	}
+		// Either it is not ours any more, or MySQL found the new value to be the old one.
+		left, st, err := g.leftOf(ctx, on)
 
-	// Or a server that has become the primary is not to renew it, or so long a lease has to be noted anew.
-	if _, err := g.store.noteServer(ctx, on, r); err != nil {
-		return err
-	}
+		switch {
+		case err != nil || left+time.Since(began) >= lease:
+			return err
+		case noted:
+			return g.lostOn(ctx, on, st)
+		}
 
-	if result, err = g.store.retryBusy(ctx, on, renew, values); err != nil || result.RowsAffected > 0 {
-		return err
+		// Or a server that has become the primary is not to renew it, or so long a lease has to be noted anew.
+		if _, err := g.store.noteServer(ctx, on, r); err != nil {
+			return err
+		}
 	}
-
-	left, st, err := g.leftOf(ctx, on)
-	if err == nil && left+time.Since(began) < lease {
-		return g.lostOn(ctx, on, st)
-	}
-
-	return err
 }
 
 // Check asks whether the lease is there.

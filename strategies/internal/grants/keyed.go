@@ -38,10 +38,8 @@ type Keyed struct {
 // AcquireKeyed sends a statement that takes the keys and grants the names of requests, and returns what it says of each,
 // by owner: of one whose row is not free, or not there, nothing. It says nothing after an error, and any of the keys may be locked.
 func (s *Store) AcquireKeyed(ctx context.Context, c KeyedCall) (map[string]Keyed, error) {
-	for _, r := range c.Requests {
-		if err := s.promise(ctx, c.On, r); err != nil {
-			return nil, err
-		}
+	if err := s.promise(ctx, c.On, c.Requests...); err != nil {
+		return nil, err
 	}
 
 	if !s.sql.WithoutReturning {

@@ -41,15 +41,23 @@ func (s *Store) recoverable() bool { return s.sql.Recovery.State.SQL != "" }
 // the lock any more: it may be a day, and all names would wait for as long.
 func (s *Store) promised(r strategies.Request) int64 { return s.lease(r.Lease) + ceil(r.LockDelay) }
 
-// promise notes how long a grant may last before it is asked for. What this store has noted is not noted again: if it was set back
+// promise notes how long grants may last before they are asked for. What this store has noted is not noted again: if it was set back
 // the grant is refused, and Refused notes it.
-func (s *Store) promise(ctx context.Context, on databases.Session, r strategies.Request) error {
-	us := s.promised(r)
+func (s *Store) promise(ctx context.Context, on databases.Session, requests ...strategies.Request) error {
+	var longest strategies.Request
+
+	for _, r := range requests {
+		if s.promised(r) > s.promised(longest) {
+			longest = r
+		}
+	}
+
+	us := s.promised(longest)
 	if !s.recoverable() || us <= s.noted.Load() {
 		return nil
 	}
 
-	_, err := s.noteServer(ctx, on, r)
+	_, err := s.noteServer(ctx, on, longest)
 	if err == nil {
 		s.noted.Store(us)
 	}

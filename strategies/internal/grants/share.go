@@ -86,10 +86,11 @@ const shareTries = 5
 // share grants the name to a reader, in the phase that there is, or in one that begins. ours says that the caller has a
 // session's lock which shows that no writer has the name whose record is of this strategy.
 func (s *Store) share(ctx context.Context, on databases.Session, r strategies.Request, ours bool, begin Begin) (*Grant, error) {
-	refused := s.promise(ctx, on, r)
-	if refused != nil {
-		return nil, s.AsHeld(ctx, on, r.Name, refused)
+	if err := s.promise(ctx, on, r); err != nil {
+		return nil, s.AsHeld(ctx, on, r.Name, err)
 	}
+
+	var refused error
 
 	for range shareTries {
 		g, goesOn, err := s.shareAsIs(ctx, on, r, ours, begin)
