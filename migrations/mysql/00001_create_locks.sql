@@ -51,6 +51,7 @@ CREATE TABLE sqllock_recovery (
     reason       VARBINARY(512) NOT NULL DEFAULT '',    -- why there was a pause, or none any more
     lossless     BOOLEAN        NOT NULL DEFAULT false, -- no commit is lost when another server becomes the primary
     allowed_us   BIGINT         NOT NULL DEFAULT 0,     -- whoever grants for longer raises this before
+    allowed_by   VARBINARY(512) NOT NULL DEFAULT '',    -- who did
     longest_us   BIGINT         NOT NULL DEFAULT 0,     -- no grant lasts longer, nor does one from before
     longest_by   VARBINARY(512) NOT NULL DEFAULT '',    -- who wanted that
     lowered_at   BIGINT         NOT NULL DEFAULT 0      -- when allowed_us was set back

@@ -44,6 +44,7 @@ CREATE TABLE sqllock_recovery (
     reason       text        NOT NULL DEFAULT '',      -- why there was a pause, or none any more
     lossless     boolean     NOT NULL DEFAULT false,   -- no commit is lost when another server becomes the primary
     allowed_us   bigint      NOT NULL DEFAULT 0,       -- whoever grants for longer raises this before
+    allowed_by   text        NOT NULL DEFAULT '',      -- who did
     longest_us   bigint      NOT NULL DEFAULT 0,       -- no grant lasts longer, nor does one from before
     longest_by   text        NOT NULL DEFAULT '',      -- who wanted that
     lowered_at   timestamptz NOT NULL DEFAULT 'epoch'  -- when allowed_us was set back

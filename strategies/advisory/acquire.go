@@ -30,7 +30,7 @@ func (c *session) acquireAll(ctx context.Context, requests []strategies.Request)
 
 	open, err := a.plan(ctx)
 
-	// The second round follows the making of rows, once in a name's life.
+	// The second round follows the making of rows, once in a name's life, and what is noted about the server.
 	for round := 0; round < 2 && err == nil && len(open) > 0; round++ {
 		if err = a.draw(ctx, open); err == nil {
 			open, err = a.look(ctx, open)
@@ -107,7 +107,7 @@ func (a *attempts) draw(ctx context.Context, open []int) error {
 		switch answer := answers[requests[n].Owner]; {
 		case answer.Token != 0:
 			record := s.store.Grant(requests[n], answer.Token)
-			a.grants[i] = a.made(record, a.places[i], a.started.Add(requests[n].Lease))
+			a.grants[i], a.errs[i] = a.made(record, a.places[i], a.started.Add(requests[n].Lease)), nil
 		case answer.Locked:
 			left = append(left, held[n])
 		}
@@ -166,8 +166,9 @@ func (c *session) unlockLeft(ctx context.Context, keys []any) error {
 	return c.strategy.store.Explain(err)
 }
 
-// look says of those that were not granted who has them, and returns those that had no rows, which it has made.
-func (a *attempts) look(ctx context.Context, open []int) (missing []int, err error) {
+// look says of those that were not granted who has them, and returns those to ask for again: they had no rows, which it has made, or
+// what was in the way is over.
+func (a *attempts) look(ctx context.Context, open []int) (again []int, err error) {
 	s := a.strategy
 
 	for _, i := range open {
@@ -183,12 +184,20 @@ func (a *attempts) look(ctx context.Context, open []int) (missing []int, err err
 		}
 
 		if found && !s.store.Unready(st) {
-			a.errs[i] = a.explain(s.store.Refused(ctx, a.conn, st, r))
-			a.tryAlone(ctx, i, len(open) == 1, locked)
+			asks, err := s.store.Refused(ctx, a.conn, st, r)
+			if a.errs[i] = a.explain(err); errors.Is(err, strategies.ErrBusy) {
+				return nil, err // nobody waits for the same once more
+			}
+
+			if asks && !locked {
+				again = append(again, i)
+			} else {
+				a.tryAlone(ctx, i, len(open) == 1, locked)
+			}
 		} else if err := s.store.Create(ctx, a.conn, r); err != nil {
 			a.errs[i] = a.explain(s.store.AsHeld(ctx, a.conn, r.Name, err))
 		} else {
-			missing = append(missing, i)
+			again = append(again, i)
 		}
 
 		if a.ended {
@@ -196,7 +205,7 @@ func (a *attempts) look(ctx context.Context, open []int) (missing []int, err err
 		}
 	}
 
-	return missing, nil
+	return again, nil
 }
 
 // tryAlone tries for one of several what the statement about those leaves out on MySQL and MariaDB: a name that its owner has

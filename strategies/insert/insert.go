@@ -69,7 +69,9 @@ func (s *taker) oneByOne(ctx context.Context, conn databases.Conn, r strategies.
 	case err != nil:
 		return 0, err
 	case found && (st.Owner != r.Owner && st.Left+st.Delay > 0 || st.Waits(r)):
-		return 0, s.store.Refused(ctx, conn, st, r)
+		_, err = s.store.Refused(ctx, conn, st, r)
+
+		return 0, err
 	case owner != "" && owner != r.Owner:
 		// Before anything is taken: it may be that it cannot be deleted.
 		cleared, err := conn.Exec(ctx, s.sql.Insert.Clear, s.store.Values(r))

@@ -3,6 +3,8 @@ package conformance_test
 import (
 	"database/sql"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -197,8 +199,8 @@ func TestLongestPromise(t *testing.T) {
 			t.Helper()
 
 			st, err := locker.Recovery(t.Context())
-			if err != nil || st.Longest.Round(time.Second) != want {
-				t.Errorf("the longest lease is %s (%v), want %s", st.Longest, err, want)
+			if err != nil || st.Longest.Round(time.Second) != want || st.LongestBy == "" {
+				t.Errorf("the longest lease is %s, of %q (%v), want %s", st.Longest, st.LongestBy, err, want)
 			}
 		}
 
@@ -226,7 +228,7 @@ func TestLongestPromise(t *testing.T) {
 			}
 		}
 
-		reap("25 HOUR")
+		reap("26 HOUR") // whoever grants for longer than allowed notes it, from now on
 		noted(time.Hour)
 
 		if err := short.Extend(t.Context(), time.Hour); err != nil {
@@ -237,7 +239,10 @@ func TestLongestPromise(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		reap("25 HOUR")
+		reap("66 MINUTE")
+		noted(time.Hour)
+
+		reap("26 HOUR")
 		noted(time.Hour)
 
 		// Nobody works under a lock that is kept for a while after its release.
@@ -246,12 +251,103 @@ func TestLongestPromise(t *testing.T) {
 		}
 
 		last := acquire(t, locker, "last")
-		reap("6 MINUTE")
+		reap("59 MINUTE")
+		noted(time.Hour)
+
+		reap("66 MINUTE")
 		noted(2 * time.Second)
 
 		if err := last.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+	})
+}
+
+// TestLockedRecovery: a transaction that has the row of recovery pauses locked keeps nobody from renewing nor from releasing. On MySQL and
+// MariaDB nothing is granted while it lasts, and who tries is told why.
+func TestLockedRecovery(t *testing.T) {
+	t.Parallel()
+
+	eachRecoverable(t, catalog.All(), func(t *testing.T, made func() strategies.Strategy, beside *sql.DB) {
+		strategy := made()
+		locker := lockerOn(t, strategy, sqllock.WithLease(time.Minute))
+
+		kept := acquire(t, locker, "kept")
+
+		renewed, errs := strategy.Acquire(t.Context(), []strategies.Request{
+			{Name: "one", Owner: "one", Lease: time.Minute, Tokens: 1}, {Name: "another", Owner: "another", Lease: time.Minute, Tokens: 1},
+		})
+		if err := errors.Join(errs...); err != nil && strategy.Features().Several {
+			t.Fatal(err)
+		}
+
+		if err := acquire(t, locker, "free").Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		tx, err := beside.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		defer func() { _ = tx.Rollback() }()
+
+		if _, err := tx.ExecContext(t.Context(), "UPDATE sqllock_recovery SET reason = 'locked'"); err != nil {
+			t.Fatal(err)
+		}
+
+		goesOn := []func() error{
+			func() error { return kept.Extend(t.Context(), time.Minute) },
+			func() error { return kept.Release(t.Context()) },
+		}
+
+		if strategy.Features().Several {
+			goesOn = append(goesOn, func() error { return errors.Join(strategy.Renew(t.Context(), renewed, time.Minute)...) })
+		}
+
+		ask := []func() error{
+			func() error { _, err := locker.TryAcquire(t.Context(), "free"); return err },
+			func() error { _, err := locker.TryAcquire(t.Context(), "new"); return err },
+			func() error { _, err := locker.TryAcquire(t.Context(), "permits", sqllock.WithPermits(3)); return err },
+			func() error {
+				_, err := locker.TryAcquire(t.Context(), "longer", sqllock.WithLease(time.Hour))
+
+				return err
+			},
+		}
+
+		if strategy.Features().Shared {
+			ask = append(ask, func() error { _, err := locker.TryAcquire(t.Context(), "read", sqllock.WithShared()); return err })
+		}
+
+		if strategy.Features().Strategy != "forupdate" {
+			ask = append(ask, func() error {
+				_, err := locker.TryAcquire(t.Context(), "several", sqllock.WithNames("free too"))
+
+				return err
+			})
+		}
+
+		longer := len(goesOn) + 3
+
+		for i, ask := range slices.Concat(goesOn, ask) {
+			began, wants := time.Now(), strategy.Features().Database == "postgres" && i != longer || i < len(goesOn)
+
+			err := ask()
+			if wants != (err == nil) || !wants && (!errors.Is(err, strategies.ErrBusy) || !strings.Contains(err.Error(), "sqllock_recovery")) {
+				t.Errorf("call %d, while a transaction has the row: %v", i, err)
+			}
+
+			if took := time.Since(began); took > 4*time.Second {
+				t.Errorf("call %d, while a transaction has the row, took %s", i, took)
+			}
+		}
+
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+
+		acquire(t, locker, "afterwards")
 	})
 }
 

@@ -39,8 +39,8 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 		acquire = s.sql.Acquire[1]
 	}
 
-	// The second round follows the making of the row, once in a name's life.
-	for range 2 {
+	// The second round follows the making of the row, once in a name's life, and what is noted about the server.
+	for round := 0; ; round++ {
 		token, err := s.draw(ctx, on, acquire, values)
 		if token != 0 || err != nil {
 			return token, s.AsHeld(ctx, on, r.Name, err)
@@ -52,15 +52,17 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 		case err != nil:
 			return 0, err
 		case found && !s.Unready(st):
-			return 0, s.Refused(ctx, on, st, r)
-		}
-
-		if err := s.WithLockTimeout(ctx, on, s.sql.Create, values); err != nil {
-			return 0, s.AsHeld(ctx, on, r.Name, err)
+			if again, err := s.Refused(ctx, on, st, r); !again || round > 0 {
+				return 0, err
+			}
+		case round > 0:
+			return 0, ComesAndGoes(r.Name)
+		default:
+			if err := s.Create(ctx, on, r); err != nil {
+				return 0, s.AsHeld(ctx, on, r.Name, err)
+			}
 		}
 	}
-
-	return 0, ComesAndGoes(r.Name)
 }
 
 // ComesAndGoes is the answer to a request whose row was not there again after it had been made.

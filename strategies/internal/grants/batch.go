@@ -60,10 +60,12 @@ func (b *batch) answer(owner string, err error) {
 
 // failed is for an error that came for all.
 func (b *batch) failed(err error) {
-	if err == nil || !errors.Is(err, strategies.ErrUnsettled) && (b.Busy(err) || errors.Is(err, strategies.ErrBusy)) {
-		return
+	if err != nil && (errors.Is(err, strategies.ErrUnsettled) || !b.Busy(err) && !errors.Is(err, strategies.ErrBusy)) {
+		b.answerAll(err)
 	}
+}
 
+func (b *batch) answerAll(err error) {
 	for owner := range b.open {
 		b.answer(owner, err)
 	}
@@ -188,7 +190,16 @@ func (b *batch) look(
 				b.granted(r, st.Token)
 			}
 		default:
-			b.answer(r.Owner, b.Refused(ctx, on, st, r))
+			again, err := b.Refused(ctx, on, st, r)
+			if errors.Is(err, strategies.ErrBusy) {
+				b.answerAll(err) // nobody waits for the same once more
+
+				return nil, nil, nil
+			}
+
+			if !again {
+				b.answer(r.Owner, err)
+			}
 		}
 	}
 

@@ -25,11 +25,16 @@
 
 -- True unless a server that has become the primary may lack grants of the one before, or a grant would last longer than has been
 -- noted: see recovery.go. It is a value, and no EXISTS, which MySQL would make a join of, whose rows FOR UPDATE locks.
--- let granting = COALESCE((SELECT (v.server = {server} OR v.lossless) AND v.paused_until <= {now} AND v.allowed_us >= :promise FROM sqllock_recovery v WHERE v.id = 1), 0)
+--
+-- What an UPDATE reads it locks, above READ COMMITTED. While another transaction has the row locked, which notes something, nothing is
+-- granted on it; see recovery.settle.
+-- let row-of-recovery = FROM sqllock_recovery v WHERE v.id = 1 /*!80000 FOR SHARE SKIP LOCKED */ /*M!100600 LOCK IN SHARE MODE SKIP LOCKED */
+-- let granting = COALESCE((SELECT (v.server = {server} OR v.lossless) AND v.paused_until <= {now} AND v.allowed_us >= :promise {row-of-recovery}), 0)
 
--- True of a lease that may be renewed. One that has expired is not renewed in a recovery pause: what has ended it may be lost.
--- let renewable = COALESCE((SELECT v.allowed_us >= :promise FROM sqllock_recovery v WHERE v.id = 1), 0)
---    AND (expires_at > {now} OR COALESCE((SELECT (v.server = {server} OR v.lossless) AND v.paused_until <= {now} FROM sqllock_recovery v WHERE v.id = 1), 0))
+-- True of a lease that may be renewed. One that has expired is not renewed in a recovery pause: what has ended it may be lost. One that
+-- runs is, while the row is locked: what it allowed before is forgotten only when it allows less for longer than that lasts.
+-- let renewable = IF(expires_at > {now}, COALESCE((SELECT v.allowed_us >= :promise {row-of-recovery}), 1),
+--                    COALESCE((SELECT (v.server = {server} OR v.lossless) AND v.paused_until <= {now} AND v.allowed_us >= :promise {row-of-recovery}), 0))
 
 -- Goes before what is sent in a caller's transaction, and lets it change a row that was changed since the snapshot, as
 -- MySQL does: the lease is renewed meanwhile. MariaDB rolls the whole transaction back otherwise (error 1020), by default
@@ -226,27 +231,26 @@ SELECT v.server = {server} OR v.lossless, v.allowed_us >= :promise, GREATEST(v.p
 
 -- name: recovery.note
 -- The columns are set in this order, each by what is there by then.
-INSERT INTO sqllock_recovery (id, server, allowed_us, longest_us, longest_by, lowered_at)
-VALUES (1, {server}, :promise, :promise, UNHEX(:by), {now})
+INSERT INTO sqllock_recovery (id, server, allowed_us, allowed_by, longest_us, longest_by, lowered_at)
+VALUES (1, {server}, :promise, UNHEX(:by), :promise, UNHEX(:by), {now})
     ON DUPLICATE KEY UPDATE
        paused_until = IF({changes}, GREATEST(paused_until, {now} + longest_us), paused_until),
        reason = IF({changes}, UNHEX(:reason), reason),
-       longest_by = IF(longest_us < :promise, UNHEX(:by), longest_by),
+       longest_by = IF(longest_us < :promise, UNHEX(:by), longest_by), allowed_by = IF(allowed_us < :promise, UNHEX(:by), allowed_by),
        longest_us = GREATEST(longest_us, :promise), allowed_us = GREATEST(allowed_us, :promise),
        previous = IF(server = {server}, previous, server), server = {server}
 
+-- name: recovery.settle
+SELECT 1 FROM sqllock_recovery WHERE id = 1 LOCK IN SHARE MODE
+
 -- name: recovery.lower
 -- The longest promise is forgotten in two steps. From the first on nothing that long is granted without being noted again, and the
--- second comes when what was granted before shows in its row.
-UPDATE sqllock_recovery SET allowed_us = 0, lowered_at = {now} WHERE id = 1 AND lowered_at < {now} - 86400000000
-
--- name: recovery.longest
--- Without a lock on what is read.
-SELECT COALESCE(MAX(e.expires_at + l.lock_delay_us) - {now}, 0) FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name WHERE e.owner <> ''
+-- second comes when what was granted before is over.
+UPDATE sqllock_recovery SET allowed_us = 0, lowered_at = {now} WHERE id = 1 AND lowered_at < {now} - longest_us - 86400000000
 
 -- name: recovery.forget
-UPDATE sqllock_recovery SET longest_us = GREATEST(allowed_us, :longest)
- WHERE id = 1 AND longest_us > GREATEST(allowed_us, :longest) AND lowered_at < {now} - 300000000
+UPDATE sqllock_recovery SET longest_us = allowed_us, longest_by = allowed_by
+ WHERE id = 1 AND longest_us > allowed_us AND lowered_at < {now} - longest_us - 300000000
 
 -- name: recovery.end
 UPDATE sqllock_recovery SET paused_until = {now}, reason = UNHEX(:reason), server = {server}

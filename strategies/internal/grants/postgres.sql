@@ -318,28 +318,26 @@ SELECT v.server = {server} OR v.lossless, v.allowed_us >= :promise::bigint,
 -- let changes = v.server <> '' AND v.server <> {server} AND NOT v.lossless
 
 -- name: recovery.note
-INSERT INTO sqllock_recovery AS v (id, server, allowed_us, longest_us, longest_by, lowered_at)
-VALUES (1::bigint, {server}, :promise::bigint, :promise::bigint, :by::pg_catalog.text, {now})
+INSERT INTO sqllock_recovery AS v (id, server, allowed_us, allowed_by, longest_us, longest_by, lowered_at)
+SELECT 1::bigint, {server}, :promise::bigint, :by::pg_catalog.text, :promise::bigint, :by::pg_catalog.text, {now} WHERE {briefly}
     ON CONFLICT (id) DO UPDATE
    SET paused_until = CASE WHEN {changes} THEN greatest(v.paused_until, {now} + v.longest_us::float * interval '1 microsecond') ELSE v.paused_until END,
        reason = CASE WHEN {changes} THEN :reason::pg_catalog.text ELSE v.reason END,
        previous = CASE WHEN v.server = {server} THEN v.previous ELSE v.server END,
        longest_by = CASE WHEN v.longest_us < :promise::bigint THEN :by::pg_catalog.text ELSE v.longest_by END,
+       allowed_by = CASE WHEN v.allowed_us < :promise::bigint THEN :by::pg_catalog.text ELSE v.allowed_by END,
        longest_us = greatest(v.longest_us, :promise::bigint), allowed_us = greatest(v.allowed_us, :promise::bigint), server = {server}
 
 -- name: recovery.lower
 -- The longest promise is forgotten in two steps. From the first on nothing that long is granted without being noted again, and the
--- second comes when what was granted before shows in its row.
+-- second comes when what was granted before is over.
 UPDATE sqllock_recovery v SET allowed_us = 0, lowered_at = {now}
- WHERE v.id = 1::bigint AND v.lowered_at < {now} - interval '1 day'
-
--- name: recovery.longest
-SELECT coalesce((pg_catalog.date_part('epoch', pg_catalog.max({free-at}) - {now}) * 1000000::float)::bigint, 0::bigint)
-  FROM sqllock_locks l WHERE l.owner <> '' AND {at-primary}
+ WHERE v.id = 1::bigint AND v.lowered_at < {now} - v.longest_us::float * interval '1 microsecond' - interval '1 day'
 
 -- name: recovery.forget
-UPDATE sqllock_recovery v SET longest_us = greatest(v.allowed_us, :longest::bigint)
- WHERE v.id = 1::bigint AND v.longest_us > greatest(v.allowed_us, :longest::bigint) AND v.lowered_at < {now} - interval '5 minutes'
+UPDATE sqllock_recovery v SET longest_us = v.allowed_us, longest_by = v.allowed_by
+ WHERE v.id = 1::bigint AND v.longest_us > v.allowed_us
+   AND v.lowered_at < {now} - v.longest_us::float * interval '1 microsecond' - interval '5 minutes'
 
 -- name: recovery.end
 UPDATE sqllock_recovery v SET paused_until = {now}, reason = :reason::pg_catalog.text, server = {server}
@@ -992,6 +990,9 @@ SELECT pg_catalog.pg_terminate_backend(:id::bigint::int)
 
 
 -- What PostgreSQL does without
+
+-- A row that another transaction has changed is read as it was before.
+-- none: recovery.settle
 
 -- A lease is in the row of its name, and a statement that takes it changes the row of insert, too.
 -- none: grant.create-lease, grant.force-lease, insert.gone, grant.create-all-leases, grant.leases-all

@@ -3,6 +3,7 @@ package grants
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
@@ -24,11 +25,11 @@ type Recovery struct {
 	// State reads the row: see recovery. Note writes the server, which may begin a pause, and raises the longest grant.
 	State databases.Statement `sql:"recovery.state"`
 	Note  databases.Statement `sql:"recovery.note"`
-	// Lower has whoever grants note the longest grant anew, and Forget takes what is noted then, or Longest, which is how long the
-	// grants run that there are.
-	Lower   databases.Statement `sql:"recovery.lower"`
-	Longest databases.Statement `sql:"recovery.longest"`
-	Forget  databases.Statement `sql:"recovery.forget"`
+	// Settle waits for a transaction that has the row locked, where that is not granted on.
+	Settle databases.Statement `sql:"recovery.settle"`
+	// Lower has whoever grants note the longest grant anew, and Forget takes what is noted by when it has passed.
+	Lower  databases.Statement `sql:"recovery.lower"`
+	Forget databases.Statement `sql:"recovery.forget"`
 	// End ends a pause, and Lossless says that there need be none.
 	End      databases.Statement `sql:"recovery.end"`
 	Lossless databases.Statement `sql:"recovery.lossless"`
@@ -57,7 +58,7 @@ func (s *Store) promise(ctx context.Context, on databases.Session, requests ...s
 		return nil
 	}
 
-	_, err := s.noteServer(ctx, on, longest)
+	_, _, err := s.noteServer(ctx, on, longest)
 	if err == nil {
 		s.noted.Store(us)
 	}
@@ -65,34 +66,35 @@ func (s *Store) promise(ctx context.Context, on databases.Session, requests ...s
 	return err
 }
 
-// noteServer notes which server this is, and how long a grant may last that the request brings, if the row does not say so. It returns
-// what the row says then.
-func (s *Store) noteServer(ctx context.Context, on databases.Session, r strategies.Request) (st strategies.Recovery, err error) {
+// noteServer notes which server this is, and how long a grant may last that the request brings, if the row does not say so: whether it
+// did is noted. It returns what the row says then.
+func (s *Store) noteServer(ctx context.Context, on databases.Session, r strategies.Request) (st strategies.Recovery, noted bool, err error) {
 	values := s.Values(r)
 	values["by"], values["reason"] = r.Holder.String(), "another server has become the primary"
 
-	for range 2 {
+	for began := time.Now(); ; {
 		same, allowed := false, false
 
 		found, err := s.readRecovery(ctx, on, values, &st, &same, &allowed)
 
 		switch {
-		case err != nil || found && same && allowed:
-			return st, err
+		case err != nil || noted || found && same && allowed:
+			return st, noted, err
 		case found && !same && st.Server == st.Previous && st.Remaining > 0:
-			return st, &strategies.UnsupportedError{
+			return st, noted, &strategies.UnsupportedError{
 				Strategy: s.strategy, Fix: "connect to one of them only",
 				Where: fmt.Sprintf("on two servers that take writes by turns, %q and %q", st.Noted, st.Server),
 			}
 		}
 
-		if _, err := s.retryBusy(ctx, on, s.sql.Recovery.Note, values); err != nil {
-			return st, s.busy(err, "another transaction keeps it from being noted which server is the primary")
+		err = s.withLockTimeout(ctx, on, func() error { return execAll(ctx, on, []databases.Statement{s.sql.Recovery.Note}, values) })
+		if noted = err == nil; !noted && (!s.Busy(err) || time.Since(began) > time.Second) {
+			return st, noted, s.busy(err, lockedRecovery)
 		}
 	}
-
-	return st, nil
 }
+
+const lockedRecovery = "another transaction has the row of sqllock_recovery locked, which says whether there was a fail-over, and has not ended"
 
 func (s *Store) readRecovery(
 	ctx context.Context, on databases.Session, values databases.Values, st *strategies.Recovery, same, allowed *bool,
@@ -106,18 +108,27 @@ func (s *Store) readRecovery(
 	return found, err
 }
 
-// recovering is the answer to a request for a name that seems free: that nothing is granted; nil if it may be.
-func (s *Store) recovering(ctx context.Context, on databases.Session, r strategies.Request) error {
+// recovering is the answer to a request that was refused: that nothing is granted, or nil. again says that it may have been refused for
+// what the row said, if the name is free, and that it says so no more.
+func (s *Store) recovering(ctx context.Context, on databases.Session, r strategies.Request, free bool) (again bool, err error) {
 	if !s.recoverable() {
-		return nil
+		return false, nil
 	}
 
-	st, err := s.noteServer(ctx, on, r)
-	if err != nil || st.Remaining <= 0 {
-		return err
-	}
+	st, again, err := s.noteServer(ctx, on, r)
 
-	return &strategies.HeldError{Name: r.Name, Recovering: true, Remaining: st.Remaining, Detail: st.Reason}
+	switch {
+	case err != nil:
+		return false, err
+	case st.Remaining > 0:
+		return false, &strategies.HeldError{Name: r.Name, Recovering: true, Remaining: st.Remaining, Detail: st.Reason}
+	case free && !again && s.sql.Recovery.Settle.SQL != "":
+		err = s.withLockTimeout(ctx, on, func() error { return execAll(ctx, on, []databases.Statement{s.sql.Recovery.Settle}, nil) })
+
+		return err == nil, s.busy(err, lockedRecovery)
+	default:
+		return free && again, nil
+	}
 }
 
 // findCluster notes whether there is something that says that no server lacks a commit.
@@ -155,22 +166,13 @@ func (s *Store) lowerPromise(ctx context.Context, on databases.Conn) error {
 		return nil
 	}
 
-	values := databases.Values{}
-
-	if _, err := s.retryBusy(ctx, on, s.sql.Recovery.Lower, values); err != nil {
-		return err
+	for _, statement := range []databases.Statement{s.sql.Recovery.Forget, s.sql.Recovery.Lower} {
+		if _, err := s.retryBusy(ctx, on, statement, nil); err != nil {
+			return err
+		}
 	}
 
-	var longest int64
-
-	if _, err := ReadOne(ctx, on, s.sql.Recovery.Longest, values, &longest); err != nil {
-		return err
-	}
-
-	values["longest"] = longest
-	_, err := s.retryBusy(ctx, on, s.sql.Recovery.Forget, values)
-
-	return err
+	return nil
 }
 
 // Recovery says whether the database is in a recovery pause, and what is known for the next one.

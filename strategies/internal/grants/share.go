@@ -121,7 +121,9 @@ func (s *Store) shareAsIs(
 
 		return nil, true, ComesAndGoes(r.Name)
 	case st.Waits(r), !read && st.Left+st.Delay > 0 && !ours:
-		return nil, false, s.Refused(ctx, on, st, r)
+		_, err = s.Refused(ctx, on, st, r)
+
+		return nil, false, err
 	case read:
 		g, err = s.join(ctx, on, r, st)
 	default:
@@ -134,20 +136,20 @@ func (s *Store) shareAsIs(
 	return g, !errors.As(err, &held) || held.Line == 0, err
 }
 
-// Refused is the error for a request that was not granted.
-func (s *Store) Refused(ctx context.Context, on databases.Session, st State, r strategies.Request) error {
+// Refused is the error for a request that was not granted. again says that what was in the way may be over.
+func (s *Store) Refused(ctx context.Context, on databases.Session, st State, r strategies.Request) (again bool, err error) {
 	if err := s.ReadHolder(ctx, on, r.Name, &st); err != nil {
-		return err
+		return false, err
 	}
 
 	// Somebody else's attempt has the row locked, or nothing is granted. A lease is in nobody's way who has the lock of the session.
-	if (st.Left+st.Delay <= 0 || st.Owner == r.Owner || s.ofSessions()) && !st.Waits(r) {
-		if err := s.recovering(ctx, on, r); err != nil {
-			return err
+	if free := st.Left+st.Delay <= 0 || st.Owner == r.Owner; (free || s.ofSessions()) && !st.Waits(r) {
+		if again, err = s.recovering(ctx, on, r, free); err != nil {
+			return false, err
 		}
 	}
 
-	return st.Refused(r)
+	return again, st.Refused(r)
 }
 
 // ReadHolder puts into a state that readers have the name one of those: the one whose lease ends last. The row has
