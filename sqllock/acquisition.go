@@ -131,7 +131,7 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, set 
 func newRequest(name string, set *settings) strategies.Request {
 	return strategies.Request{
 		Name: name, Owner: newOwner(), Mode: set.mode(), Lease: set.lease, MinHold: set.minHold, LockDelay: set.lockDelay,
-		DurableRelease: set.durable, Holder: set.holder,
+		DurableRelease: set.commits.durableRelease, AsynchronousCommit: set.commits.asynchronous, Holder: set.holder,
 	}
 }
 

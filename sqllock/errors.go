@@ -168,10 +168,12 @@ func againstRule(option, value, rule string, args ...any) *OptionError {
 
 // unsupportedOption reports an option that a strategy cannot honour.
 func unsupportedOption(option string, features strategies.Features) *OptionError {
-	return &OptionError{
-		Option: option, Err: ErrUnsupported,
-		Reason: fmt.Sprintf("by strategy %s on %s; use strategy cas", features.Strategy, features.Database),
+	reason := fmt.Sprintf("by strategy %s on %s", features.Strategy, features.Database)
+	if features.Strategy != "cas" {
+		reason += "; use strategy cas"
 	}
+
+	return &OptionError{Option: option, Err: ErrUnsupported, Reason: reason}
 }
 
 // ofExtend is an error in a lease that Extend was given.

@@ -44,7 +44,7 @@ func (h *hold) handOff() bool {
 // for the others, as far as the database knows of them.
 func (s *settings) like(other *settings) bool {
 	return s == other || s.handsOff && other.handsOff && s.renew && other.renew && s.lease == other.lease &&
-		s.lockDelay == other.lockDelay && s.minHold == other.minHold && s.unbatched == other.unbatched && s.durable == other.durable &&
+		s.lockDelay == other.lockDelay && s.minHold == other.minHold && s.unbatched == other.unbatched && s.commits == other.commits &&
 		s.holder == other.holder
 }
 

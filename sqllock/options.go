@@ -119,7 +119,7 @@ type settings struct {
 	unbatched bool
 	handsOff  bool // to the next waiter in this process
 	listens   bool // for releases while waiting
-	durable   bool // so are releases
+	commits   commits
 	announces bool // to those who watch
 	reaps     bool // what is left of idle names
 	holder    Holder
@@ -192,6 +192,7 @@ func (s settings) check(features strategies.Features) error {
 		{"WithLockDelay", s.lockDelay > 0, features.LockDelay},
 		{"WithPermits", s.many(), features.Slots},
 		{"WithShared", s.shared, features.Shared},
+		{"Tuning.AsynchronousCommit", s.commits.asynchronous, features.AsynchronousCommit},
 	} {
 		if one.wanted && !one.able {
 			return unsupportedOption(one.option, features)

@@ -78,7 +78,7 @@ func (s *settings) mode() strategies.Mode {
 // sharesWith says whether a reader with these settings can use the grant of one with the others.
 func (s *settings) sharesWith(other *settings) bool {
 	return s.renew && other.renew && s.maxHold == 0 && other.maxHold == 0 && s.lease == other.lease && s.drift == other.drift &&
-		s.margin == other.margin && s.durable == other.durable && s.holder == other.holder
+		s.margin == other.margin && s.commits == other.commits && s.holder == other.holder
 }
 
 // shares are the holds of readers, by name.

@@ -34,8 +34,16 @@ type Tuning struct {
 
 	// DurableRelease lets a release wait until PostgreSQL has it on disk, and on its synchronous standbys. By default it does not
 	// wait, which is faster: a release that is lost in a crash of the server leaves the name taken until its lease ends.
-	// Acquisitions and renewals always wait, and on other databases releases do.
+	// On other databases releases wait.
 	DurableRelease bool
+
+	// AsynchronousCommit lets acquisitions and renewals not wait for that, either: so a lock costs less than half as much where
+	// the disk is slow. The price is a recovery pause ([ErrRecovering]) after each crash of the server, in which all who use the
+	// database are granted nothing for as long as the longest lease. A restart without a crash has none. What must not be lost
+	// waits for the disk nevertheless: a minimum hold, a mark of package once, a release by force. With `sqllock recovery
+	// --lossless` it is not lossless: a fail-over has its pause, too. It is for strategies cas and insert on PostgreSQL, and
+	// [ErrUnsupported] elsewhere, also where there is no timeline (Aurora).
+	AsynchronousCommit bool
 
 	// Announce tells those who watch the name ([Locker.Watch]) at once that the lock was acquired or released, where the database has
 	// notifications. It costs PostgreSQL a statement each time, and nothing on SQLite, where each commit is noticed. By default they
@@ -91,7 +99,8 @@ func (t tuning) set(s *settings) error {
 	s.listens = s.listens && !t.NoNotifications
 	s.unbatched = s.unbatched || t.NoBatching
 	s.handsOff = s.handsOff && !t.NoHandOff
-	s.durable = s.durable || t.DurableRelease
+	s.commits.durableRelease = s.commits.durableRelease || t.DurableRelease
+	s.commits.asynchronous = s.commits.asynchronous || t.AsynchronousCommit
 	s.announces = s.announces || t.Announce
 
 	switch {
@@ -105,6 +114,9 @@ func (t tuning) set(s *settings) error {
 		return nil
 	}
 }
+
+// commits say what waits for the disk.
+type commits struct{ durableRelease, asynchronous bool }
 
 // override sets what is not zero.
 func override[T comparable](field *T, to T) {

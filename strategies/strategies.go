@@ -154,6 +154,9 @@ type Request struct {
 	// DurableRelease: the release waits until it is on disk, too. Otherwise it
 	// need not: if it is lost in a crash of the server, the lease ends the grant.
 	DurableRelease bool
+	// AsynchronousCommit: the grant and its renewals need not wait until they are on disk, where the database tells of a crash and
+	// grants nothing then until all leases have ended that it may have forgotten.
+	AsynchronousCommit bool
 	// Holder says who asks.
 	Holder Holder
 	// Place is what a Placer gave for this request, whose caller waits; else nil.
@@ -223,6 +226,8 @@ type Features struct {
 	Unbatched bool
 	// Recovers: the strategy is a Recoverer, whose database may have recovery pauses.
 	Recovers bool
+	// AsynchronousCommit: the field of Request of that name works.
+	AsynchronousCommit bool
 	// Marks: the strategy is a Noter. Package sqllock sets it.
 	Marks bool
 }

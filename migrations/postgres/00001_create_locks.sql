@@ -39,6 +39,7 @@ CREATE TABLE sqllock_floor (
 CREATE TABLE sqllock_recovery (
     id           bigint      NOT NULL PRIMARY KEY CHECK (id = 1),
     server       text        NOT NULL DEFAULT '',
+    run          text        NOT NULL DEFAULT '',      -- that of sqllock_run, if grants commit asynchronously
     previous     text        NOT NULL DEFAULT '',      -- the server before
     paused_until timestamptz NOT NULL DEFAULT 'epoch', -- nothing is granted before
     reason       text        NOT NULL DEFAULT '',      -- why there was a pause, or none any more
@@ -48,6 +49,12 @@ CREATE TABLE sqllock_recovery (
     longest_us   bigint      NOT NULL DEFAULT 0,       -- no grant lasts longer, nor does one from before
     longest_by   text        NOT NULL DEFAULT '',      -- who wanted that
     lowered_at   timestamptz NOT NULL DEFAULT 'epoch'  -- when allowed_us was set back
+);
+
+-- One row, if grants commit asynchronously, which a crash of the server removes, and with it possibly grants.
+CREATE UNLOGGED TABLE sqllock_run (
+    id  bigint NOT NULL PRIMARY KEY CHECK (id = 1),
+    run text   NOT NULL -- random
 );
 
 -- Strategy insert: a row for each name that it holds. The lease is in the name's

@@ -30,8 +30,8 @@ func (c *session) acquireAll(ctx context.Context, requests []strategies.Request)
 
 	open, err := a.plan(ctx)
 
-	// The second round follows the making of rows, once in a name's life, and what is noted about the server.
-	for round := 0; round < 2 && err == nil && len(open) > 0; round++ {
+	// A round follows the making of rows, once in a name's life, and one what is noted about the server.
+	for round := 0; round < 3 && err == nil && len(open) > 0; round++ {
 		if err = a.draw(ctx, open); err == nil {
 			open, err = a.look(ctx, open)
 		}

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -437,4 +438,163 @@ func acquire(t *testing.T, locker *sqllock.Locker, name string, options ...sqllo
 	}
 
 	return lock
+}
+
+// TestAsynchronousCommit: what commits asynchronously is what may, and a crash of the server, which empties the table of its run, has a
+// recovery pause also where no commit is lost by a fail-over.
+func TestAsynchronousCommit(t *testing.T) {
+	t.Parallel()
+
+	asynchronous := sqllock.WithTuning(sqllock.Tuning{AsynchronousCommit: true})
+
+	for _, strategy := range catalog.Leased() {
+		t.Run(strategy.Name, func(t *testing.T) {
+			t.Parallel()
+
+			const lease = 4 * time.Second
+
+			db, beside := databaseAndPool(t, "postgres")
+			made := strategy.Make(db)
+			waits, locker := lockerOn(t, made, sqllock.WithLease(lease)), lockerOn(t, strategy.Make(db), sqllock.WithLease(lease), asynchronous)
+
+			before := acquire(t, waits, "before")
+			held := acquire(t, locker, "held")
+
+			if err := before.Check(t.Context()); err != nil {
+				t.Errorf("the first grant with asynchronous commit has ended another: %v", err)
+			}
+
+			if err := locker.SetLossless(t.Context(), true, "the standby is synchronous"); err != nil {
+				t.Fatal(err)
+			}
+
+			crash := func() {
+				t.Helper()
+				exec(t, beside, "DELETE FROM sqllock_run")
+
+				for _, locker := range []*sqllock.Locker{waits, locker} {
+					if _, err := locker.TryAcquire(t.Context(), "other"); !errors.Is(err, sqllock.ErrRecovering) {
+						t.Errorf("TryAcquire after a crash = %v, want ErrRecovering", err)
+					}
+				}
+			}
+
+			crash()
+
+			began := time.Now()
+
+			got, err := waits.Acquire(t.Context(), "other", sqllock.WithMaxWait(4*lease))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if waited := time.Since(began); waited < lease-500*time.Millisecond {
+				t.Errorf("a name was granted %s after a crash, want the lease of %s", waited, lease)
+			}
+
+			for _, lock := range []*sqllock.Lock{before, held, got} {
+				if err := lock.Release(t.Context()); err != nil {
+					t.Errorf("a lock that the server knows of: %v", err)
+				}
+			}
+
+			// It is noted anew, and so is the next crash.
+			if err := acquire(t, locker, "again").Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			crash()
+
+			if err := locker.EndRecovery(t.Context(), "it was a test"); err != nil {
+				t.Fatal(err)
+			}
+
+			exec(t, beside, "DELETE FROM sqllock_run; ALTER TABLE sqllock_run SET LOGGED")
+
+			if _, err := locker.TryAcquire(t.Context(), "other"); !errors.Is(err, sqllock.ErrUnsupported) {
+				t.Errorf("TryAcquire with a table that is logged = %v, want ErrUnsupported", err)
+			}
+		})
+	}
+
+	for server, strategy := range map[string][]catalog.Strategy{
+		"postgres": catalog.ConnectionHeld(), "mysql": catalog.All(), "mariadb": catalog.All(), "sqlite": catalog.Leased(),
+	} {
+		for _, strategy := range strategy {
+			t.Run("refused/"+server+"/"+strategy.Name, func(t *testing.T) {
+				t.Parallel()
+
+				db, _ := databaseAndPool(t, server)
+
+				_, err := sqllock.New(strategy.Make(db), asynchronous)
+				if !errors.Is(err, sqllock.ErrUnsupported) || !strings.Contains(err.Error(), "AsynchronousCommit") {
+					t.Errorf("New() = %v, want ErrUnsupported", err)
+				}
+			})
+		}
+	}
+}
+
+// TestCommitsThatWait: a trigger notes how each change of a lock commits.
+func TestCommitsThatWait(t *testing.T) {
+	t.Parallel()
+
+	for _, strategy := range catalog.Leased() {
+		t.Run(strategy.Name, func(t *testing.T) {
+			t.Parallel()
+
+			db, beside := databaseAndPool(t, "postgres")
+
+			exec(t, beside, `CREATE TABLE noted (what text, how text);
+				CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+					INSERT INTO noted SELECT NEW.name, current_setting('synchronous_commit'); RETURN NULL; END $$;
+				CREATE TRIGGER note AFTER UPDATE OF expires_at ON sqllock_locks FOR EACH ROW WHEN (NEW.expires_at > 'epoch') EXECUTE FUNCTION note();
+				CREATE TRIGGER note AFTER INSERT OR UPDATE ON sqllock_shares FOR EACH ROW EXECUTE FUNCTION note()`)
+
+			made := strategy.Make(db)
+
+			commits := func(what, want string, requests ...strategies.Request) {
+				t.Helper()
+
+				for i := range requests {
+					requests[i].Owner, requests[i].Lease, requests[i].Tokens = strconv.Itoa(i)+what, time.Minute, max(1, requests[i].Tokens)
+				}
+
+				exec(t, beside, "TRUNCATE noted")
+
+				granted, errs := made.Acquire(t.Context(), requests)
+				if err := errors.Join(errs...); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+
+				if err := errors.Join(made.Renew(t.Context(), granted, 2*time.Minute)...); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+
+				var all string
+				if err := beside.QueryRowContext(t.Context(), "SELECT string_agg(how, ' ') FROM noted").Scan(&all); err != nil {
+					t.Fatal(err)
+				}
+
+				if all != want {
+					t.Errorf("%s: the commits of the grants and of their renewals are %q, want %q", what, all, want)
+				}
+			}
+
+			exec(t, beside, `INSERT INTO sqllock_locks (name, acquired_at, token) VALUES ('ahead', now(), 9000000000000000),
+				('ahead too', now(), 9000000000000000), ('beside', now(), 1)`)
+
+			commits("by default", "on on", strategies.Request{Name: "default"})
+			commits("asynchronous", "off off", strategies.Request{Name: "a", AsynchronousCommit: true})
+			commits("with a token ahead of the clock", "on off", strategies.Request{Name: "ahead", AsynchronousCommit: true})
+			commits("as a reader", "off off off off", strategies.Request{Name: "b", AsynchronousCommit: true, Mode: strategies.Shared})
+			commits("with a minimum hold", "on on", strategies.Request{Name: "c", AsynchronousCommit: true, MinHold: time.Second})
+			commits("several", "off off off off",
+				strategies.Request{Name: "d", AsynchronousCommit: true}, strategies.Request{Name: "e", AsynchronousCommit: true})
+			commits("several, not all", "on on on on",
+				strategies.Request{Name: "f", AsynchronousCommit: true}, strategies.Request{Name: "g"})
+			commits("several, one with a token ahead of the clock", "on on off off",
+				strategies.Request{Name: "beside", AsynchronousCommit: true}, strategies.Request{Name: "ahead too", AsynchronousCommit: true})
+		})
+	}
 }

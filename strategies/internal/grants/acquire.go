@@ -39,8 +39,8 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 		acquire = s.sql.Acquire[1]
 	}
 
-	// The second round follows the making of the row, once in a name's life, and what is noted about the server.
-	for round := 0; ; round++ {
+	// A round follows the making of the row, once in a name's life, and one what is noted about the server.
+	for round := 1; ; round++ {
 		token, err := s.draw(ctx, on, acquire, values)
 		if token != 0 || err != nil {
 			return token, s.AsHeld(ctx, on, r.Name, err)
@@ -52,10 +52,10 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 		case err != nil:
 			return 0, err
 		case found && !s.Unready(st):
-			if again, err := s.Refused(ctx, on, st, r); !again || round > 0 {
+			if again, err := s.Refused(ctx, on, st, r); !again || round == maxRounds {
 				return 0, err
 			}
-		case round > 0:
+		case round == maxRounds:
 			return 0, ComesAndGoes(r.Name)
 		default:
 			if err := s.Create(ctx, on, r); err != nil {
@@ -64,6 +64,8 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 		}
 	}
 }
+
+const maxRounds = 3
 
 // ComesAndGoes is the answer to a request whose row was not there again after it had been made.
 func ComesAndGoes(name string) error {

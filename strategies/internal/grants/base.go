@@ -49,6 +49,7 @@ func (s *Store) Leased(take Take) Leased { return Leased{s.Base(), take} }
 func (l Leased) Features() strategies.Features {
 	f := l.store.Features()
 	f.MinHold, f.LockDelay, f.Shared = true, true, true
+	f.AsynchronousCommit = l.store.sql.Recovery.Run.SQL != ""
 
 	return f
 }

@@ -886,6 +886,9 @@ KILL %d
 -- Transactions of more than one statement begin with grant.remove-begin.
 -- none: group.begin
 
+-- Commits of a session wait for the disk as those of all do.
+-- none: recovery.run
+
 -- Waiters are called, and not notified.
 -- none: notes.announce, queue.tell, queue.tell-all
 

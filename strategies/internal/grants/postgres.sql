@@ -59,14 +59,28 @@
 -- let server = pg_catalog.concat(CASE WHEN :cluster::pg_catalog.text = '' THEN pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8)
 --     ELSE :cluster::pg_catalog.text END, ' '::pg_catalog.text, 'sqllock_locks'::pg_catalog.regclass::pg_catalog.oid::bigint)
 
--- True unless a server that has become the primary may lack grants of the one before, or a grant would last longer than has been
--- noted: see recovery.go.
--- let granting = EXISTS (SELECT 1 FROM sqllock_recovery v WHERE v.id = 1::bigint AND (v.server = {server} OR v.lossless)
---                           AND v.paused_until <= {now} AND v.allowed_us >= :promise::bigint)
+-- Since when the server has not crashed, if there are grants with asynchronous commit. The table is unlogged: a crash empties it, and
+-- it is empty on a standby that is promoted (https://www.postgresql.org/docs/current/sql-createtable.html#SQL-CREATETABLE-UNLOGGED).
+-- let run = coalesce((SELECT r.run FROM sqllock_run r WHERE r.id = 1::bigint), ''::pg_catalog.text)
+
+-- True of the row while no grant is lost that has not ended; and if it allows what is asked for. What commits asynchronously needs a
+-- run that is noted, so that a crash shows.
+-- let whole = (v.server = {server} OR v.lossless) AND v.run = {run}
+-- let allowed = v.allowed_us >= :promise::bigint AND (NOT :asynchronous::boolean OR v.run <> '' AND v.run = {run})
+
+-- True unless a server that has become the primary, or has crashed, may lack grants from before, or a grant would last longer than has
+-- been noted: see recovery.go.
+-- let granting = EXISTS (SELECT 1 FROM sqllock_recovery v WHERE v.id = 1::bigint AND {whole} AND v.paused_until <= {now} AND {allowed})
 
 -- True of a lease that may be renewed. One that has expired is not renewed in a recovery pause: what has ended it may be lost.
--- let renewable = EXISTS (SELECT 1 FROM sqllock_recovery v WHERE v.id = 1::bigint AND v.allowed_us >= :promise::bigint)
---    AND (expires_at > {now} OR EXISTS (SELECT 1 FROM sqllock_recovery v WHERE v.id = 1::bigint AND (v.server = {server} OR v.lossless) AND v.paused_until <= {now}))
+-- let renewable = EXISTS (SELECT 1 FROM sqllock_recovery v WHERE v.id = 1::bigint AND {allowed}
+--                            AND (expires_at > {now} OR {whole} AND v.paused_until <= {now}))
+
+-- Conditions, always true, that let the commit of a lease not wait for the disk, if that is asked for: of one that is renewed; of one
+-- that is granted, unless its token is ahead of the clock, and so not less than the next one's by itself; and of several.
+-- let commit-lease = CASE WHEN :asynchronous::boolean THEN pg_catalog.set_config('synchronous_commit', 'off', true) <> '' ELSE true END
+-- let commit = CASE WHEN :asynchronous::boolean AND l.token + :tokens::bigint <= {micros} THEN pg_catalog.set_config('synchronous_commit', 'off', true) <> '' ELSE true END
+-- let commit-all = (SELECT CASE WHEN :asynchronous::boolean AND pg_catalog.max(f.next) <= {micros} THEN pg_catalog.set_config('synchronous_commit', 'off', true) <> '' ELSE true END FROM free f)
 
 -- True if somebody waits. It notifies the first in line: that it is its turn, and what Request.Line says; of a slot the
 -- first that knows as many. It sees the line as it was when the statement began. Who has come since, while the name's row
@@ -102,7 +116,7 @@
 --      WHERE l.name = :name AND l.token <> 0 AND {here}
 --        AND ({free-at} <= {now} OR l.owner = :owner
 --             OR l.strategy = :session AND (l.token = :seen::bigint OR :seen::bigint < 0))
---        AND (l.waiting = 0 OR :first::boolean OR l.owner = :owner) AND {granting}
+--        AND (l.waiting = 0 OR :first::boolean OR l.owner = :owner) AND {granting} AND {commit}
 --        FOR UPDATE SKIP LOCKED
 
 -- let take = token = CASE WHEN l.owner = :owner THEN l.token ELSE greatest(l.token + :tokens::bigint, {micros}) END,
@@ -240,7 +254,7 @@ SELECT {state} WHERE name = :name
 -- greatest: a renewal that was held up on its way never shortens what Extend gave meanwhile.
 UPDATE sqllock_locks
    SET expires_at = greatest(expires_at, {now} + :lease::float * interval '1 microsecond')
- WHERE name = :name AND owner = :owner AND {here} AND {renewable}
+ WHERE name = :name AND owner = :owner AND {here} AND {renewable} AND {commit-lease}
 
 -- name: grant.raise
 -- FOR NO KEY UPDATE, as a renewal's lock: a guard is not in the way, and does not change.
@@ -309,24 +323,31 @@ UPDATE sqllock_locks l
 -- An error where there is no timeline to read.
 SELECT ''::pg_catalog.text, pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) WHERE {at-primary}
 
+-- name: recovery.run
+-- Nobody else is told of it, if the table is not unlogged any more.
+INSERT INTO sqllock_run (id, run) SELECT 1::bigint, pg_catalog.gen_random_uuid()::pg_catalog.text
+ WHERE {briefly} AND EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.oid = 'sqllock_run'::pg_catalog.regclass::pg_catalog.oid AND c.relpersistence::pg_catalog.text = 'u'::pg_catalog.text)
+    ON CONFLICT DO NOTHING
+
 -- name: recovery.state
-SELECT v.server = {server} OR v.lossless, v.allowed_us >= :promise::bigint,
+SELECT {whole}, {allowed},
        coalesce((pg_catalog.date_part('epoch', v.paused_until - {now}) * 1000000::float)::bigint, 0::bigint),
        v.server, {server}, v.previous, v.reason, v.lossless, v.longest_us, v.longest_by
   FROM sqllock_recovery v WHERE v.id = 1::bigint AND {at-primary}
 
--- let changes = v.server <> '' AND v.server <> {server} AND NOT v.lossless
+-- let moved = v.server <> '' AND v.server <> {server} AND NOT v.lossless
+-- let crashed = v.run <> '' AND v.run <> {run}
 
 -- name: recovery.note
-INSERT INTO sqllock_recovery AS v (id, server, allowed_us, allowed_by, longest_us, longest_by, lowered_at)
-SELECT 1::bigint, {server}, :promise::bigint, :by::pg_catalog.text, :promise::bigint, :by::pg_catalog.text, {now} WHERE {briefly}
+INSERT INTO sqllock_recovery AS v (id, server, run, allowed_us, allowed_by, longest_us, longest_by, lowered_at)
+SELECT 1::bigint, {server}, {run}, :promise::bigint, :by::pg_catalog.text, :promise::bigint, :by::pg_catalog.text, {now} WHERE {briefly}
     ON CONFLICT (id) DO UPDATE
-   SET paused_until = CASE WHEN {changes} THEN greatest(v.paused_until, {now} + v.longest_us::float * interval '1 microsecond') ELSE v.paused_until END,
-       reason = CASE WHEN {changes} THEN :reason::pg_catalog.text ELSE v.reason END,
+   SET paused_until = CASE WHEN {moved} OR {crashed} THEN greatest(v.paused_until, {now} + v.longest_us::float * interval '1 microsecond') ELSE v.paused_until END,
+       reason = CASE WHEN {moved} THEN :reason::pg_catalog.text WHEN {crashed} THEN 'the server has crashed, and grants are with asynchronous commit' ELSE v.reason END,
        previous = CASE WHEN v.server = {server} THEN v.previous ELSE v.server END,
        longest_by = CASE WHEN v.longest_us < :promise::bigint THEN :by::pg_catalog.text ELSE v.longest_by END,
        allowed_by = CASE WHEN v.allowed_us < :promise::bigint THEN :by::pg_catalog.text ELSE v.allowed_by END,
-       longest_us = greatest(v.longest_us, :promise::bigint), allowed_us = greatest(v.allowed_us, :promise::bigint), server = {server}
+       longest_us = greatest(v.longest_us, :promise::bigint), allowed_us = greatest(v.allowed_us, :promise::bigint), server = {server}, run = {run}
 
 -- name: recovery.lower
 -- The longest promise is forgotten in two steps. From the first on nothing that long is granted without being noted again, and the
@@ -340,8 +361,8 @@ UPDATE sqllock_recovery v SET longest_us = v.allowed_us, longest_by = v.allowed_
    AND v.lowered_at < {now} - v.longest_us::float * interval '1 microsecond' - interval '5 minutes'
 
 -- name: recovery.end
-UPDATE sqllock_recovery v SET paused_until = {now}, reason = :reason::pg_catalog.text, server = {server}
- WHERE v.id = 1::bigint AND (v.server <> {server} OR v.paused_until > {now})
+UPDATE sqllock_recovery v SET paused_until = {now}, reason = :reason::pg_catalog.text, server = {server}, run = {run}
+ WHERE v.id = 1::bigint AND (v.server <> {server} OR v.run <> {run} OR v.paused_until > {now})
 
 -- name: recovery.lossless
 INSERT INTO sqllock_recovery (id, lossless, reason, lowered_at) VALUES (1::bigint, :lossless::boolean, :reason::pg_catalog.text, {now})
@@ -487,13 +508,13 @@ SELECT pg_catalog.pg_notify('sqllock_released', :name)
 INSERT INTO sqllock_shares AS s (name, owner, phase, expires_at, acquired_at, host, pid, label, metadata)
 SELECT :name::pg_catalog.text, :owner::pg_catalog.text, :phase::pg_catalog.text, {now} + :lease::float * interval '1 microsecond', {now},
        :host::pg_catalog.text, :pid, :label::pg_catalog.text, :metadata::pg_catalog.text
- WHERE {here-shares}
+ WHERE {here-shares} AND {commit-lease}
     ON CONFLICT (name, owner) DO UPDATE
    SET phase = excluded.phase, expires_at = CASE WHEN s.phase = excluded.phase THEN greatest(s.expires_at, excluded.expires_at) ELSE excluded.expires_at END
 
 -- name: share.keep
 UPDATE sqllock_shares SET expires_at = greatest(expires_at, {now} + :lease::float * interval '1 microsecond')
- WHERE name = :name AND owner = :owner AND phase = :phase AND {here-shares}
+ WHERE name = :name AND owner = :owner AND phase = :phase AND {here-shares} AND {commit-lease}
 
 -- name: share.leave
 DELETE FROM sqllock_shares WHERE name = :name AND owner = :owner AND {here-shares} AND {async-release}
@@ -501,7 +522,7 @@ DELETE FROM sqllock_shares WHERE name = :name AND owner = :owner AND {here-share
 -- name: share.join
 WITH read AS (
     SELECT name FROM sqllock_locks
-     WHERE name = :name AND owner = :phase AND expires_at > {now} AND (waiting = 0 OR :first::boolean) AND {here} AND {granting}
+     WHERE name = :name AND owner = :phase AND expires_at > {now} AND (waiting = 0 OR :first::boolean) AND {here} AND {granting} AND {commit-lease}
        FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE sqllock_locks l
@@ -512,7 +533,7 @@ UPDATE sqllock_locks l
 -- name: share.prolong
 UPDATE sqllock_locks
    SET expires_at = greatest(expires_at, {now} + :lease::float * interval '1 microsecond'), joins = joins + 1::bigint
- WHERE name = :name AND owner = :phase AND {here} AND {renewable}
+ WHERE name = :name AND owner = :phase AND {here} AND {renewable} AND {commit-lease}
 
 -- name: share.phase
 SELECT owner, joins, (pg_catalog.date_part('epoch', expires_at - {now}) * 1000000::float)::bigint
@@ -685,7 +706,7 @@ UPDATE sqllock_locks l SET token = {floor} FROM made WHERE l.name = made.name
 --                          :each_first::boolean[], :each_line::bigint[], :each_wait::pg_catalog.text[])
 --                AS a (name, owner, lease, delay, host, pid, label, metadata, tokens, first, line, wait)
 -- ), free AS MATERIALIZED (
---     SELECT l.name, a.owner, a.wait AS id FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.token <> 0
+--     SELECT l.name, a.owner, a.wait AS id, l.token + a.tokens AS next FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.token <> 0
 --      WHERE {here} AND ({free-at} <= {now} AND (l.waiting = 0 OR a.first) OR l.owner = a.owner) AND {granting}
 --      ORDER BY l.name
 --        FOR UPDATE OF l SKIP LOCKED
@@ -699,7 +720,7 @@ UPDATE sqllock_locks l SET token = {floor} FROM made WHERE l.name = made.name
 UPDATE sqllock_locks l
    SET {take-all}
   FROM free JOIN asked a ON a.owner = free.owner
- WHERE l.name = free.name
+ WHERE l.name = free.name AND {commit-all}
 RETURNING l.owner, l.token
 
 -- name: insert.acquire-all
@@ -723,7 +744,7 @@ RETURNING l.owner, l.token
 UPDATE sqllock_locks l
    SET {take-all}
   FROM present free JOIN asked a ON a.owner = free.owner
- WHERE l.name = free.name
+ WHERE l.name = free.name AND {commit-all}
 RETURNING l.owner, l.token
 
 -- name: grant.state-all
@@ -733,7 +754,7 @@ SELECT name, {state} WHERE name = ANY (:each_name::pg_catalog.text[])
 WITH ours AS MATERIALIZED (
     SELECT l.name FROM unnest(:each_name::pg_catalog.text[], :each_owner::pg_catalog.text[]) AS a (name, owner)
       JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.owner = a.owner
-     WHERE {here} AND {renewable}
+     WHERE {here} AND {renewable} AND {commit-lease}
      ORDER BY l.name
        FOR NO KEY UPDATE OF l SKIP LOCKED
 )

@@ -25,6 +25,8 @@ type Recovery struct {
 	// State reads the row: see recovery. Note writes the server, which may begin a pause, and raises the longest grant.
 	State databases.Statement `sql:"recovery.state"`
 	Note  databases.Statement `sql:"recovery.note"`
+	// Run begins what a crash of the server ends, where grants can commit asynchronously.
+	Run databases.Statement `sql:"recovery.run"`
 	// Settle waits for a transaction that has the row locked, where that is not granted on.
 	Settle databases.Statement `sql:"recovery.settle"`
 	// Lower has whoever grants note the longest grant anew, and Forget takes what is noted by when it has passed.
@@ -78,6 +80,11 @@ func (s *Store) noteServer(ctx context.Context, on databases.Session, r strategi
 		found, err := s.readRecovery(ctx, on, values, &st, &same, &allowed)
 
 		switch {
+		case err == nil && noted && !allowed && r.AsynchronousCommit:
+			return st, noted, &strategies.UnsupportedError{
+				Strategy: s.strategy, Where: "with asynchronous commit, whose table sqllock_run is not unlogged",
+				Fix: "ALTER TABLE sqllock_run SET UNLOGGED",
+			}
 		case err != nil || noted || found && same && allowed:
 			return st, noted, err
 		case found && !same && st.Server == st.Previous && st.Remaining > 0:
@@ -87,7 +94,12 @@ func (s *Store) noteServer(ctx context.Context, on databases.Session, r strategi
 			}
 		}
 
-		err = s.withLockTimeout(ctx, on, func() error { return execAll(ctx, on, []databases.Statement{s.sql.Recovery.Note}, values) })
+		note := []databases.Statement{s.sql.Recovery.Note}
+		if r.AsynchronousCommit && s.clusterName() == "" {
+			note = []databases.Statement{s.sql.Recovery.Run, s.sql.Recovery.Note}
+		}
+
+		err = s.withLockTimeout(ctx, on, func() error { return execAll(ctx, on, note, values) })
 		if noted = err == nil; !noted && (!s.Busy(err) || time.Since(began) > time.Second) {
 			return st, noted, s.busy(err, lockedRecovery)
 		}

@@ -37,15 +37,17 @@ var callColumns = columns[call]{
 	"delay":    func(c call) any { return ceil(c.LockDelay) },
 	"min_hold": func(c call) any { return ceil(c.MinHold) },
 	"durable":  func(c call) any { return c.DurableRelease },
-	"tokens":   func(c call) any { return tokens(*c.Request) },
-	"first":    func(c call) any { return c.First },
-	"line":     func(c call) any { return c.Line },
-	"process":  func(c call) any { return c.Process },
-	"wait":     func(c call) any { return c.Wait },
-	"host":     func(c call) any { return c.Holder.Host },
-	"pid":      func(c call) any { return int64(c.Holder.PID) },
-	"label":    func(c call) any { return c.Holder.Label },
-	"metadata": func(c call) any { return c.Holder.Metadata },
+	// A minimum hold is to outlast a crash.
+	"asynchronous": func(c call) any { return c.AsynchronousCommit && c.MinHold == 0 },
+	"tokens":       func(c call) any { return tokens(*c.Request) },
+	"first":        func(c call) any { return c.First },
+	"line":         func(c call) any { return c.Line },
+	"process":      func(c call) any { return c.Process },
+	"wait":         func(c call) any { return c.Wait },
+	"host":         func(c call) any { return c.Holder.Host },
+	"pid":          func(c call) any { return int64(c.Holder.PID) },
+	"label":        func(c call) any { return c.Holder.Label },
+	"metadata":     func(c call) any { return c.Holder.Metadata },
 }
 
 var waiterColumns = columns[strategies.Waiter]{
@@ -71,11 +73,12 @@ func (s *Store) Values(r strategies.Request) databases.Values {
 // batchValues are what a statement about several requests binds, whose keys are nil if they have none.
 func (s *Store) batchValues(statement databases.Statement, requests []strategies.Request, keys []any) databases.Values {
 	calls := make([]call, len(requests))
-	process, durable, promise := "", false, int64(0)
+	process, durable, asynchronous, promise := "", false, true, int64(0)
 
 	for i := range requests {
 		calls[i] = call{Request: &requests[i], store: s}
 		process, durable = cmp.Or(process, requests[i].Process), durable || requests[i].DurableRelease
+		asynchronous = asynchronous && requests[i].AsynchronousCommit && requests[i].MinHold == 0
 		promise = max(promise, s.promised(requests[i]))
 
 		if keys != nil {
@@ -84,8 +87,8 @@ func (s *Store) batchValues(statement databases.Statement, requests []strategies
 	}
 
 	values := callColumns.ofAll(statement, calls)
-	values["process"], values["durable"] = process, durable // all are of one process
-	values["promise"] = promise                             // the longest of theirs
+	values["process"], values["durable"] = process, durable           // all are of one process
+	values["promise"], values["asynchronous"] = promise, asynchronous // what suits all
 
 	return values
 }

@@ -92,6 +92,8 @@ func (e *exam) lacks(ctx context.Context, object migrate.Object) ([]string, erro
 			statement = oneRow(statement, "(id, token) SELECT 1, 0")
 		case "sqllock_recovery":
 			statement = oneRow(statement, "(id) SELECT 1")
+		case "sqllock_run":
+			statement = oneRow(statement, "(id, run) SELECT 1, ''")
 		}
 
 		_, err := e.conn.ExecContext(ctx, e.asked(statement), e.mode()...)

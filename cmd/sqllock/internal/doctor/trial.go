@@ -177,7 +177,7 @@ func (e *exam) remove(ctx context.Context, name string) {
 	}
 
 	for _, table := range expected {
-		if !table.View && table.Name != "sqllock_floor" && table.Name != "sqllock_recovery" {
+		if !table.View && table.Name != "sqllock_floor" && table.Name != "sqllock_recovery" && table.Name != "sqllock_run" {
 			_, _ = e.conn.ExecContext(ctx, e.asked(fmt.Sprintf("DELETE FROM %s WHERE name = '%s'", table.Name, name)), e.mode()...)
 		}
 	}
