@@ -82,10 +82,14 @@ type Recovery struct {
 	Reason string
 	// Lossless: no commit is lost in a fail-over, and there is no pause.
 	Lossless bool
+	// Asynchronous: grants commit asynchronously, so that a crash of the server has a pause, too. Crashed: it has crashed, and the pause
+	// begins with the next attempt.
+	Asynchronous bool
+	Crashed      bool
 	// Longest is how long the longest grant may last, and with that a pause. LongestBy is who asked for it.
 	Longest   time.Duration
 	LongestBy string
 }
 
 // Pending says whether a pause begins with the next attempt.
-func (r Recovery) Pending() bool { return r.Noted != "" && r.Server != r.Noted && !r.Lossless }
+func (r Recovery) Pending() bool { return r.Crashed || r.Noted != "" && r.Server != r.Noted && !r.Lossless }

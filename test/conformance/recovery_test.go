@@ -472,6 +472,10 @@ func TestAsynchronousCommit(t *testing.T) {
 				t.Helper()
 				exec(t, beside, "DELETE FROM sqllock_run")
 
+				if st, err := waits.Recovery(t.Context()); err != nil || !st.Asynchronous || !st.Pending() {
+					t.Errorf("Recovery after a crash = %+v, %v, want that a pause is pending", st, err)
+				}
+
 				for _, locker := range []*sqllock.Locker{waits, locker} {
 					if _, err := locker.TryAcquire(t.Context(), "other"); !errors.Is(err, sqllock.ErrRecovering) {
 						t.Errorf("TryAcquire after a crash = %v, want ErrRecovering", err)

@@ -51,6 +51,10 @@ func variants() []variant {
 		{CASUnbatched, casOn, []sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{NoBatching: true})}, servers},
 		{CASNoHandOff, casOn, []sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{NoHandOff: true})}, servers},
 		{"sqllock cas, durable release", casOn, []sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{DurableRelease: true})}, servers[:1]},
+		{
+			"sqllock cas, asynchronous commit", casOn, []sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{AsynchronousCommit: true})},
+			servers[:1],
+		},
 		{Insert, func(db databases.DB) strategies.Strategy { return insert.New(db) }, nil, all},
 		{ForUpdate, func(db databases.DB) strategies.Strategy { return forupdate.New(db) }, nil, servers},
 		{Advisory, func(db databases.DB) strategies.Strategy { return advisory.New(db) }, nil, servers},

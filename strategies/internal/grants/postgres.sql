@@ -68,6 +68,10 @@
 -- let whole = (v.server = {server} OR v.lossless) AND v.run = {run}
 -- let allowed = v.allowed_us >= :promise::bigint AND (NOT :asynchronous::boolean OR v.run <> '' AND v.run = {run})
 
+-- True of the row before it is noted that another server has become the primary; and that this one has crashed.
+-- let moved = v.server <> '' AND v.server <> {server} AND NOT v.lossless
+-- let crashed = v.run <> '' AND v.run <> {run}
+
 -- True unless a server that has become the primary, or has crashed, may lack grants from before, or a grant would last longer than has
 -- been noted: see recovery.go.
 -- let granting = EXISTS (SELECT 1 FROM sqllock_recovery v WHERE v.id = 1::bigint AND {whole} AND v.paused_until <= {now} AND {allowed})
@@ -332,11 +336,8 @@ INSERT INTO sqllock_run (id, run) SELECT 1::bigint, pg_catalog.gen_random_uuid()
 -- name: recovery.state
 SELECT {whole}, {allowed},
        coalesce((pg_catalog.date_part('epoch', v.paused_until - {now}) * 1000000::float)::bigint, 0::bigint),
-       v.server, {server}, v.previous, v.reason, v.lossless, v.longest_us, v.longest_by
+       v.server, {server}, v.previous, v.reason, v.lossless, v.run <> '', {crashed}, v.longest_us, v.longest_by
   FROM sqllock_recovery v WHERE v.id = 1::bigint AND {at-primary}
-
--- let moved = v.server <> '' AND v.server <> {server} AND NOT v.lossless
--- let crashed = v.run <> '' AND v.run <> {run}
 
 -- name: recovery.note
 INSERT INTO sqllock_recovery AS v (id, server, run, allowed_us, allowed_by, longest_us, longest_by, lowered_at)

@@ -114,7 +114,7 @@ func (s *Store) readRecovery(
 	var left, longest int64
 
 	found, err = ReadOne(ctx, on, s.sql.Recovery.State, values,
-		same, allowed, &left, &st.Noted, &st.Server, &st.Previous, &st.Reason, &st.Lossless, &longest, &st.LongestBy)
+		same, allowed, &left, &st.Noted, &st.Server, &st.Previous, &st.Reason, &st.Lossless, &st.Asynchronous, &st.Crashed, &longest, &st.LongestBy)
 	st.Remaining, st.Longest = micros(max(0, left)), micros(longest)
 
 	return found, err
