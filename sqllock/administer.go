@@ -178,7 +178,7 @@ func (l *Locker) ForceRelease(ctx context.Context, seen Status, reason string) e
 func cleanReason(reason string) (string, error) {
 	reason = cut(strings.ToValidUTF8(strings.ReplaceAll(reason, "\x00", ""), ""), MaxLabelLength-len(forcedPrefix))
 	if strings.TrimSpace(reason) == "" {
-		return "", fmt.Errorf("%w: the reason is empty; the holder is told the reason", ErrInvalidOption)
+		return "", fmt.Errorf("%w: the reason is empty", ErrInvalidOption)
 	}
 
 	return reason, nil

@@ -27,7 +27,8 @@ var (
 	// connections of the pool that may hold locks do, and another one is waited for under each of those.
 	ErrDeadlock = strategies.ErrDeadlock
 	// ErrRecovering reports that nothing is granted yet: another server has become the primary of the database, and may lack what the
-	// one before has granted, whose holders trust their locks until their leases end. A *[HeldError] says how long that is. An Acquire
+	// one before has granted, whose holders trust their locks until their leases end; or the server has crashed, and grants do not
+	// wait for its disk ([Tuning].AsynchronousCommit). A *[HeldError] says how long that is. An Acquire
 	// goes on waiting.
 	ErrRecovering = strategies.ErrRecovering
 	// ErrLost reports that the lock was ours and is not any more. A *[LostError] tells why.
@@ -70,7 +71,7 @@ var (
 )
 
 // Retryable says whether the call that returned err may succeed later, with a context that has not ended, though the program
-// changes nothing: somebody has the lock, or the database cannot be reached, takes no more connections, or takes no writes. It is
+// changes nothing: somebody has the lock, or the database grants nothing yet after a fail-over, cannot be reached, takes no more connections, or takes no writes. It is
 // false after [ErrDeadlock], where what is held has to be released first, under the context of a lock that has ended, and when the
 // lock was acquired and work has run: after a *[LostError] or a *[ReleaseError]. [Locker.Do] also returns the error of its function,
 // which Retryable cannot tell from one of Do itself: if the function returned an [ErrUnreachable] of its own, it is true, although

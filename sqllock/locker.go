@@ -132,7 +132,7 @@ func (l *Locker) Features() strategies.Features {
 // bounds this call only: the lock outlives it. Who waits for a lock while it holds another
 // passes the context of that: only then is a deadlock found.
 //
-// Errors: [ErrNotAcquired] if somebody has the lock, [ErrUnreachable] or
+// Errors: [ErrNotAcquired] if somebody has the lock, [ErrRecovering] if nothing is granted after a fail-over, [ErrUnreachable] or
 // [ErrTooManyConnections] if the database did not say so, each joined with ctx's error if
 // that ended the wait, or ctx's error alone if ctx had ended before the call, or ended
 // before much was known; [ErrDeadlock]; [ErrClosed], [ErrInvalidName],

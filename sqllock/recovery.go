@@ -11,8 +11,8 @@ import (
 type Recovery = strategies.Recovery
 
 // Recovery says whether nothing is granted yet, because another server has become the primary of the database and may lack what the
-// one before has granted, and until when: see [ErrRecovering]. Errors: [ErrUnsupported] if the database has no such pauses: SQLite,
-// TiDB, and strategy quorum, each of whose servers has its own; [ErrClosed]; the database's.
+// one before has granted, or it has crashed with [Tuning].AsynchronousCommit, and until when: see [ErrRecovering]. Errors: [ErrUnsupported] if the database has no such pauses: SQLite,
+// TiDB, and strategy quorum, each of whose servers has its own; [ErrReadOnly] on a replica; [ErrClosed]; the database's.
 func (l *Locker) Recovery(ctx context.Context) (recovery Recovery, err error) {
 	err = l.recoverer(ctx, "look for a recovery pause", func(r strategies.Recoverer) error {
 		recovery, err = r.Recovery(ctx)
@@ -25,16 +25,28 @@ func (l *Locker) Recovery(ctx context.Context) (recovery Recovery, err error) {
 
 // EndRecovery ends a recovery pause, and one that would begin because the server has changed, for whoever knows that the server has
 // all that was granted: after a planned switchover for example. The reason is recorded: [Recovery]. Errors are those of
-// [Locker.Recovery].
+// [Locker.Recovery]; [ErrInvalidOption], the reason is empty; [ErrUnreachable] if a transaction has the row locked that says so.
 func (l *Locker) EndRecovery(ctx context.Context, reason string) error {
-	return l.recoverer(ctx, "end a recovery pause", func(r strategies.Recoverer) error { return r.EndRecovery(ctx, reason) })
+	return l.recoverer(ctx, "end a recovery pause", func(r strategies.Recoverer) error {
+		reason, err := cleanReason(reason)
+		if err != nil {
+			return err
+		}
+
+		return r.EndRecovery(ctx, reason)
+	})
 }
 
 // SetLossless says for all who use the database that its fail-overs lose no commit, so that there are no recovery pauses: the standby
-// is synchronous, or the servers share their storage. False is the default. The reason is recorded: [Recovery]. Errors are those of
-// [Locker.Recovery].
+// is synchronous, or the servers share their storage. It ends a pause. False is the default. The reason is recorded: [Recovery]. Errors
+// are those of [Locker.EndRecovery].
 func (l *Locker) SetLossless(ctx context.Context, lossless bool, reason string) error {
 	return l.recoverer(ctx, "say whether fail-overs lose commits", func(r strategies.Recoverer) error {
+		reason, err := cleanReason(reason)
+		if err != nil {
+			return err
+		}
+
 		return r.SetLossless(ctx, lossless, reason)
 	})
 }

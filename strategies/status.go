@@ -92,4 +92,6 @@ type Recovery struct {
 }
 
 // Pending says whether a pause begins with the next attempt.
-func (r Recovery) Pending() bool { return r.Crashed || r.Noted != "" && r.Server != r.Noted && !r.Lossless }
+func (r Recovery) Pending() bool {
+	return r.Crashed || r.Noted != "" && r.Server != r.Noted && !r.Lossless
+}

@@ -132,6 +132,12 @@ func (*DB) Classify(err error) databases.Class {
 		return databases.NoSchema
 	case "25006": // read_only_sql_transaction
 		return databases.ReadOnly
+	case "0A000": // feature_not_supported
+		if routine(err) == "get_relation_info" { // which plans nothing on a standby that reads an unlogged table
+			return databases.ReadOnly
+		}
+
+		return databases.Refused
 	case "53300": // too_many_connections: of the server, the database or the role
 		return databases.Full
 	case "42501": // insufficient_privilege
@@ -169,6 +175,23 @@ func fatal(err error) bool {
 		return other.Fatal()
 	default:
 		return true
+	}
+}
+
+// routine is the function of the server that the error comes from. lib/pq's errors have the method.
+func routine(err error) string {
+	var (
+		answer *pgconn.PgError
+		other  interface{ Get(field byte) string }
+	)
+
+	switch {
+	case errors.As(err, &answer):
+		return answer.Routine
+	case errors.As(err, &other):
+		return other.Get('R')
+	default:
+		return ""
 	}
 }
 

@@ -47,6 +47,7 @@ CREATE TABLE sqllock_recovery (
     id           BIGINT         NOT NULL PRIMARY KEY,
     server       VARBINARY(255) NOT NULL DEFAULT '',
     previous     VARBINARY(255) NOT NULL DEFAULT '',    -- the server before
+    changes      BIGINT         NOT NULL DEFAULT 0,     -- of the server, in the latest pause
     paused_until BIGINT         NOT NULL DEFAULT 0,     -- nothing is granted before
     reason       VARBINARY(512) NOT NULL DEFAULT '',    -- why there was a pause, or none any more
     lossless     BOOLEAN        NOT NULL DEFAULT false, -- no commit is lost when another server becomes the primary

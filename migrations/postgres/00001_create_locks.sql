@@ -41,6 +41,7 @@ CREATE TABLE sqllock_recovery (
     server       text        NOT NULL DEFAULT '',
     run          text        NOT NULL DEFAULT '',      -- that of sqllock_run, if grants commit asynchronously
     previous     text        NOT NULL DEFAULT '',      -- the server before
+    changes      bigint      NOT NULL DEFAULT 0,       -- of the server, in the latest pause
     paused_until timestamptz NOT NULL DEFAULT 'epoch', -- nothing is granted before
     reason       text        NOT NULL DEFAULT '',      -- why there was a pause, or none any more
     lossless     boolean     NOT NULL DEFAULT false,   -- no commit is lost when another server becomes the primary

@@ -406,10 +406,22 @@ func TestRecoveryEnds(t *testing.T) {
 
 		end("before it began")
 
+		promote(t, beside)
+		tries("before it is said", sqllock.ErrRecovering)
+
+		if err := locker.SetLossless(t.Context(), false, "or not \xff"); err != nil {
+			t.Fatal(err)
+		}
+
+		if st, err := locker.Recovery(t.Context()); err != nil || !strings.Contains(st.Reason, "become the primary; or not ") {
+			t.Errorf("Recovery = %+v, %v, want both reasons", st, err)
+		}
+
 		if err := locker.SetLossless(t.Context(), true, "the standby is synchronous"); err != nil {
 			t.Fatal(err)
 		}
 
+		tries("in a pause that was over for it", nil)
 		promote(t, beside)
 		tries("where nothing is lost", nil)
 
@@ -417,14 +429,27 @@ func TestRecoveryEnds(t *testing.T) {
 			t.Errorf("Recovery = %+v, %v", st, err)
 		}
 
-		if err := locker.SetLossless(t.Context(), false, ""); err != nil {
+		if err := locker.SetLossless(t.Context(), false, "not any more"); err != nil {
 			t.Fatal(err)
 		}
 
 		tries("where something is lost again", sqllock.ErrRecovering)
 
-		exec(t, beside, "UPDATE sqllock_recovery SET previous = server, server = 'the other one'")
-		tries("with two primaries", sqllock.ErrUnsupported)
+		back := func() {
+			t.Helper()
+			exec(t, beside, "UPDATE sqllock_recovery SET previous = server, server = 'the other one'")
+		}
+
+		end("before the switchover")
+		back()
+		tries("after a switchover", sqllock.ErrRecovering)
+		back()
+		tries("after a switchover was taken back", sqllock.ErrRecovering)
+		back()
+		tries("with servers that take turns", sqllock.ErrRecovering)
+		back()
+		tries("with servers that go on taking turns", sqllock.ErrUnsupported)
+		end("one of them is gone")
 	})
 }
 

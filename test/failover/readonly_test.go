@@ -30,10 +30,18 @@ func TestReadOnly(t *testing.T) {
 	for _, p := range pools {
 		wantReadOnly(t, p.wrong, p.strategy.Name+"/standby")
 
+		if st, err := p.wrong.Recovery(t.Context()); !errors.Is(err, sqllock.ErrReadOnly) {
+			t.Errorf("Recovery() of a standby = %+v, %v, want ErrReadOnly", st, err)
+		}
+
 		// The statement itself is refused: the strategy has found its server fit before.
 		p.move(standby)
 		wantReadOnly(t, p.moved, p.strategy.Name+"/moved to a standby")
 		wantReadOnly(t, p.moved, p.strategy.Name+"/moved to a standby") // now asked before
+
+		if st, err := p.moved.Recovery(t.Context()); !errors.Is(err, sqllock.ErrReadOnly) {
+			t.Errorf("Recovery() of a standby = %+v, %v, want ErrReadOnly", st, err)
+		}
 	}
 
 	// Sessions go on, and are refused from now on.

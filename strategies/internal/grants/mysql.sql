@@ -224,18 +224,19 @@ SHOW GLOBAL VARIABLES WHERE (Variable_name = 'wsrep_on' AND Value = 'ON')
 
 -- name: recovery.state
 SELECT v.server = {server} OR v.lossless, v.allowed_us >= :promise, GREATEST(v.paused_until - {now}, 0),
-       v.server, {server}, v.previous, v.reason, v.lossless, false, false, v.longest_us, v.longest_by
+       v.server, {server}, v.previous, v.reason, v.lossless, false, false, v.changes, v.longest_us, v.longest_by
   FROM sqllock_recovery v WHERE v.id = 1
 
--- let changes = server <> '' AND server <> {server} AND NOT lossless
+-- let moved = server <> '' AND server <> {server} AND NOT lossless
 
 -- name: recovery.note
 -- The columns are set in this order, each by what is there by then.
 INSERT INTO sqllock_recovery (id, server, allowed_us, allowed_by, longest_us, longest_by, lowered_at)
 VALUES (1, {server}, :promise, UNHEX(:by), :promise, UNHEX(:by), {now})
     ON DUPLICATE KEY UPDATE
-       paused_until = IF({changes}, GREATEST(paused_until, {now} + longest_us), paused_until),
-       reason = IF({changes}, UNHEX(:reason), reason),
+       changes = CASE WHEN NOT ({moved}) THEN changes WHEN paused_until > {now} THEN changes + 1 ELSE 1 END,
+       paused_until = IF({moved}, GREATEST(paused_until, {now} + longest_us), paused_until),
+       reason = IF({moved}, UNHEX(:reason), reason),
        longest_by = IF(longest_us < :promise, UNHEX(:by), longest_by), allowed_by = IF(allowed_us < :promise, UNHEX(:by), allowed_by),
        longest_us = GREATEST(longest_us, :promise), allowed_us = GREATEST(allowed_us, :promise),
        previous = IF(server = {server}, previous, server), server = {server}
@@ -257,8 +258,11 @@ UPDATE sqllock_recovery SET paused_until = {now}, reason = UNHEX(:reason), serve
  WHERE id = 1 AND (server <> {server} OR paused_until > {now})
 
 -- name: recovery.lossless
+-- It ends a pause. What else there is of one goes on, and its reason stays beside this one. The columns are set in this order.
 INSERT INTO sqllock_recovery (id, lossless, reason, lowered_at) VALUES (1, :lossless, UNHEX(:reason), {now})
-    ON DUPLICATE KEY UPDATE lossless = :lossless, reason = UNHEX(:reason)
+    ON DUPLICATE KEY UPDATE
+       reason = IF(paused_until > {now} AND NOT :lossless, LEFT(CONCAT(reason, '; ', UNHEX(:reason)), 512), UNHEX(:reason)),
+       lossless = :lossless, paused_until = IF(:lossless, LEAST(paused_until, {now}), paused_until)
 
 
 -- Guard

@@ -69,7 +69,7 @@
 -- let allowed = v.allowed_us >= :promise::bigint AND (NOT :asynchronous::boolean OR v.run <> '' AND v.run = {run})
 
 -- True of the row before it is noted that another server has become the primary; and that this one has crashed.
--- let moved = v.server <> '' AND v.server <> {server} AND NOT v.lossless
+-- let moved = (v.server <> '' AND v.server <> {server} AND NOT v.lossless)
 -- let crashed = v.run <> '' AND v.run <> {run}
 
 -- True unless a server that has become the primary, or has crashed, may lack grants from before, or a grant would last longer than has
@@ -336,14 +336,15 @@ INSERT INTO sqllock_run (id, run) SELECT 1::bigint, pg_catalog.gen_random_uuid()
 -- name: recovery.state
 SELECT {whole}, {allowed},
        coalesce((pg_catalog.date_part('epoch', v.paused_until - {now}) * 1000000::float)::bigint, 0::bigint),
-       v.server, {server}, v.previous, v.reason, v.lossless, v.run <> '', {crashed}, v.longest_us, v.longest_by
+       v.server, {server}, v.previous, v.reason, v.lossless, v.run <> '', {crashed}, v.changes, v.longest_us, v.longest_by
   FROM sqllock_recovery v WHERE v.id = 1::bigint AND {at-primary}
 
 -- name: recovery.note
 INSERT INTO sqllock_recovery AS v (id, server, run, allowed_us, allowed_by, longest_us, longest_by, lowered_at)
 SELECT 1::bigint, {server}, {run}, :promise::bigint, :by::pg_catalog.text, :promise::bigint, :by::pg_catalog.text, {now} WHERE {briefly}
     ON CONFLICT (id) DO UPDATE
-   SET paused_until = CASE WHEN {moved} OR {crashed} THEN greatest(v.paused_until, {now} + v.longest_us::float * interval '1 microsecond') ELSE v.paused_until END,
+   SET changes = CASE WHEN NOT {moved} THEN v.changes WHEN v.paused_until > {now} THEN v.changes + 1::bigint ELSE 1::bigint END,
+       paused_until = CASE WHEN {moved} OR {crashed} THEN greatest(v.paused_until, {now} + v.longest_us::float * interval '1 microsecond') ELSE v.paused_until END,
        reason = CASE WHEN {moved} THEN :reason::pg_catalog.text WHEN {crashed} THEN 'the server has crashed, and grants are with asynchronous commit' ELSE v.reason END,
        previous = CASE WHEN v.server = {server} THEN v.previous ELSE v.server END,
        longest_by = CASE WHEN v.longest_us < :promise::bigint THEN :by::pg_catalog.text ELSE v.longest_by END,
@@ -363,11 +364,17 @@ UPDATE sqllock_recovery v SET longest_us = v.allowed_us, longest_by = v.allowed_
 
 -- name: recovery.end
 UPDATE sqllock_recovery v SET paused_until = {now}, reason = :reason::pg_catalog.text, server = {server}, run = {run}
- WHERE v.id = 1::bigint AND (v.server <> {server} OR v.run <> {run} OR v.paused_until > {now})
+ WHERE v.id = 1::bigint AND (v.server <> {server} OR v.run <> {run} OR v.paused_until > {now}) AND {briefly}
 
 -- name: recovery.lossless
-INSERT INTO sqllock_recovery (id, lossless, reason, lowered_at) VALUES (1::bigint, :lossless::boolean, :reason::pg_catalog.text, {now})
-    ON CONFLICT (id) DO UPDATE SET lossless = excluded.lossless, reason = excluded.reason
+-- It ends a pause after a fail-over. What else there is of a pause goes on, and its reason stays beside this one.
+INSERT INTO sqllock_recovery AS v (id, lossless, reason, lowered_at)
+SELECT 1::bigint, :lossless::boolean, :reason::pg_catalog.text, {now} WHERE {briefly}
+    ON CONFLICT (id) DO UPDATE
+   SET lossless = excluded.lossless,
+       paused_until = CASE WHEN excluded.lossless AND v.run = '' THEN least(v.paused_until, {now}) ELSE v.paused_until END,
+       reason = CASE WHEN v.paused_until > {now} AND NOT (excluded.lossless AND v.run = '')
+                     THEN pg_catalog.concat(v.reason, '; '::pg_catalog.text, excluded.reason) ELSE excluded.reason END
 
 
 -- Guard

@@ -122,12 +122,18 @@ func execAll(ctx context.Context, on databases.Session, statements []databases.S
 
 // conflictTries is how often a statement is sent that was refused because another transaction changed the row. Above the
 // isolation level Read Committed it fails where it would have waited. A waiter that notes itself is enough.
-const conflictTries = 20
+// One that waits for a row lock, for a second or two each time, is not sent so often.
+const (
+	conflictTries = 20
+	conflictTime  = 2 * time.Second
+)
 
 // retry sends a statement that must not fail because of others who change the row, too.
 func (s *Store) retry(send func() error) (err error) {
+	began := time.Now()
+
 	for range conflictTries {
-		if err = send(); !s.Busy(err) || s.sql.OneWriter {
+		if err = send(); !s.Busy(err) || s.sql.OneWriter || time.Since(began) > conflictTime {
 			break
 		}
 	}

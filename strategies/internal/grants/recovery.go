@@ -75,9 +75,9 @@ func (s *Store) noteServer(ctx context.Context, on databases.Session, r strategi
 	values["by"], values["reason"] = r.Holder.String(), "another server has become the primary"
 
 	for began := time.Now(); ; {
-		same, allowed := false, false
+		same, allowed, changes := false, false, int64(0)
 
-		found, err := s.readRecovery(ctx, on, values, &st, &same, &allowed)
+		found, err := s.readRecovery(ctx, on, values, &st, &same, &allowed, &changes)
 
 		switch {
 		case err == nil && noted && !allowed && r.AsynchronousCommit:
@@ -87,9 +87,9 @@ func (s *Store) noteServer(ctx context.Context, on databases.Session, r strategi
 			}
 		case err != nil || noted || found && same && allowed:
 			return st, noted, err
-		case found && !same && st.Server == st.Previous && st.Remaining > 0:
+		case found && !same && st.Server == st.Previous && st.Remaining > 0 && changes >= byTurns:
 			return st, noted, &strategies.UnsupportedError{
-				Strategy: s.strategy, Fix: "connect to one of them only",
+				Strategy: s.strategy, Fix: `connect to one of them only, and run "sqllock recovery --end" on that`,
 				Where: fmt.Sprintf("on two servers that take writes by turns, %q and %q", st.Noted, st.Server),
 			}
 		}
@@ -106,15 +106,19 @@ func (s *Store) noteServer(ctx context.Context, on databases.Session, r strategi
 	}
 }
 
+// byTurns is how often another server becomes the primary before it is said that servers take writes by turns: a switchover that is
+// taken back is two changes.
+const byTurns = 3
+
 const lockedRecovery = "another transaction has the row of sqllock_recovery locked, which says whether there was a fail-over, and has not ended"
 
 func (s *Store) readRecovery(
-	ctx context.Context, on databases.Session, values databases.Values, st *strategies.Recovery, same, allowed *bool,
+	ctx context.Context, on databases.Session, values databases.Values, st *strategies.Recovery, same, allowed *bool, changes *int64,
 ) (found bool, err error) {
 	var left, longest int64
 
 	found, err = ReadOne(ctx, on, s.sql.Recovery.State, values,
-		same, allowed, &left, &st.Noted, &st.Server, &st.Previous, &st.Reason, &st.Lossless, &st.Asynchronous, &st.Crashed, &longest, &st.LongestBy)
+		same, allowed, &left, &st.Noted, &st.Server, &st.Previous, &st.Reason, &st.Lossless, &st.Asynchronous, &st.Crashed, changes, &longest, &st.LongestBy)
 	st.Remaining, st.Longest = micros(max(0, left)), micros(longest)
 
 	return found, err
@@ -187,14 +191,16 @@ func (s *Store) lowerPromise(ctx context.Context, on databases.Conn) error {
 	return nil
 }
 
-// Recovery says whether the database is in a recovery pause, and what is known for the next one.
+// Recovery says whether the database is in a recovery pause, and what is known for the next one. A replica cannot say it.
 func (b Base) Recovery(ctx context.Context) (st strategies.Recovery, err error) {
 	s := b.store
 
-	err = s.look(ctx, func(on databases.Conn) error {
-		var same, allowed bool
+	err = s.Use(ctx, func(on databases.Conn) error {
+		if err := s.db.Verify(ctx, on); err != nil {
+			return err
+		}
 
-		_, err := s.readRecovery(ctx, on, s.Values(strategies.Request{}), &st, &same, &allowed)
+		_, err := s.readRecovery(ctx, on, s.Values(strategies.Request{}), &st, new(bool), new(bool), new(int64))
 
 		return err
 	})
@@ -219,6 +225,6 @@ func (b Base) setRecovery(ctx context.Context, statement databases.Statement, re
 	return b.store.Use(ctx, func(on databases.Conn) error {
 		_, err := b.store.retryBusy(ctx, on, statement, values)
 
-		return err
+		return b.store.busy(err, lockedRecovery)
 	})
 }

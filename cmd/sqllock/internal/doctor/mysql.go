@@ -97,8 +97,8 @@ func mysqlReplication(ctx context.Context, e *exam) ([]Finding, error) {
 		return fine("%d replicas follow, semi-synchronously", replicas), nil
 	default:
 		return found(Warning, fmt.Sprintf("%d replicas follow asynchronously", replicas),
-			"a fail-over can forget grants that were just made, so that two hold a lock until the first one's renewal is refused",
-			"use semi-synchronous replication, or have Guard or tokens checked"), nil
+			"a fail-over can lose grants that were just made, so nothing is granted after it for as long as the longest lease",
+			`leave it so; or use semi-synchronous replication that never falls back, and run "sqllock recovery --lossless"`), nil
 	}
 }
 

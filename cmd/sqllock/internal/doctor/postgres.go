@@ -146,8 +146,8 @@ func postgresReplication(ctx context.Context, e *exam) ([]Finding, error) {
 		return fine("no standby follows"), nil
 	case synchronous == 0:
 		return found(Warning, fmt.Sprintf("there are %d standbys, none of them synchronous", standbys),
-			"a fail-over can forget grants that were just made, so that two hold a lock until the first one's renewal is refused",
-			"set synchronous_standby_names for the one that will take over, or have Guard or tokens checked"), nil
+			"a fail-over can lose grants that were just made, so nothing is granted after it for as long as the longest lease",
+			`leave it so; or set synchronous_standby_names for the one that will take over, and run "sqllock recovery --lossless"`), nil
 	default:
 		return fine("%d of %d standbys are synchronous", synchronous, standbys), nil
 	}
