@@ -8,32 +8,47 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
+)
+
+// What strategies and users both see is one type, of package strategies: "go doc strategies.Status" shows its fields.
+type (
+	// Holder says who holds a lock, or asks for it. Its String is "label (host, pid N)", as far as it is known, fit for a terminal.
+	// Fields: [strategies.Holder].
+	Holder = strategies.Holder
+	// Status is what the database knows of a name. Fields: [strategies.Status].
+	Status = strategies.Status
+	// Filter narrows [Locker.Holders]. The zero value matches all locks. Fields: [strategies.Filter].
+	Filter = strategies.Filter
+	// Waiter is one who waits for a lock. Fields: [strategies.Waiter].
+	Waiter = strategies.Waiter
+	// WaiterFilter narrows [Locker.Waiters]. The zero value matches all who wait. Fields: [strategies.WaiterFilter].
+	WaiterFilter = strategies.WaiterFilter
+	// Reaped counts what [Locker.Reap] did. Fields: [strategies.Reaped].
+	Reaped = strategies.Reaped
 )
 
 // Holders lists the locks that are held at this moment in the database, by
 // whatever process and strategy, ordered by name, and names that are taken though
 // nobody holds them: see [Status.Taken]. It does not ask which are guarded. Errors:
 // [ErrInvalidOption] if f.Limit is negative, [ErrInvalidName] if f.Name or f.Prefix is in no name, [ErrClosed]; the database's.
-func (l *Locker) Holders(ctx context.Context, f Filter) ([]Status, error) {
-	const verb = "list locks"
+func (l *Locker) Holders(ctx context.Context, f Filter) (listed []Status, err error) {
+	err = l.administer(ctx, "list locks", func() error {
+		if err := checkFilter("Filter", f.Name, f.Prefix, f.Limit); err != nil {
+			return err
+		}
 
-	if err := l.administers(ctx, verb); err != nil {
-		return nil, err
+		listed, err = l.strategy.List(ctx, f)
+
+		return err
+	})
+
+	for i := range listed {
+		listed[i].Name, listed[i].Slot = strategies.SplitSlot(listed[i].Name)
 	}
 
-	if err := checkFilter("Filter", f.Name, f.Prefix, f.Limit); err != nil {
-		return nil, fmt.Errorf("%s: %w", verb, err)
-	}
-
-	listed, err := l.strategy.List(ctx, f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", verb, ownTime(ctx, err))
-	}
-
-	splitSlots(listed)
-
-	return listed, nil
+	return listed, err
 }
 
 // checkFilter says what is wrong with a filter: no name has such text, and PostgreSQL would refuse it.
@@ -57,39 +72,42 @@ func checkFilter(filter, name, prefix string, limit int) error {
 // quarter of a second. A process that has died is listed for up to three seconds. Errors:
 // [ErrInvalidOption] if f.Limit is negative, [ErrInvalidName] if f.Name or f.Prefix is in no name, [ErrUnsupported] if the strategy does not know,
 // [ErrClosed]; the database's.
-func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error) {
-	const verb = "list waiters"
+func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) (listed []Waiter, err error) {
+	err = l.administer(ctx, "list waiters", func() error {
+		if err := checkFilter("WaiterFilter", f.Name, f.Prefix, f.Limit); err != nil {
+			return err
+		}
 
-	if err := l.administers(ctx, verb); err != nil {
-		return nil, err
-	}
+		if l.waiters.queuer == nil {
+			return fmt.Errorf("%w by strategy %s on %s", ErrUnsupported, l.features.Strategy, l.features.Database)
+		}
 
-	if err := checkFilter("WaiterFilter", f.Name, f.Prefix, f.Limit); err != nil {
-		return nil, fmt.Errorf("%s: %w", verb, err)
-	}
-
-	if l.waiters.queuer == nil {
-		return nil, fmt.Errorf("%s: %w by strategy %s on %s", verb, ErrUnsupported, l.features.Strategy, l.features.Database)
-	}
-
-	listed, err := l.waiters.queuer.Waiters(ctx, f)
-	most := len(listed)
-
-	if slices.ContainsFunc(listed, wants) && most == f.Limit {
-		f.Limit = 0 // there may be others
 		listed, err = l.waiters.queuer.Waiters(ctx, f)
-	}
+		most := len(listed)
 
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", verb, ownTime(ctx, err))
-	}
+		if slices.ContainsFunc(listed, wants) && most == f.Limit {
+			f.Limit = 0 // there may be others
+			listed, err = l.waiters.queuer.Waiters(ctx, f)
+		}
 
-	listed = slices.DeleteFunc(listed, wants)
-	listed = listed[:min(most, len(listed))]
+		listed = slices.DeleteFunc(listed, wants)
+		listed = listed[:min(most, len(listed))]
+
+		return err
+	})
 
 	setPlaces(listed)
 
-	return listed, nil
+	return listed, err
+}
+
+// setPlaces says of those who wait, listed by name and in the order of arrival, in which place they are.
+func setPlaces(listed []Waiter) {
+	for i := range listed {
+		if listed[i].Place = 1; i > 0 && listed[i-1].Name == listed[i].Name {
+			listed[i].Place += listed[i-1].Place
+		}
+	}
 }
 
 // Inspect returns the status of a name: who holds it, or how long it is taken though
@@ -97,28 +115,22 @@ func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error) 
 // whose row was reaped, has the token 0. If it has permits, this is about the first;
 // [SlotName] names the others, and [Locker.Holders] lists those that are taken. Errors: [ErrInvalidName],
 // [ErrClosed]; the database's.
-func (l *Locker) Inspect(ctx context.Context, name string) (Status, error) {
+func (l *Locker) Inspect(ctx context.Context, name string) (status Status, err error) {
 	name, slot, err := splitSlotName(name)
 	if err != nil {
-		return Status{}, err
+		return status, err
 	}
 
-	if err := l.administers(ctx, "inspect"); err != nil {
-		return Status{}, err
-	}
+	err = l.administer(ctx, fmt.Sprintf("inspect lock %q", name), func() error {
+		status, _, err = l.strategy.Status(ctx, strategies.SlotName(name, slot))
 
-	status, found, err := l.strategy.Status(ctx, strategies.SlotName(name, slot))
-
-	switch {
-	case err != nil:
-		return Status{}, fmt.Errorf("inspect lock %q: %w", name, ownTime(ctx, err))
-	case !found:
-		return Status{Name: name, Slot: slot}, nil
-	default:
+		return err
+	})
+	if err == nil {
 		status.Name, status.Slot = name, slot
-
-		return status, nil
 	}
+
+	return status, err
 }
 
 // ForceRelease takes a lock away from the holder that was seen: seen is what [Locker.Inspect],
@@ -142,36 +154,71 @@ func (l *Locker) ForceRelease(ctx context.Context, seen Status, reason string) e
 		return err
 	}
 
-	if err := l.administers(ctx, "force release"); err != nil {
+	return l.administer(ctx, fmt.Sprintf("force release of lock %q", name), func() error {
+		reason, err := cleanReason(reason)
+		if err != nil {
+			return err
+		}
+
+		grant := strategies.Status{Name: strategies.SlotName(name, slot), Token: seen.Token, Owner: seen.Owner}
+		forced, err := l.strategy.ForceRelease(ctx, grant, reason)
+		err = asHeld(name, err)
+
+		switch held := new(HeldError); {
+		case errors.As(err, &held) && held.Token != 0 && !grant.Is(held.Token, held.Owner):
+			return fmt.Errorf("%w: %w", ErrChangedHands, err)
+		case err != nil:
+			return err
+		case !forced:
+			return ErrNotHeld
+		}
+
+		l.listener.call(ctx, name)
+		l.logger.WarnContext(ctx, "lock released by force", "name", name, "slot", slot, "token", seen.Token, "reason", reason)
+
+		return nil
+	})
+}
+
+// RequestRelease asks whoever holds a name to release it, and says why. Nobody is forced: a holder that looks at
+// [Status.ReleaseRequested], as a leader of package election does, sees it. The request is about the holder of this
+// moment; its successor does not see it. The reason is treated as that of [Locker.ForceRelease].
+//
+// Errors: [ErrNotHeld]; [ErrInvalidOption], the reason is empty; [ErrInvalidName], [ErrUnsupported], [ErrClosed]; the
+// database's.
+func (l *Locker) RequestRelease(ctx context.Context, name, reason string) error {
+	if err := checkName(name); err != nil {
 		return err
 	}
 
-	reason, err := cleanReason(reason)
-	if err != nil {
-		return fmt.Errorf("force release of lock %q: %w", name, err)
+	return l.administer(ctx, fmt.Sprintf("request release of lock %q", name), func() error {
+		noter, err := l.noter()
+		if err != nil {
+			return err
+		}
+
+		reason, err := cleanReason(reason)
+		if err != nil {
+			return err
+		}
+
+		asked, err := noter.Ask(ctx, name, reason)
+		if err == nil && !asked {
+			err = ErrNotHeld
+		}
+
+		return err
+	})
+}
+
+// noter is the strategy, if it keeps notes.
+func (l *Locker) noter() (strategies.Noter, error) {
+	noter, ok := l.strategy.(strategies.Noter)
+	if !ok {
+		return nil, fmt.Errorf("%w by strategy %s on %s; use strategy cas", ErrUnsupported, l.features.Strategy, l.features.Database)
 	}
 
-	grant := strategies.Status{Name: strategies.SlotName(name, slot), Token: seen.Token, Owner: seen.Owner}
-
-	forced, err := l.strategy.ForceRelease(ctx, grant, reason)
-	if err == nil && !forced {
-		err = ErrNotHeld
-	}
-
-	err = asHeld(name, err)
-	if held := new(HeldError); errors.As(err, &held) && held.Token != 0 && !grant.Is(held.Token, held.Owner) {
-		err = fmt.Errorf("%w: %w", ErrChangedHands, err)
-	}
-
-	if err != nil {
-		return fmt.Errorf("force release of lock %q: %w", name, ownTime(ctx, err))
-	}
-
-	l.listener.call(ctx, name)
-
-	l.logger.WarnContext(ctx, "lock released by force", "name", name, "slot", slot, "token", seen.Token, "reason", reason)
-
-	return nil
+	return noter, nil
 }
 
 // cleanReason is what the holder is told.
@@ -203,26 +250,23 @@ const forcedPrefix = "forced: "
 // row. With strategy forupdate it also ends the sessions of holders whose
 // lease has expired, where the server has not. Errors: [ErrInvalidOption] if the retention
 // is shorter than a minute, [ErrClosed]; the database's.
-func (l *Locker) Reap(ctx context.Context, retention time.Duration) (Reaped, error) {
-	if err := l.administers(ctx, "reap"); err != nil {
-		return Reaped{}, err
-	}
+func (l *Locker) Reap(ctx context.Context, retention time.Duration) (reaped Reaped, err error) {
+	err = l.administer(ctx, "reap", func() error {
+		if err := checkRetention(retention); err != nil {
+			return err
+		}
 
-	if err := checkRetention(retention); err != nil {
-		return Reaped{}, err
-	}
+		reaped, err = l.strategy.Reap(ctx, retention)
 
-	reaped, err := l.strategy.Reap(ctx, retention)
-	if err != nil {
-		return reaped, fmt.Errorf("reap: %w", ownTime(ctx, err))
-	}
+		return err
+	})
 
-	return reaped, nil
+	return reaped, err
 }
 
 func checkRetention(retention time.Duration) error {
 	if retention < time.Minute {
-		return fmt.Errorf("reap: %w: the retention of %s is shorter than a minute", ErrInvalidOption, retention)
+		return fmt.Errorf("%w: the retention of %s is shorter than a minute", ErrInvalidOption, retention)
 	}
 
 	return nil
@@ -234,24 +278,20 @@ func checkRetention(retention time.Duration) error {
 // and tried again, but [ErrUnsupported] and [ErrNoSchema] end it. Several processes may run
 // it.
 func (l *Locker) RunReaper(ctx context.Context, every, retention time.Duration) error {
-	if err := l.administers(ctx, "reap"); err != nil {
-		return err
-	}
+	err := l.administer(ctx, "reap", func() error {
+		if every < time.Millisecond || every > maxLease {
+			return fmt.Errorf("%w: the interval %s is not between %s and %s", ErrInvalidOption, every, time.Millisecond, days(maxLease))
+		}
 
-	if err := checkRetention(retention); err != nil {
+		return checkRetention(retention)
+	})
+	if err != nil {
 		return err
-	}
-
-	if every < time.Millisecond || every > maxLease {
-		return fmt.Errorf("reap: %w: the interval %s is not between %s and %s",
-			ErrInvalidOption, every, time.Millisecond, days(maxLease))
 	}
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-
-	stop := context.AfterFunc(l.life, cancel)
-	defer stop()
+	defer context.AfterFunc(l.life, cancel)()
 
 	for sleep(ctx, every*7/10+jitter(every*2/5)) {
 		reaped, err := l.Reap(ctx, retention)
@@ -269,14 +309,106 @@ func (l *Locker) RunReaper(ctx context.Context, every, retention time.Duration) 
 	return nil
 }
 
-// administers reports a call that cannot be served.
-func (l *Locker) administers(ctx context.Context, verb string) error {
+// Recovery is what the database knows of fail-overs. Its fields are those of [strategies.Recovery].
+type Recovery = strategies.Recovery
+
+// Recovery says whether nothing is granted yet, because another server has become the primary of the database and may lack what the
+// one before has granted, or it has crashed with [Tuning].AsynchronousCommit, and until when: see [ErrRecovering]. Errors: [ErrUnsupported] if the database has no such pauses: SQLite,
+// TiDB, and strategy quorum, each of whose servers has its own; [ErrReadOnly] on a replica; [ErrClosed]; the database's.
+func (l *Locker) Recovery(ctx context.Context) (recovery Recovery, err error) {
+	err = l.recoverer(ctx, "look for a recovery pause", func(r strategies.Recoverer) error {
+		recovery, err = r.Recovery(ctx)
+
+		return err
+	})
+
+	return recovery, err
+}
+
+// EndRecovery ends a recovery pause, and one that would begin because the server has changed, for whoever knows that the server has
+// all that was granted: after a planned switchover for example. The reason is recorded: [Recovery]. Errors are those of
+// [Locker.Recovery]; [ErrInvalidOption], the reason is empty; [ErrUnreachable] if a transaction has the row locked that says so.
+func (l *Locker) EndRecovery(ctx context.Context, reason string) error {
+	return l.recoverer(ctx, "end a recovery pause", func(r strategies.Recoverer) error {
+		reason, err := cleanReason(reason)
+		if err != nil {
+			return err
+		}
+
+		return r.EndRecovery(ctx, reason)
+	})
+}
+
+// SetLossless says for all who use the database that its fail-overs lose no commit, so that there are no recovery pauses: the standby
+// is synchronous, or the servers share their storage. It ends a pause. False is the default. The reason is recorded: [Recovery]. Errors
+// are those of [Locker.EndRecovery].
+func (l *Locker) SetLossless(ctx context.Context, lossless bool, reason string) error {
+	return l.recoverer(ctx, "say whether fail-overs lose commits", func(r strategies.Recoverer) error {
+		reason, err := cleanReason(reason)
+		if err != nil {
+			return err
+		}
+
+		return r.SetLossless(ctx, lossless, reason)
+	})
+}
+
+// recoverer does something with the strategy, if its database has recovery pauses.
+func (l *Locker) recoverer(ctx context.Context, verb string, do func(strategies.Recoverer) error) error {
+	return l.administer(ctx, verb, func() error {
+		recoverer, ok := l.strategy.(strategies.Recoverer)
+		if !ok || !l.features.Recovers {
+			return fmt.Errorf("%w by strategy %s on %s, which has none", ErrUnsupported, l.features.Strategy, l.features.Database)
+		}
+
+		return do(recoverer)
+	})
+}
+
+// Ready says whether the locker can be used: nil if it is not closed, and the database answers and has the tables of locks and of readers as
+// this version needs them. The other tables are made together with those, and are not looked at. It is for a readiness probe. It reads what is known of a name that nobody can have, in two small statements on one connection
+// of the pool at a time, and changes nothing. The answer is of this moment, and takes until ctx ends, 5 seconds at most.
+//
+// Nil does not say that locks can be acquired: whether the server takes writes, as a standby does not, and whether
+// the account may write is not looked at. Nor are the locks that are held: those have contexts of their own. Do not make a liveness
+// probe of it: a restart does not mend the database, and ends the locks of the process.
+//
+// Errors are those of [Locker.Acquire]: [ErrUnreachable] or [ErrTooManyConnections], with ctx's error if that ended the wait for the
+// answer; [ErrNoSchema]; [ErrUnsupported], the server does not suit; [ErrNotAllowed]; [ErrClosed]; the database's.
+func (l *Locker) Ready(ctx context.Context) error {
+	nobodys := strategies.SlotName("", 1) // a slot of a name that is empty
+
+	return l.administer(ctx, "look whether the database is ready", func() error {
+		err := call.Bounded(ctx, attemptTime, func(ctx context.Context) error {
+			if _, _, err := l.strategy.Status(ctx, nobodys); err != nil {
+				return err
+			}
+
+			_, err := l.strategy.List(ctx, strategies.Filter{Name: nobodys, Limit: 1})
+
+			return err
+		})
+		if err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnreachable) && !isAnswer(err) {
+			err = fmt.Errorf("%w: %w", ErrUnreachable, err)
+		}
+
+		return err
+	})
+}
+
+// administer makes a call of a locker that is open, and says in its error what the call was for.
+func (l *Locker) administer(ctx context.Context, verb string, do func() error) error {
 	if err := checkContext(ctx, verb); err != nil {
 		return err
 	}
 
-	if l == nil || l.life.Err() != nil {
-		return fmt.Errorf("%s: %w", verb, ErrClosed)
+	err := ErrClosed
+	if l != nil && l.life.Err() == nil {
+		err = ownTime(ctx, do())
+	}
+
+	if err != nil {
+		return fmt.Errorf("%s: %w", verb, err)
 	}
 
 	return nil

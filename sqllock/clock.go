@@ -52,12 +52,17 @@ func backoff(attempt int, lowest, highest time.Duration) time.Duration {
 }
 
 // sleep waits for d or until ctx ends, and says whether it was d.
-func sleep(ctx context.Context, d time.Duration) bool {
+func sleep(ctx context.Context, d time.Duration) bool { return pause(ctx, d, nil) }
+
+// pause is sleep that something else may end sooner.
+func pause(ctx context.Context, d time.Duration, sooner <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 
 	select {
 	case <-timer.C:
+		return true
+	case <-sooner:
 		return true
 	case <-ctx.Done():
 		return false

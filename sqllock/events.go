@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -15,18 +16,16 @@ type events struct {
 	locker *Locker
 
 	mu      sync.Mutex
-	losses  []item // each is told, and there is at most one for each lock
-	others  []item // maxNews at most
-	count   int    // of all items, which says in what order they came
+	items   []item // losses, of which there is at most one for each lock, and maxNews others at most
+	others  int
 	dropped int
 	told    chan struct{} // closed when there is nothing left to tell; nil if there is nothing
 }
 
 // item is an event to be told of.
 type item struct {
-	number int
-	ctx    context.Context //nolint:containedctx // its values, for the observers
-	event  Event
+	ctx   context.Context //nolint:containedctx // its values, for the observers
+	event Event
 }
 
 const (
@@ -42,18 +41,17 @@ func (n *events) add(ctx context.Context, e Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	n.count++
+	n.items = append(n.items, item{ctx, e})
 
-	i := item{n.count, ctx, e}
+	if e.Kind != Lost {
+		n.others++
+	}
 
-	switch {
-	case e.Kind == Lost:
-		n.losses = append(n.losses, i)
-	case len(n.others) == maxNews:
-		n.others = append(n.others[1:], i)
+	if n.others > maxNews {
+		oldest := slices.IndexFunc(n.items, func(i item) bool { return i.event.Kind != Lost })
+		n.items = slices.Delete(n.items, oldest, oldest+1)
+		n.others--
 		n.dropped++
-	default:
-		n.others = append(n.others, i)
 	}
 
 	if n.told == nil {
@@ -92,21 +90,19 @@ func (n *events) next() (i item, dropped int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	from := &n.others
-	if len(n.losses) > 0 && (len(n.others) == 0 || n.losses[0].number < n.others[0].number) {
-		from = &n.losses
-	}
-
-	if len(*from) == 0 {
-		n.losses, n.others = nil, nil
+	if len(n.items) == 0 {
 		close(n.told)
-		n.told = nil
+		n.items, n.told = nil, nil
 
 		return item{}, 0, false
 	}
 
-	i, *from = (*from)[0], (*from)[1:]
+	i, n.items = n.items[0], n.items[1:]
 	dropped, n.dropped = n.dropped, 0
+
+	if i.event.Kind != Lost {
+		n.others--
+	}
 
 	return i, dropped, true
 }

@@ -95,15 +95,21 @@ func (l *Lock) MarkTx(ctx context.Context, tx strategies.Tx, mark int64) error {
 }
 
 // marks returns the strategy, if the lock can have the mark.
-func (h *hold) marks(mark int64) (strategies.Noter, error) {
+func (h *hold) marks(mark int64) (noter strategies.Noter, err error) {
 	switch {
 	case mark <= 0:
-		return nil, fmt.Errorf("mark lock %q: %w: the mark %d is not larger than zero", h.name(), ErrInvalidOption, mark)
+		err = fmt.Errorf("%w: the mark %d is not larger than zero", ErrInvalidOption, mark)
 	case h.readers != nil:
-		return nil, fmt.Errorf("mark lock %q: %w for shared locks", h.name(), ErrUnsupported)
+		err = fmt.Errorf("%w for shared locks", ErrUnsupported)
 	default:
-		return h.locker.noter("mark lock", h.name())
+		noter, err = h.locker.noter()
 	}
+
+	if err != nil {
+		return nil, fmt.Errorf("mark lock %q: %w", h.name(), err)
+	}
+
+	return noter, nil
 }
 
 // record records the mark, or looks whether a transaction did. If an answer is lost it does so again, which does no harm.
@@ -140,15 +146,4 @@ func (h *hold) record(ctx context.Context, noter strategies.Noter, mark int64, i
 	}
 
 	return recorded, err
-}
-
-// noter is the strategy, if it keeps notes.
-func (l *Locker) noter(verb, name string) (strategies.Noter, error) {
-	noter, ok := l.strategy.(strategies.Noter)
-	if !ok {
-		return nil, fmt.Errorf("%s %q: %w by strategy %s on %s; use strategy cas",
-			verb, name, ErrUnsupported, l.features.Strategy, l.features.Database)
-	}
-
-	return noter, nil
 }

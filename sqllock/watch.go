@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -29,45 +28,6 @@ func (h *hold) announce(ctx context.Context) {
 	_ = call.Bounded(context.WithoutCancel(ctx), callTime, func(ctx context.Context) error { return noter.Announce(ctx, h.name()) })
 }
 
-// RequestRelease asks whoever holds a name to release it, and says why. Nobody is forced: a holder that looks at
-// [Status.ReleaseRequested], as a leader of package election does, sees it. The request is about the holder of this
-// moment; its successor does not see it. The reason is treated as that of [Locker.ForceRelease].
-//
-// Errors: [ErrNotHeld]; [ErrInvalidOption], the reason is empty; [ErrInvalidName], [ErrUnsupported], [ErrClosed]; the
-// database's.
-func (l *Locker) RequestRelease(ctx context.Context, name, reason string) error {
-	const verb = "request release of lock"
-
-	if err := checkName(name); err != nil {
-		return err
-	}
-
-	if err := l.administers(ctx, verb); err != nil {
-		return err
-	}
-
-	noter, err := l.noter(verb, name)
-	if err != nil {
-		return err
-	}
-
-	reason, err = cleanReason(reason)
-	if err != nil {
-		return fmt.Errorf("%s %q: %w", verb, name, err)
-	}
-
-	asked, err := noter.Ask(ctx, name, reason)
-	if err == nil && !asked {
-		err = ErrNotHeld
-	}
-
-	if err != nil {
-		return fmt.Errorf("%s %q: %w", verb, name, ownTime(ctx, err))
-	}
-
-	return nil
-}
-
 // Watch yields the status of a name at once, and then whenever somebody else holds it, nobody does any more, or its
 // holder was asked to release it, until ctx ends, the locker is closed, or the loop is left. What came and went between
 // two looks is not seen. A status of nobody has no Owner, and Held says false.
@@ -77,13 +37,17 @@ func (l *Locker) RequestRelease(ctx context.Context, name, reason string) error 
 // answers again. [ErrInvalidName], [ErrUnsupported] and [ErrClosed] end it.
 func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		if err := errors.Join(checkName(name), l.administers(ctx, "watch")); err != nil {
-			yield(Status{}, err)
+		w := &watch{locker: l, name: name, wake: make(chan struct{}, 1)}
 
-			return
+		err := checkName(name)
+		if err == nil {
+			err = l.administer(ctx, fmt.Sprintf("watch lock %q", name), func() (err error) {
+				w.noter, err = l.noter()
+
+				return err
+			})
 		}
 
-		noter, err := l.noter("watch lock", name)
 		if err != nil {
 			yield(Status{}, err)
 
@@ -93,8 +57,6 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Status, error
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(l.life, stop)()
-
-		w := &watch{locker: l, noter: noter, name: name, wake: make(chan struct{}, 1)}
 
 		l.watches.Store(w, nil)
 		defer l.watches.Delete(w)
@@ -133,10 +95,9 @@ func (w *watch) run(ctx context.Context, yield func(Status, error) bool) {
 		failing bool
 	)
 
-	for {
+	for more := true; more; {
 		seen, err := w.look(ctx, shown)
 		next := time.Now().Add(w.interval(seen.notes))
-		more := true
 
 		switch {
 		case ctx.Err() != nil:
@@ -149,9 +110,7 @@ func (w *watch) run(ctx context.Context, yield func(Status, error) bool) {
 			more = yield(Status{}, fmt.Errorf("watch lock %q: %w", w.name, ownTime(ctx, err)))
 		}
 
-		if !more || !w.pause(ctx, next) {
-			return
-		}
+		more = more && sleep(ctx, watchPause) && pause(ctx, time.Until(next), w.wake)
 	}
 }
 
@@ -173,24 +132,21 @@ func (w *watch) look(ctx context.Context, shown *strategies.Notes) (seen sight, 
 	for try := range lookTries {
 		began := time.Now()
 
-		seen, err = call.Limited(ctx, attemptTime, func(ctx context.Context) (sight, error) { return w.lookOnce(ctx, shown) })
+		seen, err = call.Limited(ctx, attemptTime, func(ctx context.Context) (seen sight, err error) {
+			if seen.notes, err = w.noter.Notes(ctx, w.name); err != nil {
+				return seen, err
+			}
+
+			seen.news = shown == nil || seen.notes.Owner != shown.Owner || seen.notes.Asked != shown.Asked
+			if seen.news {
+				seen.status, err = w.locker.Inspect(ctx, w.name)
+			}
+
+			return seen, err
+		})
 		if err == nil || time.Since(began) > failsSoon || !sleep(ctx, backoff(try, time.Millisecond, firstRetry)) {
 			break
 		}
-	}
-
-	return seen, err
-}
-
-func (w *watch) lookOnce(ctx context.Context, shown *strategies.Notes) (seen sight, err error) {
-	seen.notes, err = w.noter.Notes(ctx, w.name)
-	if err != nil {
-		return seen, err
-	}
-
-	seen.news = shown == nil || seen.notes.Owner != shown.Owner || seen.notes.Asked != shown.Asked
-	if seen.news {
-		seen.status, err = w.locker.Inspect(ctx, w.name)
 	}
 
 	return seen, err
@@ -208,22 +164,4 @@ func (w *watch) interval(notes strategies.Notes) time.Duration {
 	}
 
 	return interval
-}
-
-// pause waits until next or an announcement; false if ctx ends before.
-func (w *watch) pause(ctx context.Context, next time.Time) bool {
-	if !sleep(ctx, watchPause) {
-		return false
-	}
-
-	timer := time.NewTimer(time.Until(next))
-	defer timer.Stop()
-
-	select {
-	case <-timer.C:
-	case <-w.wake:
-	case <-ctx.Done():
-	}
-
-	return ctx.Err() == nil
 }
