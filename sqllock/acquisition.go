@@ -169,7 +169,8 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	}
 
 	if a.set.shared && ctx.Err() == nil {
-		if h := a.joinOpen(); h != nil {
+		// Readers of this process may be joined without asking the database.
+		if h := l.shares.find(name, a.set); h != nil && h.admit(false) {
 			return a.handle(ctx, h, Event{}), nil
 		}
 	}
@@ -288,7 +289,7 @@ func (a *acquisition) reenter(ctx context.Context) (*Lock, error) {
 		return nil, err
 	}
 
-	lock := a.outer.handleOf(ctx, a.key)
+	lock := a.outer.handleOf(ctx)
 	lock.again = true
 
 	return lock, nil
@@ -316,7 +317,7 @@ func (a *acquisition) bound(ctx context.Context) (wait context.Context, free fun
 // handle returns the handle of a hold after it told of it. If that panics nobody gets the
 // handle, and the lock is released.
 func (a *acquisition) handle(ctx context.Context, h *hold, event Event) *Lock {
-	lock, told := h.handleOf(ctx, a.key), false
+	lock, told := h.handleOf(ctx), false
 
 	defer func() {
 		if !told {
@@ -334,7 +335,7 @@ func (a *acquisition) handle(ctx context.Context, h *hold, event Event) *Lock {
 
 // emit tells of a hold.
 func (a *acquisition) emit(ctx context.Context, h *hold, event Event) {
-	event.Kind, event.Name, event.Slot, event.Token, event.Remaining = Acquired, h.name(), h.slot(), h.grant.Token, h.left(now())
+	event.Kind, event.Name, event.Slot, event.Token, event.Remaining = Acquired, h.name, h.slot, h.grant.Token, h.left(now())
 	a.locker.tell(ctx, event)
 }
 
@@ -672,11 +673,14 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 		a.passTurn()
 	default:
 		l.turns.hold(a.queued, h)
+		a.hasTurn = false
 	}
 
 	// From then on the lock can end, and the turn with it. Close takes stock there: a lock is either refused or found.
 	if !l.keeper.keep(h) {
-		h.refuse()
+		_ = h.endCounted(errReleasedByClose) // readers may have joined it by now
+		h.passTurn()
+		h.settleDoubt(ctx)
 		l.settleGrant(ctx, request, grant)
 
 		return nil, ErrClosed

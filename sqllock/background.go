@@ -262,6 +262,8 @@ func (b *background) nextLocked(e *ending) {
 	}
 }
 
+var errStuck = errors.New("the try before has not returned")
+
 // work tries an ending, and what is due by then, unless others are at work on that.
 func (b *background) work(e *ending) {
 	b.mu.Lock()
@@ -278,51 +280,41 @@ func (b *background) work(e *ending) {
 		b.mu.Unlock()
 
 		started := time.Now()
-		err := e.attempt(started)
+		err := e.try(started)
 
 		b.mu.Lock()
-		b.triedLocked(e, started, err)
+
+		switch {
+		case err == nil, errors.Is(err, ErrLost):
+			e.failed, e.tries = nil, 0
+			e.looks = slices.DeleteFunc(e.looks, func(at time.Time) bool { return !at.After(started) })
+		case !e.until.IsZero() && time.Now().After(e.until):
+			e.looks = nil
+		case len(e.looks) > 0:
+			e.failed = outOfTime(err)
+			e.looks[0] = time.Now().Add(backoff(e.tries, firstRetry, lastRetry))
+			e.tries++
+		}
+
+		b.nextLocked(e)
 	}
 
 	b.workers--
 }
 
-// attempt makes one try, unless the lease has ended meanwhile that is to end it.
-func (e *ending) attempt(started time.Time) error {
+// try makes one, unless the lease has ended meanwhile that is to end it.
+func (e *ending) try(started time.Time) error {
 	if e.overdue && !started.Before(e.until) {
 		return nil
 	}
 
-	return call.Bounded(e.ctx, endTime, e.try)
-}
+	return call.Bounded(e.ctx, endTime, func(ctx context.Context) error {
+		if !e.stuck.TryLock() {
+			return errStuck
+		}
 
-// triedLocked takes what a try came to.
-func (b *background) triedLocked(e *ending, started time.Time, err error) {
-	answered := err == nil || errors.Is(err, ErrLost)
+		defer e.stuck.Unlock()
 
-	switch {
-	case answered:
-		e.failed, e.tries = nil, 0
-		e.looks = slices.DeleteFunc(e.looks, func(at time.Time) bool { return !at.After(started) })
-	case !e.until.IsZero() && time.Now().After(e.until):
-		e.looks = nil
-	case len(e.looks) > 0:
-		e.failed = outOfTime(err)
-		e.looks[0] = time.Now().Add(backoff(e.tries, firstRetry, lastRetry))
-		e.tries++
-	}
-
-	b.nextLocked(e)
-}
-
-var errStuck = errors.New("the try before has not returned")
-
-func (e *ending) try(ctx context.Context) error {
-	if !e.stuck.TryLock() {
-		return errStuck
-	}
-
-	defer e.stuck.Unlock()
-
-	return e.end(ctx)
+		return e.end(ctx)
+	})
 }

@@ -56,10 +56,10 @@ func (l *Locker) Close(ctx context.Context) error {
 	// just been lost may still be there; whoever has it was told.
 	for _, h := range l.keeper.close() {
 		// Also for another call of Close, which does not find it any more.
-		l.background.count(h.name())
+		l.background.count(h.name)
 
 		if state := h.endCounted(errReleasedByClose); errors.Is(state, ErrLost) {
-			l.background.finish(h.name())
+			l.background.finish(h.name)
 		} else {
 			held = append(held, h)
 		}
@@ -101,7 +101,7 @@ func (l *Locker) releaseAll(ctx context.Context, held []*hold) (lost func() []er
 	)
 
 	release := func(h *hold) {
-		defer l.background.finish(h.name())
+		defer l.background.finish(h.name)
 
 		var event Event
 

@@ -17,8 +17,7 @@ type heldContext struct {
 	more    []*hold                 // of a lock of several names: those after the first
 	cancel  context.CancelCauseFunc // of Context
 	outside context.Context         //nolint:containedctx // what it was made of, which has the lock around this one
-	key     reentry                 // of what it is the context of
-	under   any                     // that: the hold, or the lock of a reader
+	under   any                     // what it is the context of: the first hold, or the lock of a reader
 }
 
 // reentry is the context key under which a lock's context has what it is the context of. A *reentry is asked for, which
@@ -31,7 +30,7 @@ type reentry struct {
 // heldUnder returns a context of ctx that ends with the first of some holds, which are sorted by name, and what ends that.
 func heldUnder(ctx context.Context, holds []*hold) (*heldContext, func()) {
 	first := holds[0]
-	c := &heldContext{hold: first, more: holds[1:], outside: ctx, key: reentry{first.locker, first.name()}, under: first}
+	c := &heldContext{hold: first, more: holds[1:], outside: ctx, under: first}
 	c.Context, c.cancel = context.WithCancelCause(ctx)
 	stops := make([]func() bool, len(holds))
 
@@ -55,7 +54,7 @@ func (c *heldContext) over(ctx context.Context) (*heldContext, func()) {
 	work, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c, func() { cancel(context.Cause(c)) })
 
-	return &heldContext{work, c.hold, c.more, cancel, ctx, c.key, c.under}, func() {
+	return &heldContext{work, c.hold, c.more, cancel, ctx, c.under}, func() {
 		stop()
 		cancel(nil)
 	}
@@ -93,12 +92,12 @@ func (c *heldContext) Value(key any) any {
 	case innermost:
 		return c
 	case *reentry:
-		if *k == c.key {
+		if *k == (reentry{c.hold.locker, c.hold.name}) {
 			return c.under
 		}
 
 		for _, h := range c.more {
-			if *k == (reentry{h.locker, h.name()}) {
+			if *k == (reentry{h.locker, h.name}) {
 				return h
 			}
 		}

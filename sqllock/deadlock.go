@@ -75,7 +75,7 @@ func owners(ctx context.Context) (owners []string) {
 
 	for ; ok && len(owners) < mostOwners; c, ok = c.outside.Value(innermost{}).(*heldContext) {
 		for _, h := range c.all() {
-			if h.isKept() {
+			if h.view().kept {
 				owners = append(owners, yielding+h.owner())
 			} else if h.settings.renew && h.settings.maxHold == 0 && h.err() == nil {
 				owners = append(owners, h.owner())

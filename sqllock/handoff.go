@@ -15,7 +15,7 @@ const (
 func (h *hold) handOff() bool {
 	l := h.locker
 
-	if h.grant.Token >= h.grant.Last || !h.settings.handsOff || h.settings.many() || l.inTxs.Load() || !l.turns.hasWaiters(h.request.Name) || !h.mayHandOff(now(), handOffTime) {
+	if h.grant.Token >= h.grant.Last || !h.settings.handsOff || h.settings.many() || l.inTxs.Load() || !l.turns.hasWaiters(h.request.Name) {
 		return false
 	}
 
@@ -47,16 +47,6 @@ func (s *settings) like(other *settings) bool {
 		s.lockDelay == other.lockDelay && s.minHold == other.minHold && s.unbatched == other.unbatched && s.commits == other.commits &&
 		s.holder == other.holder
 }
-
-// mayHandOff says whether the grant can go to another holder here, within bound after
-// it was granted.
-func (h *hold) mayHandOff(n instant, bound time.Duration) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	return h.mayHandOffLocked(n, bound)
-}
-
 func (h *hold) mayHandOffLocked(n instant, bound time.Duration) bool {
 	switch {
 	case h.errLocked(n) != nil, h.releasing, h.pinned, h.settings.minHold > 0, !h.settings.renew:
@@ -89,11 +79,10 @@ func (h *hold) next(w *waiter, bound time.Duration) *hold {
 	grant.Token++
 
 	next := &hold{
-		locker: h.locker, settings: w.set, request: h.request, grant: grant, acquired: n, from: n, grantedAt: h.grantedAt,
-		first: h.first, confirmed: h.confirmed, lease: h.lease, extended: w.set.lease, handles: 1, doubt: h.doubt,
-		schedule: schedule{index: -1},
+		locker: h.locker, settings: w.set, request: h.request, grant: grant, acquired: n, grantedAt: h.grantedAt, first: h.first,
+		state: state{handles: 1, confirmed: h.confirmed, lease: h.lease, extended: w.set.lease, from: n, doubt: h.doubt},
 	}
-	next.open(w.ctx, reentry{h.locker, h.request.Name})
+	next.open(w.ctx)
 
 	return next
 }

@@ -31,9 +31,10 @@ func TestNext(t *testing.T) {
 		set := defaults()
 		set.lease = lease
 		h := &hold{
-			settings: &set, grant: strategies.Grant{Token: 7, Last: 8}, lease: lease, extended: lease, confirmed: now(), grantedAt: now(), acquired: now(),
+			settings: &set, grant: strategies.Grant{Token: 7, Last: 8}, grantedAt: now(), acquired: now(),
+			state: state{lease: lease, extended: lease, confirmed: now()},
 		}
-		h.open(t.Context(), reentry{})
+		h.open(t.Context())
 		c.change(h)
 
 		trusted, over := h.left(now()), h.ended != nil

@@ -22,10 +22,12 @@ import (
 // It leaves held once. endCounted ends it: for Release and Close, when the strategy reports that the grant is gone
 // (loseBy), and when the trust window or the longest hold is over (expire, which the keeper calls). Until the
 // keeper gets to that, err says so all the same, and once it did it is so. Beside that, next ends a hold whose grant goes to
-// the next holder in this process, and refuse one that came when the locker was closed.
+// the next holder in this process.
 type hold struct {
 	locker    *Locker
 	settings  *settings
+	name      string // the lock's, and its slot: the request has both in one
+	slot      int
 	request   strategies.Request
 	grant     strategies.Grant
 	acquired  instant
@@ -36,7 +38,19 @@ type hold struct {
 	cancel    context.CancelCauseFunc
 	readers   *shared // nil if it is not that of readers
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	state
+
+	leaving  sync.Once // gives the turn in this process to the next
+	overdue  *ending   // releases a lock that was held for too long; under background's mutex
+	releaser sync.Once
+	released error
+
+	schedule schedule // of the keeper, under its mutex
+}
+
+// state is what changes of a hold.
+type state struct {
 	handles int
 
 	// What the trust window and the lease in the database go by. A renewal that got no answer may have been confirmed, so
@@ -63,41 +77,45 @@ type hold struct {
 	from      instant // when its longest hold begins
 	over      error   // what Err has said once, when the trust window was over; it stays so
 	ended     error   // nil while held; else an ErrReleased or a *LostError
+}
 
-	leaving  sync.Once // gives the turn in this process to the next
-	overdue  *ending   // releases a lock that was held for too long; under background's mutex
-	releaser sync.Once
-	released error
+// view is the state at this moment.
+func (h *hold) view() state {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 
-	schedule schedule // of the keeper, under its mutex
+	return h.state
 }
 
 // newHold makes a hold of what an attempt that was begun at start has brought.
 func newHold(ctx context.Context, a *acquisition, request strategies.Request, grant strategies.Grant, start instant) *hold {
 	set := a.set
 	h := &hold{
-		locker: a.locker, settings: set, request: request, grant: grant, acquired: start, from: start, grantedAt: start, first: grant.Token,
-		confirmed: start, lease: set.lease, extended: set.lease, handles: 1, schedule: schedule{index: -1}, doubt: a.doubt,
+		locker: a.locker, settings: set, request: request, grant: grant, acquired: start, grantedAt: start, first: grant.Token,
+		state: state{handles: 1, confirmed: start, lease: set.lease, extended: set.lease, from: start, doubt: a.doubt},
 	}
 
 	if grant.Unsettled {
 		h.doubt = time.Now()
 	}
 
-	h.open(ctx, a.key)
-
 	if set.shared {
 		h.readers = &shared{until: time.Now().Add(openTime), linger: min(now().since(start), mostLinger)}
 	}
 
+	h.open(ctx)
+
 	return h
 }
 
-// open makes the lock's context.
-func (h *hold) open(ctx context.Context, key reentry) {
+// open names the hold, and makes the lock's context.
+func (h *hold) open(ctx context.Context) {
+	h.name, h.slot = strategies.SplitSlot(h.request.Name)
+	h.schedule.index = -1
+
 	outside := context.WithoutCancel(ctx)
 	ctx, h.cancel = context.WithCancelCause(outside)
-	h.held = heldContext{ctx, h, nil, h.cancel, outside, key, h}
+	h.held = heldContext{ctx, h, nil, h.cancel, outside, h}
 	h.ctx = &h.held
 }
 
@@ -202,14 +220,14 @@ func lossIn(err error) *LostError {
 // lossOf is what users see of the strategy's report that the grant is gone.
 func (h *hold) lossOf(report *LostError) *LostError {
 	loss := *report
-	loss.Name, loss.Token, loss.Unsettled = h.name(), h.grant.Token, false
+	loss.Name, loss.Token, loss.Unsettled = h.name, h.grant.Token, false
 
 	return &loss
 }
 
 // loseBy ends the hold because of what the strategy reported.
 func (h *hold) loseBy(loss *LostError) error {
-	if h.mayBeFreed() && followsRelease(loss) {
+	if h.view().freed && followsRelease(loss) {
 		// The transaction that released it has committed.
 		return h.end(ErrReleased)
 	}
@@ -224,13 +242,13 @@ func followsRelease(loss *LostError) bool {
 }
 
 func (h *hold) lostError(reason Reason, detail string, cause error) *LostError {
-	return &LostError{Name: h.name(), Token: h.grant.Token, Reason: reason, Detail: detail, Err: cause}
+	return &LostError{Name: h.name, Token: h.grant.Token, Reason: reason, Detail: detail, Err: cause}
 }
 
 // end is endCounted for a caller that Close does not wait for yet.
 func (h *hold) end(state error) error {
-	h.locker.background.count(h.name())
-	defer h.locker.background.finish(h.name())
+	h.locker.background.count(h.name)
+	defer h.locker.background.finish(h.name)
 
 	return h.endCounted(state)
 }
@@ -274,23 +292,12 @@ func (h *hold) endCounted(state error) error {
 	return state
 }
 
-// refuse ends a hold that nobody keeps, because the locker was closed. Readers may have joined it by now.
-func (h *hold) refuse() {
-	h.mu.Lock()
-	h.ended = errReleasedByClose
-	h.mu.Unlock()
-
-	h.cancel(errReleasedByClose)
-
-	if h.readers != nil || h.settings.many() {
-		h.passTurn() // otherwise whoever asked gives it up
-	}
-}
-
 // lost does what follows when a hold has ended by a loss.
 func (h *hold) lost(state error) {
-	overdue := h.overdueBy(state)
-	if overdue {
+	lost := new(LostError)
+	overdue := !h.locker.features.ConnectionHeld && errors.As(state, &lost) && (lost.Reason == ReasonMaxHold || lost.Reason == ReasonExpired)
+
+	if overdue { // and the database has a lease that may run
 		h.letExpire() // before anybody is told, who may release it
 	}
 
@@ -308,18 +315,7 @@ func (h *hold) lost(state error) {
 	}
 
 	// Never here: whoever finds the loss may have others' to find.
-	h.locker.events.add(h.ctx, Event{
-		Kind: Lost, Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: now().since(h.acquired), Err: state,
-	})
-}
-
-// overdueBy says whether a loss is that the trust window or the longest hold is over, and
-// the database has a lease that may run.
-func (h *hold) overdueBy(state error) bool {
-	lost := new(LostError)
-
-	return !h.locker.features.ConnectionHeld && errors.As(state, &lost) &&
-		(lost.Reason == ReasonMaxHold || lost.Reason == ReasonExpired)
+	h.locker.events.add(h.ctx, h.event(Lost, state))
 }
 
 // letExpire leaves a lock that is overdue to its lease, which is the time that work
@@ -328,10 +324,10 @@ func (h *hold) overdueBy(state error) bool {
 func (h *hold) letExpire() {
 	lease := h.longestLease()
 
-	e := newEnding(h.ctx, h.name(), lease, h.free)
+	e := newEnding(h.ctx, h.name, lease, h.free)
 	e.looks, e.overdue = []time.Time{e.until}, true
 
-	last, doubted := h.doubted()
+	v := h.view()
 
 	h.locker.background.mu.Lock()
 	defer h.locker.background.mu.Unlock()
@@ -339,13 +335,13 @@ func (h *hold) letExpire() {
 	h.overdue = e
 	h.locker.background.startLocked(e)
 
-	if !doubted {
+	if !v.doubted() {
 		return
 	}
 
 	// What the attempt brings has the same owner: ended sooner, it would end the lock.
-	doubt := newEnding(h.ctx, h.name(), lease, h.settle)
-	doubt.overdue, doubt.soonest = true, last.Add(lastLook)
+	doubt := newEnding(h.ctx, h.name, lease, h.settle)
+	doubt.overdue, doubt.soonest = true, v.doubt.Add(lastLook)
 	doubt.looks = []time.Time{later(e.until, doubt.soonest)}
 	doubt.until = doubt.looks[0].Add(lease)
 	h.locker.background.startLocked(doubt)
@@ -368,19 +364,6 @@ func (h *hold) passTurn() {
 	})
 }
 
-// name and slot are the lock's: the request has both in one.
-func (h *hold) name() string {
-	name, _ := strategies.SplitSlot(h.request.Name)
-
-	return name
-}
-
-func (h *hold) slot() int {
-	_, slot := strategies.SplitSlot(h.request.Name)
-
-	return slot
-}
-
 // release ends the hold and frees the lock in the database, once. The call that did sets what there is to tell of it, outside
 // the Once; an event without a name is nothing.
 func (h *hold) release(ctx context.Context, event *Event) error {
@@ -389,22 +372,20 @@ func (h *hold) release(ctx context.Context, event *Event) error {
 	return h.released
 }
 
-// releasedEvent tells of a release that failed with err, or did not.
-func (h *hold) releasedEvent(err error) Event {
-	return Event{Kind: Released, Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: now().since(h.acquired), Err: err}
+// event tells of the end of the hold.
+func (h *hold) event(kind EventKind, err error) Event {
+	return Event{Kind: kind, Name: h.name, Slot: h.slot, Token: h.grant.Token, HeldFor: now().since(h.acquired), Err: err}
 }
 
 func (h *hold) releaseNow(ctx context.Context, event *Event) error {
 	// Close waits for it.
-	h.locker.background.count(h.name())
-	defer h.locker.background.finish(h.name())
+	h.locker.background.count(h.name)
+	defer h.locker.background.finish(h.name)
 
-	h.mu.Lock()
-	releasing := h.releasing
-	h.mu.Unlock()
+	releasing := h.view().releasing
 
 	if h.handOff() {
-		*event = h.releasedEvent(nil)
+		*event = h.event(Released, nil)
 
 		return nil
 	}
@@ -430,10 +411,10 @@ func (h *hold) releaseNow(ctx context.Context, event *Event) error {
 	h.settleDoubt(ctx)
 
 	if err == nil {
-		h.locker.turns.setContended(h.name(), contended)
+		h.locker.turns.setContended(h.name, contended)
 
 		if contended {
-			h.locker.listener.call(ctx, h.name())
+			h.locker.listener.call(ctx, h.name)
 		}
 	}
 
@@ -441,13 +422,13 @@ func (h *hold) releaseNow(ctx context.Context, event *Event) error {
 		// The transaction that released it has committed.
 		err = nil
 
-		h.locker.listener.call(ctx, h.name())
+		h.locker.listener.call(ctx, h.name)
 	}
 
 	h.announce(ctx)
 
 	err = outOfTime(err)
-	*event = h.releasedEvent(err)
+	*event = h.event(Released, err)
 
 	if err == nil || errors.Is(err, ErrLost) {
 		return err
@@ -456,13 +437,13 @@ func (h *hold) releaseNow(ctx context.Context, event *Event) error {
 	lease := h.releaseLater(ctx)
 	taken := max(lease, h.settings.minHold-now().since(h.grantedAt)) + h.settings.lockDelay
 
-	return &ReleaseError{Name: h.name(), FreeAfter: taken, Err: err}
+	return &ReleaseError{Name: h.name, FreeAfter: taken, Err: err}
 }
 
 // settleDoubt ends what an attempt may bring that this owner's next one has
 // overtaken: nobody would have it.
 func (h *hold) settleDoubt(ctx context.Context) {
-	if _, doubted := h.doubted(); doubted {
+	if h.view().doubted() {
 		r := h.request
 		r.Lease = h.longestLease()
 
@@ -470,14 +451,8 @@ func (h *hold) settleDoubt(ctx context.Context) {
 	}
 }
 
-// doubted says when the last such attempt was given up, or a call for the grant that was not needed for it, and whether that may
-// still be on its way.
-func (h *hold) doubted() (last time.Time, doubted bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	return h.doubt, !h.doubt.IsZero() && time.Since(h.doubt) < lastLook
-}
+// doubted says whether an attempt that was given up, or a call for the grant that was not needed for it, may still be on its way.
+func (s state) doubted() bool { return !s.doubt.IsZero() && time.Since(s.doubt) < lastLook }
 
 // answered takes what the strategy says of a renewal or a release: where it was not confirmed though it counts, or why it failed.
 func (h *hold) answered(err error) (missing, failed error) {
@@ -515,7 +490,7 @@ func (h *hold) free(ctx context.Context) error {
 func (h *hold) releaseLater(ctx context.Context) time.Duration {
 	lease := h.longestLease()
 
-	e := newEnding(ctx, h.name(), lease, h.free)
+	e := newEnding(ctx, h.name, lease, h.free)
 	if h.locker.features.ConnectionHeld {
 		e.until = time.Time{}
 	}
@@ -539,7 +514,7 @@ const (
 func (h *hold) releaseGrant(ctx context.Context) (contended bool, err error) {
 	// Others may wait for a name that is waited for here, which not every batch
 	// can tell.
-	together := h.batched() && !h.locker.turns.hasWaiters(h.name())
+	together := h.batched() && !h.locker.turns.hasWaiters(h.name)
 
 	unheard := false // a try before may have released it
 
@@ -577,7 +552,7 @@ func (h *hold) releaseGrant(ctx context.Context) (contended bool, err error) {
 func (h *hold) releaseOnce(ctx context.Context, together bool) (contended bool, err error) {
 	ctx = h.locker.releaseLimit.Of(ctx)
 
-	if h.settings.minHold > 0 && h.isKept() {
+	if h.settings.minHold > 0 && h.view().kept {
 		return false, h.giveBack(ctx)
 	}
 
@@ -593,7 +568,7 @@ func (h *hold) releaseOnce(ctx context.Context, together bool) (contended bool, 
 func (h *hold) giveBack(ctx context.Context) error {
 	_, err := call.Within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, h.settle(ctx) })
 
-	h.locker.listener.call(ctx, h.name())
+	h.locker.listener.call(ctx, h.name)
 
 	return err
 }
@@ -613,18 +588,18 @@ func (h *hold) followed(err error) bool {
 // reenter answers an Acquire under the lock that it asks for.
 func (h *hold) reenter(set *settings) error {
 	if ended := h.err(); ended != nil {
-		return endedContext(h.name(), ended)
+		return endedContext(h.name, ended)
 	}
 
 	if h.readers != nil && !set.shared {
 		return fmt.Errorf("lock %q: %w: this context holds it shared, and a shared lock cannot become exclusive; release it first",
-			h.name(), ErrUnsupported)
+			h.name, ErrUnsupported)
 	}
 
 	if !set.reentrant {
 		// Waiting would be waiting for oneself.
 		return &HeldError{
-			Name: h.name(), Holder: h.request.Holder, Token: h.grant.Token, Shared: h.readers != nil,
+			Name: h.name, Holder: h.request.Holder, Token: h.grant.Token, Shared: h.readers != nil,
 			Remaining: h.left(now()), Detail: "this context already holds it; see WithReentrant",
 		}
 	}
@@ -642,7 +617,7 @@ func (h *hold) share() error {
 	}
 
 	if h.releasing || h.handles == 0 {
-		return endedContext(h.name(), ErrReleased)
+		return endedContext(h.name, ErrReleased)
 	}
 
 	h.handles++
@@ -696,24 +671,6 @@ func (h *hold) endReleaseTx(done bool) (ended error) {
 	h.locker.keeper.resume(h)
 
 	return ended
-}
-
-// undoReleaseTx notes that the transaction with the release is to be rolled back, as if that had failed.
-func (h *hold) undoReleaseTx() {
-	h.mu.Lock()
-	h.freed = false
-	h.mu.Unlock()
-
-	_ = h.endReleaseTx(false)
-}
-
-// mayBeFreed says whether a transaction has the release in it that may have
-// committed.
-func (h *hold) mayBeFreed() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	return h.freed
 }
 
 // drop takes a handle away and says whether it was the last.

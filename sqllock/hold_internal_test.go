@@ -41,10 +41,10 @@ func TestCloseAfterALoss(t *testing.T) {
 	}
 
 	h := &hold{
-		locker: locker, settings: &locker.settings, lease: DefaultLease, extended: DefaultLease, acquired: now(), confirmed: now(),
-		schedule: schedule{index: -1},
+		locker: locker, settings: &locker.settings, request: strategies.Request{Name: "lost"}, acquired: now(),
+		state: state{lease: DefaultLease, extended: DefaultLease, confirmed: now()},
 	}
-	h.open(t.Context(), reentry{locker, "lost"})
+	h.open(t.Context())
 	locker.keeper.keep(h)
 	t.Cleanup(func() { locker.keeper.forget(h) })
 
@@ -80,7 +80,7 @@ func TestConfirmInTime(t *testing.T) {
 		{"after the window", 30 * time.Second, false},
 	} {
 		set := defaults()
-		h := &hold{settings: &set, lease: lease, confirmed: ago(c.since)}
+		h := &hold{settings: &set, state: state{lease: lease, confirmed: ago(c.since)}}
 
 		// Begun within the window, confirmed now.
 		h.confirm(ago(15*time.Second), lease)

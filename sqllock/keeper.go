@@ -34,8 +34,8 @@ type keeper struct {
 
 	mu      sync.Mutex
 	holds   holdHeap
-	ready   []renewal
-	busy    int // renewers at work on those
+	ready   []*hold // to be renewed
+	busy    int     // renewers at work on those
 	running bool
 	closed  bool // no hold comes any more
 	wake    chan struct{}
@@ -49,6 +49,7 @@ type schedule struct {
 	due      time.Duration // monotonic time of the next look
 	renewAt  time.Duration // monotonic time of the next renewal
 	renewing bool          // it is under way, or ready
+	alone    bool          // ready, in a statement of its own
 }
 
 // keep takes a new hold over; false if the locker is closed.
@@ -64,14 +65,13 @@ func (k *keeper) keep(h *hold) bool {
 	h.schedule.due = h.due(h.acquired)
 	heap.Push(&k.holds, h)
 
-	switch {
-	case !k.running:
+	k.lookBy(h.schedule.due)
+
+	if !k.running {
 		k.running, k.next = true, 0 // it looks at once
 		k.offset = h.acquired.wall - h.acquired.mono
 
 		go k.run()
-	default:
-		k.lookBy(h.schedule.due)
 	}
 
 	return true
@@ -119,15 +119,6 @@ func (k *keeper) replace(h *hold, successor func() *hold) *hold {
 	return next
 }
 
-// reschedule sets the next renewal after one that was begun at start.
-func (k *keeper) reschedule(h *hold, start instant) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-
-	h.schedule.renewAt = start.mono + h.renewAfter()
-	k.fix(h)
-}
-
 // hurry has all holds renewed at once.
 func (k *keeper) hurry() {
 	k.mu.Lock()
@@ -152,6 +143,15 @@ func (k *keeper) resume(h *hold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
+	k.fix(h)
+}
+
+// reschedule sets the next renewal after one that was begun at start.
+func (k *keeper) reschedule(h *hold, start instant) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	h.schedule.renewAt = start.mono + h.renewAfter()
 	k.fix(h)
 }
 
@@ -187,20 +187,16 @@ func (k *keeper) close() []*hold {
 // locks acquired together are not renewed together for ever, if they cannot be
 // in one statement.
 func (h *hold) renewAfter() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	third := h.extended / 3
+	third := h.view().extended / 3
 
 	return third - third/10 + jitter(third/10)
 }
 
 // renews says whether the keeper is to renew the hold.
 func (h *hold) renews() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	v := h.view()
 
-	return (h.settings.renew || h.kept) && !h.releasing
+	return (h.settings.renew || v.kept) && !v.releasing
 }
 
 // due is when the keeper has to look at the hold next, as seen from n. A hold
@@ -267,7 +263,7 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 
 		early := time.Duration(0)
 		if len(renewals) > 0 && h.batched() {
-			early = h.nextLease() / 30 // a tenth of its third
+			early = h.view().extended / 30 // a tenth of its third
 		}
 
 		renew := !h.schedule.renewing && h.schedule.renewAt <= n.mono+early && h.renews()
@@ -290,7 +286,8 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 		heap.Fix(&k.holds, 0)
 	}
 
-	k.renewAllLocked(renewals)
+	k.ready = append(k.ready, renewals...)
+	k.startLocked()
 
 	if len(k.holds) == 0 {
 		k.running = false
@@ -310,77 +307,59 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 	return pause, nil, true
 }
 
-// renewal is of holds of the same lease, in one statement.
-type renewal struct {
-	holds []*hold
-	lease time.Duration
-}
-
-// renewAllLocked has holds renewed: together those of the same lease, if they can be.
-func (k *keeper) renewAllLocked(holds []*hold) {
-	byLease := make(map[time.Duration][]*hold)
-
-	for _, h := range holds {
-		if lease := h.nextLease(); h.batched() {
-			byLease[lease] = append(byLease[lease], h)
-		} else {
-			k.renewLocked([]*hold{h}, lease)
-		}
-	}
-
-	for lease, all := range byLease {
-		for some := range slices.Chunk(all, call.MaxBatch) {
-			k.renewLocked(some, lease)
-		}
-	}
-}
-
-// renewLocked has holds renewed in one statement, when it is their turn.
-func (k *keeper) renewLocked(holds []*hold, lease time.Duration) {
-	k.ready = append(k.ready, renewal{holds, lease})
-
-	if k.busy < renewers {
-		k.busy++
-
-		go k.renew()
-	}
-}
-
 // renew makes one try for each renewal that is ready, and notes when the next is due.
 func (k *keeper) renew() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
 	for len(k.ready) > 0 {
-		r := k.ready[0]
-		k.ready = k.ready[1:]
+		holds, lease := k.nextLocked()
+		k.startLocked()
 		k.mu.Unlock()
 
-		next := sendRenewals(r.holds, r.lease)
+		next := sendRenewals(holds, lease)
 
 		k.mu.Lock()
 
-		for i, h := range r.holds {
-			if next[i] == unbatched {
-				k.renewLocked([]*hold{h}, r.lease)
-
-				continue
+		for i, h := range holds {
+			if h.schedule.alone = next[i] == unbatched; h.schedule.alone {
+				k.ready = append(k.ready, h)
+			} else {
+				h.schedule.renewing, h.schedule.renewAt = false, next[i]
+				k.fix(h)
 			}
-
-			h.schedule.renewing, h.schedule.renewAt = false, next[i]
-			k.fix(h)
 		}
 	}
 
 	k.busy--
 }
 
-// nextLease is the lease of renewals to come.
-func (h *hold) nextLease() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// startLocked has another one renew what is ready, if there may be one.
+func (k *keeper) startLocked() {
+	if len(k.ready) > 0 && k.busy < renewers {
+		k.busy++
 
-	return h.extended
+		go k.renew()
+	}
+}
+
+// nextLocked takes holds to renew in one statement: those of the same lease, if they can be.
+func (k *keeper) nextLocked() (holds []*hold, lease time.Duration) {
+	first := k.ready[0]
+	holds, k.ready, lease = k.ready[:1:1], k.ready[1:], first.view().extended
+
+	if first.batched() && !first.schedule.alone {
+		k.ready = slices.DeleteFunc(k.ready, func(h *hold) bool {
+			fits := len(holds) < call.MaxBatch && h.batched() && !h.schedule.alone && h.view().extended == lease
+			if fits {
+				holds = append(holds, h)
+			}
+
+			return fits
+		})
+	}
+
+	return holds, lease
 }
 
 // unbatched is no time: the hold has to be renewed in a statement of its own, at once.
@@ -417,7 +396,7 @@ func sendRenewals(holds []*hold, lease time.Duration) []time.Duration {
 	//
 	// One that has got no connection waits twice as long the next time: whoever serves those who wait in their order would else
 	// send it to their end again and again.
-	bound := min(lease/5, maxRenewal) << first.starved()
+	bound := min(lease/5, maxRenewal) << min(first.view().connectionless, 2)
 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(first.ctx), bound)
 	defer cancel()
@@ -448,14 +427,6 @@ func sendRenewals(holds []*hold, lease time.Duration) []time.Duration {
 	return next
 }
 
-// starved is how many tries to renew in a row got no connection, two at most.
-func (h *hold) starved() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	return min(h.connectionless, 2)
-}
-
 // renewed takes the answer to a try to renew that was begun at start, and
 // returns the monotonic time of the next. missing says where one that counts was not confirmed.
 func (h *hold) renewed(start instant, lease time.Duration, missing, err error) time.Duration {
@@ -464,14 +435,12 @@ func (h *hold) renewed(start instant, lease time.Duration, missing, err error) t
 	}
 
 	event := Event{
-		Kind: Renewed, Name: h.name(), Slot: h.slot(), Token: h.grant.Token, HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: missing,
+		Kind: Renewed, Name: h.name, Slot: h.slot, Token: h.grant.Token, HeldFor: start.since(h.acquired), Remaining: h.left(now()), Err: missing,
 	}
 	err = outOfTime(err)
 	next := start.mono + h.renewAfter()
 
 	if err != nil {
-		h.noteFailure(err)
-
 		event.Kind, event.Err = RenewalFailed, err
 		next = now().mono + jitter(max(lease/20, time.Millisecond))
 	} else {
@@ -497,11 +466,20 @@ type warning struct {
 	repeats int // events since that told the same
 }
 
-// repeated is an event about a renewal that knows what of it the log has told. Numbers make no difference: those of ports and
+// repeated notes an event about a renewal, which knows then what of it the log has told. Numbers make no difference: those of ports and
 // times in the driver's errors change with each try.
 func (h *hold) repeated(e Event) Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
+	switch {
+	case e.Kind != RenewalFailed:
+	case errors.Is(e.Err, strategies.ErrNotSent), errors.Is(e.Err, ErrTooManyConnections):
+		h.failure = e.Err
+		h.connectionless++
+	default:
+		h.failure, h.connectionless = e.Err, 0
+	}
 
 	said := ""
 	if e.Err != nil {
@@ -518,20 +496,6 @@ func (h *hold) repeated(e Event) Event {
 	h.warned = warning{said: said, at: time.Now()}
 
 	return e
-}
-
-// noteFailure notes why a renewal failed.
-func (h *hold) noteFailure(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	h.failure = err
-
-	if errors.Is(err, strategies.ErrNotSent) || errors.Is(err, ErrTooManyConnections) {
-		h.connectionless++
-	} else {
-		h.connectionless = 0
-	}
 }
 
 // holdHeap orders holds by when the keeper has to look at them.
@@ -589,13 +553,12 @@ func (h *hold) renewalEnded(err error) (missing, failed error) {
 // longestLease is how long the lease may run from now on. If a renewal may still be on
 // its way, the lease begins when it arrives.
 func (h *hold) longestLease() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	v := h.view()
 
-	lease, sent := max(h.lease, h.extended, h.asked), h.unheard
-	if h.renewals > 0 {
-		sent = later(sent, h.overBy)
+	sent := v.unheard
+	if v.renewals > 0 {
+		sent = later(sent, v.overBy)
 	}
 
-	return lease + max(0, time.Until(sent.Add(lastLook)))
+	return max(v.lease, v.extended, v.asked) + max(0, time.Until(sent.Add(lastLook)))
 }

@@ -53,12 +53,12 @@ func (l *Lock) first() *hold {
 }
 
 // Name returns the lock's name: the one that the call was given, if [WithNames] added others.
-func (l *Lock) Name() string { return l.first().name() }
+func (l *Lock) Name() string { return l.first().name }
 
 // Names returns all names of the lock, sorted: one without [WithNames].
 func (l *Lock) Names() (names []string) {
 	_ = l.each(func(h *hold) error {
-		names = append(names, h.name())
+		names = append(names, h.name)
 
 		return nil
 	})
@@ -68,7 +68,7 @@ func (l *Lock) Names() (names []string) {
 
 // Slot is which of the permits of [WithPermits] the lock has: a number from 0 on that no other
 // holder of the name has at the same time. It is 0 without permits.
-func (l *Lock) Slot() int { return l.first().slot() }
+func (l *Lock) Slot() int { return l.first().slot }
 
 // Token returns the fencing token: larger than that of any earlier grant of
 // the name, by whatever process. Give it to whatever the lock protects and
@@ -93,7 +93,7 @@ func (l *Lock) holdOf(name string) *hold {
 	one := new(hold)
 
 	_ = l.each(func(h *hold) error {
-		if h.name() == name {
+		if h.name == name {
 			one = h
 		}
 
@@ -135,7 +135,7 @@ func (l *Lock) Err() error {
 	}
 
 	return l.each(func(h *hold) error {
-		if h.mayBeFreed() {
+		if h.view().freed {
 			return ErrReleased
 		}
 
@@ -239,7 +239,7 @@ func (l *Lock) extend(ctx context.Context, h *hold, d time.Duration) error {
 
 	// The new lease must make sense with the lock's other settings.
 	if _, err := h.settings.with([]LockOption{WithLease(d)}, h.locker.features); err != nil {
-		return fmt.Errorf("extend lock %q: %w", h.name(), ofExtend(err))
+		return fmt.Errorf("extend lock %q: %w", h.name, ofExtend(err))
 	}
 
 	// Who has it next in this process asked for a lease of its own.
@@ -290,7 +290,7 @@ func (h *hold) conclude(ctx context.Context, verb string, err error) error {
 	case lossIn(err) != nil:
 		return h.loseBy(lossIn(err))
 	default:
-		return fmt.Errorf("%s lock %q: %w", verb, h.name(), ownTime(ctx, err))
+		return fmt.Errorf("%s lock %q: %w", verb, h.name, ownTime(ctx, err))
 	}
 }
 
@@ -349,7 +349,7 @@ func (l *Lock) ReleaseTx(ctx context.Context, tx strategies.Tx) error {
 
 // releaseAllTx has all names released in a transaction, or none. It records the mark, too, unless that is zero.
 func (l *Lock) releaseAllTx(ctx context.Context, tx strategies.Tx, method string, mark int64) error {
-	var begun, freed []*hold
+	var begun []*hold
 
 	err := l.each(func(h *hold) error {
 		err := l.releaseTx(ctx, h, tx, method, mark)
@@ -362,20 +362,14 @@ func (l *Lock) releaseAllTx(ctx context.Context, tx strategies.Tx, method string
 
 	// Not before: until the last name is released, the end of the first one's window is a loss.
 	for _, h := range begun {
-		again := h.mayBeFreed() // by an earlier transaction
-
-		if lost := h.endReleaseTx(err == nil); err == nil {
-			err = lost
-		}
-
-		if err == nil && !again {
-			freed = append(freed, h)
+		if err == nil {
+			err = h.err()
 		}
 	}
 
-	if err != nil {
-		for _, h := range freed {
-			h.undoReleaseTx()
+	for _, h := range begun {
+		if ended := h.endReleaseTx(err == nil); err == nil {
+			err = ended
 		}
 	}
 
@@ -394,13 +388,13 @@ func (l *Lock) releaseTx(ctx context.Context, h *hold, tx strategies.Tx, method 
 	}
 
 	if h.readers != nil {
-		return fmt.Errorf("lock %q: %s is %w for shared locks; use Release", h.name(), method, ErrUnsupported)
+		return fmt.Errorf("lock %q: %s is %w for shared locks; use Release", h.name, method, ErrUnsupported)
 	}
 
 	// Before it is sent: a renewal that comes just after the commit must not
 	// take the release for a loss.
 	if err := h.beginReleaseTx(); errors.Is(err, ErrUnsupported) {
-		return fmt.Errorf("lock %q: %s is %w", h.name(), method, err)
+		return fmt.Errorf("lock %q: %s is %w", h.name, method, err)
 	} else if err != nil {
 		return err
 	}
@@ -426,13 +420,13 @@ func (l *Lock) inTx(ctx context.Context, h *hold, tx strategies.Tx, verb, method
 
 	switch {
 	case none(tx):
-		return nil, fmt.Errorf("%s lock %q: %w: the transaction is nil", verb, h.name(), ErrInvalidOption)
+		return nil, fmt.Errorf("%s lock %q: %w: the transaction is nil", verb, h.name, ErrInvalidOption)
 	case guarder == nil:
 		return nil, fmt.Errorf("lock %q: %s is %w by strategy %s on %s; let what you write to compare the lock's token, or use strategy cas",
-			h.name(), method, ErrUnsupported, features.Strategy, features.Database)
+			h.name, method, ErrUnsupported, features.Strategy, features.Database)
 	case tx.Database() != features.Database:
 		return nil, fmt.Errorf("%s lock %q: %w: the transaction is in %s, but the lock is in %s",
-			verb, h.name(), ErrUnsupported, tx.Database(), features.Database)
+			verb, h.name, ErrUnsupported, tx.Database(), features.Database)
 	}
 
 	return guarder, nil
@@ -512,7 +506,7 @@ func (l *Lock) releaseHold(ctx context.Context, h *hold, event *Event) (err erro
 	case last:
 		err = h.release(ctx, event)
 	case reads:
-		*event = Event{Kind: Released, Name: h.name(), Token: h.grant.Token}
+		*event = Event{Kind: Released, Name: h.name, Token: h.grant.Token}
 	}
 
 	if ended := h.err(); !last && errors.Is(ended, ErrLost) {

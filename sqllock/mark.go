@@ -41,7 +41,7 @@ func (l *Lock) mark(ctx context.Context, h *hold, mark int64) error {
 	l.mu.Unlock()
 
 	if released {
-		return fmt.Errorf("%s lock %q: %w", verb, h.name(), ErrReleased)
+		return fmt.Errorf("%s lock %q: %w", verb, h.name, ErrReleased)
 	}
 
 	noter, err := h.marks(mark)
@@ -49,11 +49,11 @@ func (l *Lock) mark(ctx context.Context, h *hold, mark int64) error {
 		return err
 	}
 
-	inTx := h.mayBeFreed()
+	inTx := h.view().freed
 	recorded, err := h.record(context.WithoutCancel(ctx), noter, mark, inTx)
 
 	message := "mark not recorded"
-	failed := func(err error) error { return fmt.Errorf("%s lock %q: %w", verb, h.name(), outOfTime(err)) }
+	failed := func(err error) error { return fmt.Errorf("%s lock %q: %w", verb, h.name, outOfTime(err)) }
 
 	switch {
 	case errors.Is(err, strategies.ErrBusy):
@@ -68,13 +68,13 @@ func (l *Lock) mark(ctx context.Context, h *hold, mark int64) error {
 		err = failed(errors.New("the transaction that releases it has not committed, or records no mark; use MarkTx in it"))
 	default:
 		err = &LostError{
-			Name: h.name(), Token: h.grant.Token, Reason: ReasonUnknown,
+			Name: h.name, Token: h.grant.Token, Reason: ReasonUnknown,
 			Detail: "it is another's, or was released, before its mark was recorded",
 		}
 	}
 
 	// A scheduler may drop the error.
-	h.locker.logger.WarnContext(ctx, message, "name", h.name(), "token", h.grant.Token, "mark", mark, "error", err)
+	h.locker.logger.WarnContext(ctx, message, "name", h.name, "token", h.grant.Token, "mark", mark, "error", err)
 
 	return err
 }
@@ -106,7 +106,7 @@ func (h *hold) marks(mark int64) (noter strategies.Noter, err error) {
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("mark lock %q: %w", h.name(), err)
+		return nil, fmt.Errorf("mark lock %q: %w", h.name, err)
 	}
 
 	return noter, nil
@@ -117,11 +117,7 @@ func (h *hold) record(ctx context.Context, noter strategies.Noter, mark int64, i
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 
-	h.mu.Lock()
-	pinned := h.pinned
-	h.mu.Unlock()
-
-	name := h.request.Name // that of the slot, if it has permits
+	pinned, name := h.view().pinned, h.request.Name // that of the slot, if it has permits
 
 	for try := range releaseTries {
 		attempt, end := context.WithTimeout(ctx, releaseTimeout/2)

@@ -110,14 +110,14 @@ func (l *Locker) acquireSeveral(ctx context.Context, name string, try bool, set 
 	}
 
 	holds = append(holds, taken...)
-	slices.SortFunc(holds, func(a, b *hold) int { return cmp.Compare(a.name(), b.name()) })
+	slices.SortFunc(holds, func(a, b *hold) int { return cmp.Compare(a.name, b.name) })
 
 	for i, h := range taken {
 		h.announce(ctx)
 		s.all[i].emit(ctx, h, event)
 	}
 
-	given := slices.IndexFunc(holds, func(h *hold) bool { return h.name() == name })
+	given := slices.IndexFunc(holds, func(h *hold) bool { return h.name == name })
 	lock = &Lock{hold: holds[given]}
 	lock.ctx, lock.end = heldUnder(context.WithoutCancel(ctx), holds)
 
@@ -348,7 +348,7 @@ func (s *several) giveBack(ctx context.Context, holds []*hold) {
 
 	defer end()
 
-	freed, name := make(chan struct{}), holds[0].name()
+	freed, name := make(chan struct{}), holds[0].name
 	s.locker.background.count(name)
 
 	go func() {
@@ -411,13 +411,6 @@ func (h *hold) keep(kept bool) {
 	defer h.mu.Unlock()
 
 	h.kept, h.from = kept, now()
-}
-
-func (h *hold) isKept() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	return h.kept
 }
 
 // begin makes a lock that was kept its caller's.

@@ -168,13 +168,16 @@ func (h *hold) dropReader() bool {
 	runtime.Gosched()
 	h.linger(joins)
 
-	if !h.closeShare(joins) {
-		return false
+	h.mu.Lock()
+	last := h.handles == 0 && h.readers.joins == joins
+	h.readers.closed = h.readers.closed || last
+	h.mu.Unlock()
+
+	if last {
+		h.locker.shares.remove(h)
 	}
 
-	h.locker.shares.remove(h)
-
-	return true
+	return last
 }
 
 // linger waits for the next reader after so many, if one may be about to come. What its release and the next acquisition
@@ -183,50 +186,18 @@ func (h *hold) linger(joins int) {
 	others := h.locker.turns.busy(readersQueue(h.request.Name))
 
 	h.mu.Lock()
+	lingers := h.readers.joins == joins && (others || time.Since(h.readers.came) <= crowdTime) && h.errLocked(now()) == nil
 
-	if h.readers.joins != joins || !others && time.Since(h.readers.came) > crowdTime || h.errLocked(now()) != nil {
-		h.mu.Unlock()
-
-		return
-	}
-
-	if h.readers.come == nil {
+	if lingers && h.readers.come == nil {
 		h.readers.come = make(chan struct{})
 	}
 
 	come := h.readers.come
 	h.mu.Unlock()
 
-	timer := time.NewTimer(h.readers.linger)
-	defer timer.Stop()
-
-	select {
-	case <-come:
-	case <-timer.C:
+	if lingers {
+		pause(h.ctx, h.readers.linger, come)
 	}
-}
-
-// closeShare lets nobody join any more, unless somebody has since there were so many joins.
-func (h *hold) closeShare(joins int) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	if h.handles > 0 || h.readers.joins != joins {
-		return false
-	}
-
-	h.readers.closed = true
-
-	return true
-}
-
-// joinOpen joins readers of this process without asking the database; nil if that cannot be.
-func (a *acquisition) joinOpen() *hold {
-	if h := a.locker.shares.find(a.request.Name, a.set); h != nil && h.admit(false) {
-		return h
-	}
-
-	return nil
 }
 
 // mayJoin asks the database whether readers may join for a request, and notes that they may.
@@ -272,20 +243,14 @@ func (a *acquisition) joinAsked(wait context.Context) *hold {
 }
 
 // handleOf returns the handle of a hold that somebody was given with ctx: of readers each has a context of its own.
-func (h *hold) handleOf(ctx context.Context, key reentry) *Lock {
+func (h *hold) handleOf(ctx context.Context) *Lock {
 	if h.readers == nil {
 		return h.handle()
 	}
 
 	lock := &Lock{hold: h, since: now()}
-	outside := context.WithoutCancel(ctx)
-	ctx, cancel := context.WithCancelCause(outside)
-	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
-	lock.ctx = &heldContext{ctx, h, nil, cancel, outside, key, lock}
-	lock.end = func() {
-		stop()
-		cancel(ErrReleased)
-	}
+	lock.ctx, lock.end = heldUnder(context.WithoutCancel(ctx), []*hold{h})
+	lock.ctx.under = lock
 
 	return lock
 }

@@ -25,7 +25,7 @@ func (h *hold) announce(ctx context.Context) {
 		return
 	}
 
-	_ = call.Bounded(context.WithoutCancel(ctx), callTime, func(ctx context.Context) error { return noter.Announce(ctx, h.name()) })
+	_ = call.Bounded(context.WithoutCancel(ctx), callTime, func(ctx context.Context) error { return noter.Announce(ctx, h.name) })
 }
 
 // Watch yields the status of a name at once, and then whenever somebody else holds it, nobody does any more, or its
