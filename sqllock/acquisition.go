@@ -121,7 +121,7 @@ func (l *Locker) newAcquisition(ctx context.Context, name string, try bool, set 
 		queued, _ = strategies.SlotRange(name, MaxPermits)
 	}
 
-	a.outer, a.set, a.try, a.line = outer, set, try || set.waits && set.maxWait == 0, inLine{locker: l}
+	a.outer, a.set, a.try = outer, set, try || set.waits && set.maxWait == 0
 	a.queued, a.wish = queued, anySlot
 	a.request = newRequest(name, set)
 
@@ -443,7 +443,7 @@ func (a *acquisition) queueBehind(wait, ctx context.Context) error {
 	a.locker.turns.recordAnswer(a.queued, held)
 	a.learn(known{held: held})
 
-	return a.goOn(wait, ctx, a.line.pause(wait, held, &a.request))
+	return a.goOn(wait, ctx, a.pause(wait, held))
 }
 
 // tryTurn takes the turn if nobody has it. If somebody of this process is asking
@@ -601,7 +601,7 @@ func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed
 		return a.goOn(wait, ctx, sleep(wait, backoff(a.attempts-1, max(a.set.pollMin, firstRetry), max(a.set.pollMax, lastRetry))))
 	}
 
-	return a.goOn(wait, ctx, a.line.pause(wait, held, &a.request))
+	return a.goOn(wait, ctx, a.pause(wait, held))
 }
 
 // goOn is nil after a pause that was made, and else why the wait has ended.

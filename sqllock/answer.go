@@ -137,7 +137,7 @@ func (a *acquisition) endError(wait, ctx context.Context) error {
 		return deadlock
 	}
 
-	if a.line.silent() || a.last == nil && ctx.Err() == nil && errors.Is(wait.Err(), context.DeadlineExceeded) {
+	if a.silent() || a.last == nil && ctx.Err() == nil && errors.Is(wait.Err(), context.DeadlineExceeded) {
 		a.last = ErrUnreachable
 	}
 
@@ -153,7 +153,7 @@ func (a *acquisition) endError(wait, ctx context.Context) error {
 
 	if held := new(HeldError); errors.As(a.last, &held) && !unheld(held) {
 		placed := *a.holderNow(wait, held)
-		placed.Place = a.line.place()
+		placed.Place = a.placeInLine()
 		a.last = &placed
 	}
 

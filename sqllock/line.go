@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock/internal/call"
@@ -27,12 +28,15 @@ type waiting struct {
 	timer *time.Timer             // until the database is told of one that is behind
 	turns chan int64              // that it is its turn, and what Request.Line says
 
-	progress *progress // nil if nobody is told of it
+	asked instant         // when its call began
+	told  context.Context //nolint:containedctx // its values, for the observers; nil if there are none
 
 	// These are under the mutex of waiters.
 	entry
-	over   time.Time // zero while it waits
-	passes bool      // it has not got the lock: if it was its turn, the next has to know
+	place  int        // that the observers were told last; zero if they were told none
+	held   *HeldError // who had the name when it was asked for last; nil if that is not known
+	over   time.Time  // zero while it waits
+	passes bool       // it has not got the lock: if it was its turn, the next has to know
 
 	cycle string // the goroutine's: the deadlock that it was seen in; empty if it was not
 }
@@ -57,10 +61,16 @@ func (w *waiters) newWaiting(ctx context.Context, a *acquisition) *waiting {
 	id := newOwner()
 	id = a.call + id[len(a.call):]
 
-	return &waiting{set: a.set, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), progress: a.progress(ctx), Waiter: strategies.Waiter{
+	one := &waiting{set: a.set, began: time.Now(), stop: a.stop, turns: make(chan int64, 1), asked: a.began, Waiter: strategies.Waiter{
 		Name: a.request.Name, Process: w.process, ID: id, Holder: a.request.Holder, Holding: holding,
 		Slots: a.set.permits, Shared: a.set.shared,
 	}}
+
+	if w.locker.tells(ctx, slog.LevelDebug) {
+		one.told = ctx
+	}
+
+	return one
 }
 
 // freed says whether the name was released since it was looked how the first in line stands.
@@ -152,8 +162,7 @@ func pollPause(waited, lowest, highest time.Duration) time.Duration {
 
 // inLine is how an acquisition waits in the line of its name.
 type inLine struct {
-	locker *Locker
-	one    *waiting // nil before it waits
+	one *waiting // nil before it waits
 
 	told  bool      // its turn will be told
 	asked bool      // the last attempt was made because of the time that has passed, not of a turn
@@ -200,7 +209,7 @@ func (a *acquisition) leaveTurn() {
 
 	if a.locker.turns.leave(a.queued, place) && place != nil {
 		a.unuse()
-		a.line = inLine{locker: a.locker}
+		a.line = inLine{}
 	}
 }
 
@@ -220,7 +229,7 @@ func (a *acquisition) inherit(ctx context.Context, place *waiting) {
 // have the lock.
 func (a *acquisition) withdraw() {
 	a.leaveLine(false)
-	a.line = inLine{locker: a.locker}
+	a.line = inLine{}
 	a.request.Line, a.request.Process, a.request.Wait = 0, "", ""
 }
 
@@ -231,7 +240,7 @@ func (a *acquisition) checkQueue(wait context.Context, held *HeldError) bool {
 	w := &a.locker.waiters
 
 	queuer := w.queuer
-	if queuer == nil || !a.try && w.contended(held.Name) {
+	if _, others := w.others.get(held.Name); queuer == nil || !a.try && others > 0 {
 		return false
 	}
 
@@ -268,8 +277,9 @@ func (a *acquisition) checkQueue(wait context.Context, held *HeldError) bool {
 			continue
 		}
 
-		if !w.over(other.ID) && (a.line.one == nil || other.ID != a.line.one.ID) {
-			w.setContended(held.Name)
+		// One of this process that has ended may not have left the line yet.
+		if _, over := w.ended.get(other.ID); over <= 0 && (a.line.one == nil || other.ID != a.line.one.ID) {
+			w.others.put(held.Name, struct{}{}, time.Now().Add(believed))
 
 			return false
 		}
@@ -285,14 +295,25 @@ func (a *acquisition) checkQueue(wait context.Context, held *HeldError) bool {
 }
 
 // pause waits until it makes sense to ask for the lock again, and says whether wait allows
-// that. held is what the last attempt of the request was told.
-func (p *inLine) pause(wait context.Context, held *HeldError, request *strategies.Request) bool {
-	p.learn(held, request.First)
-	p.locker.waiters.setHeld(p.one, held)
+// that. held is what the last attempt was told.
+func (a *acquisition) pause(wait context.Context, held *HeldError) bool {
+	p, w := &a.line, &a.locker.waiters
 
-	request.First, request.Line = true, 0
+	p.learn(held, a.request.First)
 
-	if p.locker.waiters.queuer == nil {
+	if p.one.told != nil {
+		w.mu.Lock()
+
+		if p.one.held = held; held.Token == 0 {
+			p.one.held = nil // others in line were in the way
+		}
+
+		w.mu.Unlock()
+	}
+
+	a.request.First, a.request.Line = true, 0
+
+	if w.queuer == nil {
 		return sleep(wait, max(p.poll(), p.retryPause(held)))
 	}
 
@@ -306,66 +327,62 @@ func (p *inLine) pause(wait context.Context, held *HeldError, request *strategie
 	}
 
 	if !p.told {
-		taken, err := p.locker.waiters.enter(wait, p.one)
+		taken, err := w.enter(wait, p.one)
 
 		switch {
 		case err == nil:
-			request.Process, request.Wait = p.one.Process, p.one.ID
+			a.request.Process, a.request.Wait = p.one.Process, p.one.ID
 			p.told = taken
 		case wait.Err() != nil:
 			return false
 		default:
 			// Others may be in line: for a while it is tried as somebody who has just come.
-			request.First = time.Since(p.one.began) > unseen
+			a.request.First = time.Since(p.one.began) > unseen
+			a.turnIn(wait, max(p.poll(), jitter(firstRetry)))
 
-			return p.turnIn(wait, max(p.poll(), jitter(firstRetry)), request)
+			return wait.Err() == nil
 		}
 	}
 
-	return p.wait(wait, request)
+	return a.awaitLine(wait)
 }
 
-// turnIn waits for d, or for the turn if it comes before.
-func (p *inLine) turnIn(wait context.Context, d time.Duration, request *strategies.Request) bool {
-	ctx, cancel := context.WithTimeout(wait, d)
-	defer cancel()
+// turnIn waits for d, and says whether the turn came before.
+func (a *acquisition) turnIn(wait context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 
 	select {
-	case request.Line = <-p.one.turns:
-		request.First = true
-		request.Process, request.Wait = p.one.Process, p.one.ID
-	case <-ctx.Done():
+	case a.request.Line = <-a.line.one.turns:
+		a.request.First = true
+		a.request.Process, a.request.Wait = a.line.one.Process, a.line.one.ID
+
+		return true
+	case <-timer.C:
+	case <-wait.Done():
 	}
 
-	return wait.Err() == nil
+	return false
 }
 
-// wait waits for the turn.
-func (p *inLine) wait(wait context.Context, request *strategies.Request) bool {
-	for {
+// awaitLine waits for the turn, or until it makes sense to ask without it.
+func (a *acquisition) awaitLine(wait context.Context) bool {
+	for a.line.asked = false; wait.Err() == nil; {
 		patience := unseen
-		if p.locker.features.ConnectionHeld {
+		if a.locker.features.ConnectionHeld {
 			patience = jitter(sessionLook)
 		}
 
-		timer := time.NewTimer(patience)
-		p.asked = false
-
-		select {
-		case request.Line = <-p.one.turns:
-			timer.Stop()
-
+		if a.turnIn(wait, patience) {
 			return true
-		case <-wait.Done():
-			timer.Stop()
+		}
 
-			return false
-		case <-timer.C:
-			if p.asked = p.mayAsk(); p.asked {
-				return true
-			}
+		if a.line.asked = a.mayAsk(); a.line.asked {
+			return wait.Err() == nil
 		}
 	}
+
+	return false
 }
 
 // learn takes in who holds the name.
@@ -384,35 +401,27 @@ func (p *inLine) learn(held *HeldError, first bool) {
 }
 
 // silent says whether the database has not said for a while how the acquisition stands.
-func (p *inLine) silent() bool {
-	if p.one == nil {
-		return false
-	}
-
-	w := &p.locker.waiters
+func (a *acquisition) silent() bool {
+	p, w := a.line, &a.locker.waiters
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	return p.one.noted && w.failed.After(p.one.stood) && time.Since(p.one.stood) >= silence
+	return p.one != nil && p.one.noted && w.failed.After(p.one.stood) && time.Since(p.one.stood) >= silence
 }
 
-// place in the line when that was last looked, from 1; zero if it is not known.
-func (p *inLine) place() int {
-	if p.one == nil {
-		return 0
-	}
-
-	w := &p.locker.waiters
+// placeInLine is the place when that was last looked, from 1; zero if it is not known.
+func (a *acquisition) placeInLine() int {
+	one, w := a.line.one, &a.locker.waiters
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if p.one.standing.ID == "" {
+	if one == nil || one.standing.ID == "" {
 		return 0
 	}
 
-	return p.one.standing.Ahead + 1
+	return one.standing.Ahead + 1
 }
 
 // poll is the pause before a question without a line.
@@ -450,8 +459,8 @@ func (p *inLine) disbelief(held *HeldError) time.Duration {
 }
 
 // mayAsk says whether to ask for the lock though it was not said whose turn it is.
-func (p *inLine) mayAsk() bool {
-	w := &p.locker.waiters
+func (a *acquisition) mayAsk() bool {
+	p, w := a.line, &a.locker.waiters
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -460,5 +469,5 @@ func (p *inLine) mayAsk() bool {
 	nobodySays := known > unseen && w.failed.After(p.one.stood) || known > 2*unseen
 	first := p.one.standing.ID != "" && p.one.standing.Ahead == 0
 
-	return nobodySays || first && p.locker.features.ConnectionHeld
+	return nobodySays || first && a.locker.features.ConnectionHeld
 }

@@ -2,11 +2,13 @@ package sqllock
 
 import (
 	"maps"
+	"sync"
 	"time"
 )
 
 // recent keeps something in mind about names for a while.
 type recent[V any] struct {
+	mu      sync.Mutex
 	entries map[string]remembered[V]
 	sweep   int // from how many entries on those that are over are looked for
 }
@@ -20,6 +22,9 @@ type remembered[V any] struct {
 const fewEntries = 256
 
 func (r *recent[V]) put(name string, value V, until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
 	if len(r.entries) >= max(r.sweep, fewEntries) {
 		n := time.Now()
 
@@ -37,6 +42,9 @@ func (r *recent[V]) put(name string, value V, until time.Time) {
 
 // get returns what is known, and for how long still: zero or less if it is not.
 func (r *recent[V]) get(name string) (V, time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
 	e, ok := r.entries[name]
 	if !ok {
 		return e.value, 0

@@ -204,7 +204,7 @@ func (s *several) want(ctx context.Context, around []string, stop context.Cancel
 
 	for i, a := range s.all {
 		all[i] = w.newWaiting(ctx, a)
-		all[i].Holding, all[i].stop, all[i].progress = around, stop, nil
+		all[i].Holding, all[i].stop, all[i].told = around, stop, nil
 
 		w.behind(all[i])
 	}
@@ -429,7 +429,7 @@ func (h *hold) begin(ctx context.Context) error {
 // anew is an acquisition of the same name that has not asked. What the one before may have left is nobody else's.
 func (a *acquisition) anew() *acquisition {
 	return &acquisition{
-		locker: a.locker, key: a.key, set: a.set, try: a.try, call: a.call, line: inLine{locker: a.locker}, queued: a.queued, wish: a.wish,
+		locker: a.locker, key: a.key, set: a.set, try: a.try, call: a.call, queued: a.queued, wish: a.wish,
 		request: newRequest(a.request.Name, a.set), abandoned: append(a.abandoned, a.request.Owner), began: a.began,
 	}
 }

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -94,27 +95,29 @@ func (w *waiters) behind(one *waiting) {
 
 // addLocked has the goroutine take care of one.
 func (w *waiters) addLocked(one *waiting) {
-	if w.startLocked() {
+	if w.startLocked(false) {
 		w.present[one] = struct{}{}
 
 		wakeUp(w.wake)
 	}
 }
 
-// startLocked starts the goroutine if there is none; false if it is too late.
-func (w *waiters) startLocked() bool {
-	if !w.telling && w.locker.background.begin(telling) {
-		w.runLocked()
+// startLocked starts the goroutine, which Close waits for, if there is none. It returns false if it is too late and may not be.
+func (w *waiters) startLocked(late bool) bool {
+	if w.telling {
+		return true
+	}
+
+	if w.telling = w.locker.background.begin(telling); !w.telling && late {
+		w.locker.background.count(telling)
+		w.telling = true
+	}
+
+	if w.telling {
+		go w.run()
 	}
 
 	return w.telling
-}
-
-// runLocked starts the goroutine, which Close waits for.
-func (w *waiters) runLocked() {
-	w.telling = true
-
-	go w.run()
 }
 
 // enter puts one at the end of the line for its name. It says whether the name is taken, so
@@ -173,40 +176,13 @@ func (w *waiters) removeLate(one *waiting, id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if !one.over.IsZero() && w.startLocked() {
+	if !one.over.IsZero() && w.startLocked(false) {
 		w.removeLocked(one.Name, id, one.Slots, true)
 	}
 }
 
 func (w *waiters) enqueue(ctx context.Context, all []strategies.Waiter) (taken []bool, errs []error) {
 	return w.queuer.Enqueue(ctx, all, believed)
-}
-
-// setContended notes that others wait for a name, and contended says whether they did a moment ago.
-func (w *waiters) setContended(name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	w.others.put(name, struct{}{}, time.Now().Add(believed))
-}
-
-func (w *waiters) contended(name string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	_, left := w.others.get(name)
-
-	return left > 0
-}
-
-// over says whether a wait is one of this process that has ended: it may not have left the line yet.
-func (w *waiters) over(id string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	_, left := w.ended.get(id)
-
-	return left > 0
 }
 
 // answeredLocked notes whether a statement failed. That a row was locked is an answer.
@@ -298,7 +274,7 @@ func (w *waiters) turn(name, id string, line int64) {
 		return
 	}
 
-	if ended, left := w.ended.get(id); left > 0 && w.startLocked() {
+	if ended, left := w.ended.get(id); left > 0 && w.startLocked(false) {
 		w.removeLocked(name, id, ended.slots, true)
 	}
 }
@@ -362,11 +338,7 @@ func (w *waiters) remove(one *waiting, granted bool) {
 	if one.sent && (!granted || more || one.again || !w.locker.features.LeavesLine) {
 		w.gone = append(w.gone, one)
 
-		// Also when the locker is being closed: that came between the entry and its answer.
-		if !w.startLocked() {
-			w.locker.background.count(telling)
-			w.runLocked()
-		}
+		w.startLocked(true) // also when the locker is being closed: that came between the entry and its answer
 	}
 
 	if one.sent {
@@ -488,7 +460,12 @@ func (w *waiters) poll() {
 
 		delete(forgotten, one)
 
-		news = one.news(news, s.Ahead+1)
+		if place := s.Ahead + 1; one.told != nil && one.place != place {
+			one.place = place
+			news = append(news, item{one.told, Event{
+				Kind: Waiting, Name: one.Name, Place: place, Held: one.held, Waited: now().since(one.asked),
+			}})
+		}
 
 		if one.freed(s, asked) {
 			w.heard = called
@@ -541,17 +518,20 @@ func (w *waiters) dequeue() {
 			ids[i] = one.ID
 		}
 
-		if w.tell(func(ctx context.Context) error { return w.queuer.Leave(ctx, w.process, ids) }) != nil {
-			w.leaveLater(some)
+		err := w.tell(func(ctx context.Context) error { return w.queuer.Leave(ctx, w.process, ids) })
 
-			continue
-		}
+		w.mu.Lock()
 
 		for _, one := range some {
-			if one.passes {
+			switch {
+			case err != nil && time.Since(one.over) < believed:
+				w.gone = append(w.gone, one)
+			case err == nil && one.passes:
 				names = append(names, strategies.SlotNames(one.Name, one.Slots)...)
 			}
 		}
+
+		w.mu.Unlock()
 	}
 
 	// Those who are the first in these lines now.
@@ -560,29 +540,26 @@ func (w *waiters) dequeue() {
 	}
 }
 
-// leaveLater keeps those of whom the database was not told that they have left.
-func (w *waiters) leaveLater(gone []*waiting) {
+// note tells the database of those whom it was not told of, and returns all whom it knows.
+func (w *waiters) note() (known []*waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	for _, one := range gone {
-		if time.Since(one.over) < believed {
-			w.gone = append(w.gone, one)
-		}
-	}
-}
-
-// note tells the database of those whom it was not told of, and returns all whom it knows.
-func (w *waiters) note() (known []*waiting) {
 	answers := true
 
-	for _, one := range w.all() {
-		waiter, noted, over := w.told(one)
+	for _, one := range slices.Collect(maps.Keys(w.present)) {
+		if !one.over.IsZero() {
+			continue // meanwhile
+		}
 
-		switch {
-		case over:
-			continue
-		case !noted && answers:
+		one.again = one.again || !one.noted
+
+		if !one.noted && answers {
+			waiter := one.Waiter
+			waiter.Waited = time.Since(one.began)
+			one.sent = true
+			w.mu.Unlock()
+
 			taken, err := ask(w, func(ctx context.Context) (bool, error) {
 				all, errs := w.enqueue(ctx, []strategies.Waiter{waiter})
 
@@ -591,50 +568,18 @@ func (w *waiters) note() (known []*waiting) {
 			answers = err == nil
 
 			w.mu.Lock()
-			one.noted = answers
-			w.mu.Unlock()
 
-			if answers && !taken && !waiter.Behind {
-				w.lookNow() // nobody was told of it until now
+			if one.noted = answers; answers && !taken && !waiter.Behind {
+				w.nextLocked(time.Now()) // nobody was told of it until now
 			}
-
-			noted = answers
 		}
 
-		if noted {
+		if one.noted {
 			known = append(known, one)
 		}
 	}
 
 	return known
-}
-
-// told is what the database is told of one, whether it was, and whether it is too late for that. If
-// it was not, it is from now on.
-func (w *waiters) told(one *waiting) (waiter strategies.Waiter, noted, over bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	waiter = one.Waiter
-	waiter.Waited = time.Since(one.began)
-	one.again = one.again || !one.noted
-
-	return waiter, one.noted, !one.over.IsZero()
-}
-
-// all returns those who wait, of whom the database may know from now on.
-func (w *waiters) all() []*waiting {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	all := make([]*waiting, 0, len(w.present))
-
-	for one := range w.present {
-		one.sent = true
-		all = append(all, one)
-	}
-
-	return all
 }
 
 // keep says again that they wait. If the database has forgotten some, it is told anew.

@@ -66,7 +66,7 @@ func (p Protocol) stopOrGoOn(s state, i int8, emit emit) {
 // acquisition is what the goroutine does that wants the lock.
 //
 // Mirrors sqllock/acquisition.go acquisition.run, sqllock/acquisition.go acquisition.retry,
-// sqllock/line.go inLine.pause, sqllock/waiters.go waiters.enter.
+// sqllock/line.go acquisition.pause, sqllock/waiters.go waiters.enter.
 func (p Protocol) acquisition(s state, i int8, emit emit) {
 	next := s
 	c := &next.processes[i]
@@ -238,7 +238,7 @@ func (p Protocol) enters(s state, i int8, emit emit) {
 // unanswered is an entry that gets no answer, made or not. The goroutine makes it anew, and meanwhile the
 // process asks as one who has just come.
 //
-// Mirrors sqllock/waiters.go waiters.enter, sqllock/line.go inLine.turnIn.
+// Mirrors sqllock/waiters.go waiters.enter, sqllock/line.go acquisition.turnIn.
 func (p Protocol) unanswered(s state, i int8, emit emit) {
 	c := &s.processes[i]
 	c.phase, c.certain, c.unsure, c.renotes = waits, false, true, true
@@ -250,7 +250,7 @@ func (p Protocol) unanswered(s state, i int8, emit emit) {
 
 // waits is what one may do who is in line.
 //
-// Mirrors sqllock/line.go inLine.wait, sqllock/line.go acquisition.leaveLine.
+// Mirrors sqllock/line.go acquisition.awaitLine, sqllock/line.go acquisition.leaveLine.
 func (p Protocol) waits(s state, i int8, emit emit) {
 	if c := s.processes[i]; c.told != unknown {
 		next := s
