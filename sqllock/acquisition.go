@@ -648,7 +648,7 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 
 	if now().since(start) >= a.set.trust(a.set.lease) {
 		if a.set.many() {
-			l.slots.give(request.Name)
+			l.turns.leave(request.Name, nil)
 		}
 
 		l.settleGrant(ctx, request, grant)
@@ -670,9 +670,10 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 		l.shares.add(h)
 		a.passTurn()
 	case a.set.many():
+		l.turns.hold(request.Name, h)
 		a.passTurn()
 	default:
-		l.turns.hold(a.queued, h)
+		l.turns.hold(request.Name, h)
 		a.hasTurn = false
 	}
 

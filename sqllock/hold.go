@@ -353,12 +353,9 @@ func (h *hold) settle(ctx context.Context) error { return h.locker.strategy.Sett
 // passTurn lets those who wait in this process go and ask the database.
 func (h *hold) passTurn() {
 	h.leaving.Do(func() {
-		switch {
-		case h.readers != nil:
+		if h.readers != nil {
 			h.locker.shares.remove(h)
-		case h.settings.many():
-			h.locker.slots.give(h.request.Name)
-		default:
+		} else {
 			h.locker.turns.leave(h.request.Name, nil)
 		}
 	})

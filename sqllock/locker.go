@@ -28,7 +28,6 @@ type Locker struct {
 	features strategies.Features
 	config   // of all locks, if their options do not say otherwise
 	turns    turns
-	slots    slots
 	shares   shares
 	keeper   keeper
 	events   events
@@ -81,7 +80,6 @@ func New(strategy strategies.Strategy, options ...LockerOption) (*Locker, error)
 		features: features,
 		config:   configured,
 		turns:    turns{names: make(map[string]*turn)},
-		slots:    slots{used: make(map[string]struct{})},
 		shares:   shares{open: make(map[string][]*hold)},
 
 		background: background{

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync"
 
 	"github.com/sqllock/sqllock/sqllock/internal/call"
 	"github.com/sqllock/sqllock/strategies"
@@ -66,47 +65,29 @@ func splitSlotName(slotName string) (name string, slot int, err error) {
 // many says whether the name has several slots.
 func (s *settings) many() bool { return s.permits > 1 }
 
-// slots are those of this locker's locks, and of its attempts under way, by their own names.
-type slots struct {
-	mu   sync.Mutex
-	used map[string]struct{}
-}
-
 // anySlot is none in particular.
 const anySlot = -1
 
-// take returns one of n slots that this locker does not use, and that is not among those taken: the
-// one that is wished for, if it can be; false if there is none.
-func (s *slots) take(name string, n, wish int, taken map[int]strategies.Status) (int, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	first := wish
-	if wish == anySlot {
-		first = rand.IntN(n)
+// takeSlot takes the turn of a slot that nobody here deals with, and that is not among those taken: of the one that is wished for, if
+// it can be; false if there is none.
+func (a *acquisition) takeSlot(taken map[int]strategies.Status) (slotName string, ok bool) {
+	first := a.wish
+	if first == anySlot {
+		first = rand.IntN(a.set.permits)
 	}
 
-	for i := range n {
-		slot := (first + i) % n
-		slotName := strategies.SlotName(name, slot)
-		_, ours := s.used[slotName]
+	for i := range a.set.permits {
+		slot := (first + i) % a.set.permits
+		slotName = strategies.SlotName(a.request.Name, slot)
 
-		if _, others := taken[slot]; !ours && !others {
-			s.used[slotName] = struct{}{}
-
-			return slot, true
+		if _, others := taken[slot]; !others {
+			if _, ok = a.locker.turns.tryEnter(slotName); ok {
+				return slotName, true
+			}
 		}
 	}
 
-	return 0, false
-}
-
-// give ends the use of a slot.
-func (s *slots) give(slotName string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	delete(s.used, slotName)
+	return "", false
 }
 
 // slotTries is how many slots an attempt asks for before it goes into line. A try asks for all that are free.
@@ -128,7 +109,7 @@ func (a *acquisition) askSlot(wait context.Context) (grant strategies.Grant, req
 			}
 		}
 
-		slot, ok := a.locker.slots.take(a.request.Name, a.set.permits, a.wish, taken)
+		slotName, ok := a.takeSlot(taken)
 		if !ok && taken == nil {
 			continue // all are this locker's, and who exactly has them is told by the database
 		}
@@ -137,18 +118,19 @@ func (a *acquisition) askSlot(wait context.Context) (grant strategies.Grant, req
 			return grant, a.request, now(), a.noSlot(taken)
 		}
 
-		grant, request, start, err = a.askFor(wait, strategies.SlotName(a.request.Name, slot))
+		grant, request, start, err = a.askFor(wait, slotName)
 		if err == nil {
 			return grant, request, start, nil
 		}
 
-		a.locker.slots.give(request.Name)
+		a.locker.turns.leave(slotName, nil)
 
 		held := new(strategies.HeldError)
 		if !errors.As(err, &held) || held.Recovering {
 			return grant, request, start, err
 		}
 
+		_, slot := strategies.SplitSlot(slotName)
 		held.Name, a.wish = a.request.Name, anySlot
 		refused = append(refused, slot)
 
