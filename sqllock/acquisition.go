@@ -163,9 +163,14 @@ func (a *acquisition) run(ctx context.Context) (*Lock, error) {
 	l, name := a.locker, a.request.Name
 
 	if a.outer != nil {
-		lock, err := a.reenter(ctx)
+		if err := a.outer.reenter(a.set); err != nil {
+			return nil, ownTime(ctx, err)
+		}
 
-		return lock, ownTime(ctx, err)
+		lock := a.outer.handleOf(ctx)
+		lock.again = true
+
+		return lock, nil
 	}
 
 	if a.set.shared && ctx.Err() == nil {
@@ -231,7 +236,7 @@ func (a *acquisition) fastPath(ctx context.Context, start instant) (*hold, error
 func (a *acquisition) takeFreeTurn(ctx context.Context) bool {
 	l := a.locker
 
-	if a.set.many() || a.set.shared || l.placer != nil || ctx.Err() != nil {
+	if a.set.manyHolders() || l.placer != nil || ctx.Err() != nil {
 		return false
 	}
 
@@ -267,8 +272,19 @@ func (a *acquisition) ask(ctx context.Context, start instant) (strategies.Grant,
 
 // slowPath waits for its turn and makes attempts until one brings a hold. failed is the error of a first attempt; nil if none was made.
 func (a *acquisition) slowPath(ctx context.Context, failed error) (h *hold, err error) {
-	wait, free := a.bound(ctx)
-	defer free()
+	wait, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+
+	if limit, why := a.limit(); why != nil {
+		var end context.CancelFunc
+
+		wait, end = context.WithTimeoutCause(wait, limit-now().since(a.began), why)
+		defer end()
+	}
+
+	a.stop = stop
+	a.locker.background.endsBy(a, func() { stop(ErrClosed) })
+	defer a.locker.background.endsBy(a, nil)
 
 	if failed != nil {
 		err = a.retry(wait, ctx, a.entered, failed)
@@ -281,37 +297,6 @@ func (a *acquisition) slowPath(ctx context.Context, failed error) (h *hold, err 
 	}
 
 	return h, err
-}
-
-// reenter returns another handle of the lock that ctx is that of.
-func (a *acquisition) reenter(ctx context.Context) (*Lock, error) {
-	if err := a.outer.reenter(a.set); err != nil {
-		return nil, err
-	}
-
-	lock := a.outer.handleOf(ctx)
-	lock.again = true
-
-	return lock, nil
-}
-
-// bound returns the context in which the acquisition waits.
-func (a *acquisition) bound(ctx context.Context) (wait context.Context, free func()) {
-	wait, stop := context.WithCancelCause(ctx)
-	a.stop = stop
-	end := func() {}
-
-	if limit, why := a.limit(); why != nil {
-		wait, end = context.WithTimeoutCause(wait, limit-now().since(a.began), why)
-	}
-
-	a.locker.background.endsBy(a, func() { stop(ErrClosed) })
-
-	return wait, func() {
-		a.locker.background.endsBy(a, nil)
-		end()
-		stop(nil)
-	}
 }
 
 // handle returns the handle of a hold after it told of it. If that panics nobody gets the
@@ -424,7 +409,7 @@ func (a *acquisition) recordTurn() {
 	a.entered, a.hasTurn = time.Now(), true
 
 	tokens, crowded := l.turns.advise(a.queued)
-	if a.set.handsOff && a.set.renew && a.set.minHold == 0 && !l.inTxs.Load() && !a.set.many() && !a.set.shared {
+	if a.set.handsOn() && !l.inTxs.Load() {
 		a.request.Tokens = tokens
 	}
 
@@ -506,9 +491,11 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 		}
 	}
 
-	ask := a.askName
-	if a.set.many() {
-		ask = a.askSlot
+	ask := a.askSlot
+	if !a.set.many() {
+		ask = func(wait context.Context) (strategies.Grant, strategies.Request, instant, error) {
+			return a.askFor(wait, a.request.Name)
+		}
 	}
 
 	grant, request, start, err := ask(wait)
@@ -519,11 +506,6 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 	}
 
 	return h, nil
-}
-
-// askName asks for the name itself.
-func (a *acquisition) askName(wait context.Context) (strategies.Grant, strategies.Request, instant, error) {
-	return a.askFor(wait, a.request.Name)
 }
 
 // askFor asks for a name, together with others if it can be, and returns the request and when it began. What the strategy may
@@ -665,17 +647,17 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 	h := newHold(ctx, a, request, grant, start)
 
 	// The next one of this process may ask for another slot at once.
-	switch {
-	case a.set.shared:
+	if a.set.shared {
 		l.shares.add(h)
-		a.passTurn()
-	case a.set.many():
+	} else {
 		l.turns.hold(request.Name, h)
-		a.passTurn()
-	default:
-		l.turns.hold(request.Name, h)
-		a.hasTurn = false
 	}
+
+	if a.set.manyHolders() {
+		a.passTurn()
+	}
+
+	a.hasTurn = false
 
 	// From then on the lock can end, and the turn with it. Close takes stock there: a lock is either refused or found.
 	if !l.keeper.keep(h) {

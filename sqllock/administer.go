@@ -150,7 +150,12 @@ func (l *Locker) Inspect(ctx context.Context, name string) (status Status, err e
 func (l *Locker) ForceRelease(ctx context.Context, seen Status, reason string) error {
 	name, slot := seen.Name, seen.Slot
 
-	if err := errors.Join(checkName(name), checkSlot(slot)); err != nil {
+	err := checkName(name)
+	if slot < 0 || slot >= MaxPermits {
+		err = errors.Join(err, fmt.Errorf("%w: there is no slot %d, from 0 to %d", ErrInvalidOption, slot, MaxPermits-1))
+	}
+
+	if err != nil {
 		return err
 	}
 
@@ -229,15 +234,6 @@ func cleanReason(reason string) (string, error) {
 	}
 
 	return reason, nil
-}
-
-// checkSlot says whether a number can be that of a permit.
-func checkSlot(slot int) error {
-	if slot < 0 || slot >= MaxPermits {
-		return fmt.Errorf("%w: there is no slot %d, from 0 to %d", ErrInvalidOption, slot, MaxPermits-1)
-	}
-
-	return nil
 }
 
 // forcedPrefix is the room that strategies have beside the reason.

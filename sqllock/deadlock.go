@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sqllock/sqllock/internal/around"
@@ -307,24 +308,13 @@ func (e *DeadlockError) Error() string {
 		b.WriteString(", held by the first; ")
 	}
 
-	if e.oneName() {
-		b.WriteString("release the lock before you ask for the same name again")
-	} else {
+	if slices.ContainsFunc(e.Cycle, func(w Waiter) bool { return w.Name != e.Cycle[0].Name }) {
 		b.WriteString("acquire them in the same order everywhere")
+	} else { // each holds it: as a reader, or in another locker
+		b.WriteString("release the lock before you ask for the same name again")
 	}
 
 	return b.String()
-}
-
-// oneName says whether all of them wait for the same name, which each holds: as a reader, or in another locker.
-func (e *DeadlockError) oneName() bool {
-	for _, w := range e.Cycle {
-		if w.Name != e.Cycle[0].Name {
-			return false
-		}
-	}
-
-	return true
 }
 
 // Is reports whether target is ErrDeadlock or ErrNotAcquired.

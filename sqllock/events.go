@@ -61,13 +61,6 @@ func (n *events) add(ctx context.Context, e Event) {
 	}
 }
 
-// addAll is add for several.
-func (n *events) addAll(all []item) {
-	for _, i := range all {
-		n.add(i.ctx, i.event)
-	}
-}
-
 // tell tells what there is until nothing is left.
 func (n *events) tell() {
 	for {

@@ -15,7 +15,7 @@ const (
 func (h *hold) handOff() bool {
 	l := h.locker
 
-	if h.grant.Token >= h.grant.Last || !h.settings.handsOff || h.settings.many() || l.inTxs.Load() || !l.turns.hasWaiters(h.request.Name) {
+	if h.grant.Token >= h.grant.Last || l.inTxs.Load() || !l.turns.hasWaiters(h.request.Name) {
 		return false
 	}
 
@@ -40,16 +40,18 @@ func (h *hold) handOff() bool {
 	})
 }
 
+// handsOn says whether a lock with these settings may go to the next waiter in this process.
+func (s *settings) handsOn() bool { return s.handsOff && s.renew && s.minHold == 0 && !s.manyHolders() }
+
 // like says whether a lock with these settings can be that of somebody who asked
 // for the others, as far as the database knows of them.
 func (s *settings) like(other *settings) bool {
-	return s == other || s.handsOff && other.handsOff && s.renew && other.renew && s.lease == other.lease &&
-		s.lockDelay == other.lockDelay && s.minHold == other.minHold && s.unbatched == other.unbatched && s.commits == other.commits &&
-		s.holder == other.holder
+	return s == other || other.handsOn() && s.lease == other.lease && s.lockDelay == other.lockDelay &&
+		s.unbatched == other.unbatched && s.commits == other.commits && s.holder == other.holder
 }
 func (h *hold) mayHandOffLocked(n instant, bound time.Duration) bool {
 	switch {
-	case h.errLocked(n) != nil, h.releasing, h.pinned, h.settings.minHold > 0, !h.settings.renew:
+	case h.errLocked(n) != nil, h.releasing, h.pinned:
 		return false
 	case n.since(h.grantedAt) >= bound:
 		return false
@@ -98,12 +100,4 @@ func (h *hold) pin() error {
 	h.pinned = h.pinned || err == nil
 
 	return err
-}
-
-// usedUp notes how many tokens the grant's holders used up.
-func (h *hold) usedUp() {
-	if tokens := h.request.Tokens; tokens > 1 {
-		used := h.grant.Token - h.first
-		h.locker.turns.learnTokens(h.request.Name, used, used == tokens-1)
-	}
 }

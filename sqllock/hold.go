@@ -20,7 +20,7 @@ import (
 //	             └ ReleaseTx put the release into a transaction
 //
 // It leaves held once. endCounted ends it: for Release and Close, when the strategy reports that the grant is gone
-// (loseBy), and when the trust window or the longest hold is over (expire, which the keeper calls). Until the
+// (loseBy), and when the trust window or the longest hold is over (for the keeper). Until the
 // keeper gets to that, err says so all the same, and once it did it is so. Beside that, next ends a hold whose grant goes to
 // the next holder in this process.
 type hold struct {
@@ -164,17 +164,13 @@ func (h *hold) errLocked(n instant) error {
 	case h.freed:
 		// Most likely the transaction that released it has committed.
 		h.over = ErrReleased
-	case h.overheldLocked(n):
+	case h.settings.maxHold > 0 && !h.kept && n.since(h.from) >= h.settings.maxHold:
 		h.over = h.lostError(ReasonMaxHold, h.settings.maxHold.String(), nil)
 	default:
 		h.over = h.lostError(ReasonExpired, fmt.Sprintf("no renewal was confirmed within the lease of %s", h.lease), h.failure)
 	}
 
 	return h.over
-}
-
-func (h *hold) overheldLocked(n instant) bool {
-	return h.settings.maxHold > 0 && !h.kept && n.since(h.from) >= h.settings.maxHold
 }
 
 // confirm notes a renewal that was begun at start. A late answer never takes
@@ -193,13 +189,6 @@ func (h *hold) confirm(start instant, lease time.Duration) {
 	// on the monotonic one only, where order is certain.
 	if start.mono+lease >= h.confirmed.mono+h.lease {
 		h.confirmed, h.lease, h.failure, h.connectionless = start, lease, nil, 0
-	}
-}
-
-// expire ends a hold whose trust window, or longest hold, is over.
-func (h *hold) expire() {
-	if state := h.err(); state != nil {
-		_ = h.end(state)
 	}
 }
 
@@ -396,7 +385,7 @@ func (h *hold) releaseNow(ctx context.Context, event *Event) error {
 
 	defer h.passTurn()
 
-	h.usedUp()
+	h.locker.turns.learnTokens(h)
 
 	contended, err := h.releaseGrant(ctx)
 
@@ -408,7 +397,7 @@ func (h *hold) releaseNow(ctx context.Context, event *Event) error {
 	h.settleDoubt(ctx)
 
 	if err == nil {
-		h.locker.turns.setContended(h.name, contended)
+		h.locker.turns.with(h.name, func(n *turn) { n.contended = contended })
 
 		if contended {
 			h.locker.listener.call(ctx, h.name)
@@ -523,23 +512,24 @@ func (h *hold) releaseGrant(ctx context.Context) (contended bool, err error) {
 		}
 
 		contended, err = h.releaseOnce(ctx, together && try+busy == 0)
+		loss := lossIn(err)
 
 		switch {
-		case unheard && h.followed(err):
+		case unheard && loss != nil && loss.Reason == strategies.TakenOver && !h.locker.features.ConnectionHeld && h.left(now()) > 0:
+			// An earlier try released it though its answer was lost: somebody has been granted it since, which the lease would
+			// not have let happen yet. It may have been taken away by force, too; what has followed hides that.
 			return contended, nil
-		case err == nil, lossIn(err) != nil:
+		case err == nil, loss != nil:
 			return contended, err
 		case errors.Is(err, strategies.ErrBusy) && time.Since(began) < releaseTimeout:
 			// Nothing was done. At SERIALIZABLE that can be so many times in a row.
 			sleep(context.WithoutCancel(ctx), backoff(busy, time.Millisecond, firstRetry))
 
 			busy++
-
-			continue
+		default:
+			unheard = true
+			try++
 		}
-
-		unheard = true
-		try++
 	}
 
 	return contended, err
@@ -550,7 +540,11 @@ func (h *hold) releaseOnce(ctx context.Context, together bool) (contended bool, 
 	ctx = h.locker.releaseLimit.Of(ctx)
 
 	if h.settings.minHold > 0 && h.view().kept {
-		return false, h.giveBack(ctx)
+		// Its caller did not get it, and leaves no minimum hold.
+		_, err = call.Within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, h.settle(ctx) })
+		h.locker.listener.call(ctx, h.name)
+
+		return false, err
 	}
 
 	contended, err = h.locker.releases.Serve(ctx, h.grant, together)
@@ -561,26 +555,8 @@ func (h *hold) releaseOnce(ctx context.Context, together bool) (contended bool, 
 	return contended, err
 }
 
-// giveBack releases a grant that its caller did not get, without its minimum hold.
-func (h *hold) giveBack(ctx context.Context) error {
-	_, err := call.Within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, h.settle(ctx) })
-
-	h.locker.listener.call(ctx, h.name)
-
-	return err
-}
-
 // batched says whether calls about the hold may go together with others.
 func (h *hold) batched() bool { return h.locker.batches(h.settings) }
-
-// followed says whether an earlier try released the lock though its answer was
-// lost: somebody has been granted it since, which the lease would not have let
-// happen yet. It may have been taken away by force, too; what has followed hides that.
-func (h *hold) followed(err error) bool {
-	loss := lossIn(err)
-
-	return loss != nil && loss.Reason == strategies.TakenOver && !h.locker.features.ConnectionHeld && h.left(now()) > 0
-}
 
 // reenter answers an Acquire under the lock that it asks for.
 func (h *hold) reenter(set *settings) error {

@@ -220,7 +220,9 @@ func (k *keeper) run() {
 
 		// Not under the mutex, which the end of a hold takes.
 		for _, h := range ended {
-			h.expire()
+			if state := h.err(); state != nil {
+				_ = h.end(state)
+			}
 		}
 
 		if !more {

@@ -249,7 +249,7 @@ func (a *acquisition) checkQueue(wait context.Context, held *HeldError) bool {
 
 	filter := strategies.WaiterFilter{Name: held.Name, Limit: 10}
 
-	if a.set.many() || a.set.shared {
+	if a.set.manyHolders() {
 		filter.Limit = 0
 	}
 

@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,7 +66,14 @@ func (n *listener) unuse() {
 	defer n.mu.Unlock()
 
 	if n.users--; n.users == 0 && n.open {
-		n.closing = time.AfterFunc(linger, n.shut)
+		n.closing = time.AfterFunc(linger, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+
+			if n.users == 0 && n.open {
+				n.stop()
+			}
+		})
 	}
 }
 
@@ -81,16 +87,6 @@ func (n *listener) startLocked() {
 	n.open, n.stop = true, stop
 
 	go n.listen(ctx)
-}
-
-// shut ends the listening if nobody waits.
-func (n *listener) shut() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-
-	if n.users == 0 && n.open {
-		n.stop()
-	}
 }
 
 // listen listens until ctx ends, over broken connections.
@@ -142,7 +138,7 @@ func (n *listener) listen(ctx context.Context) {
 
 // call calls the first in line for a name that was released. If that fails it polls.
 func (n *listener) call(ctx context.Context, name string) {
-	if !n.calling() || n.locker.waiters.silent() {
+	if n.locker.waiters.queuer == nil || !n.locker.features.Calls || n.locker.waiters.silent() {
 		return
 	}
 
@@ -152,21 +148,22 @@ func (n *listener) call(ctx context.Context, name string) {
 	_, _ = n.calls.Serve(ctx, name, true)
 }
 
-// calling says whether a release has to be followed by a call.
-func (n *listener) calling() bool {
-	return n.locker.waiters.queuer != nil && n.locker.features.Calls
-}
-
-func (n *listener) callAll(ctx context.Context, names []string) ([]struct{}, []error) {
-	return make([]struct{}, len(names)), slices.Repeat([]error{n.locker.waiters.queuer.Call(ctx, names)}, len(names))
-}
-
 // set notes whether nothing is missed. Everybody looks then: for what may have been before.
 func (n *listener) set(hearing bool) {
-	if n.hearing.Swap(hearing) != hearing {
-		n.locker.waiters.lookNow()
-		n.locker.lookAll()
+	if n.hearing.Swap(hearing) == hearing {
+		return
 	}
+
+	w := &n.locker.waiters
+
+	w.mu.Lock()
+
+	if len(w.asking) > 0 {
+		w.nextLocked(time.Now())
+	}
+
+	w.mu.Unlock()
+	n.locker.lookAll()
 }
 
 func wakeUp(call chan<- struct{}) {

@@ -104,7 +104,9 @@ func New(strategy strategies.Strategy, options ...LockerOption) (*Locker, error)
 	l.releases.Send = strategy.Release
 
 	l.listener.locker = l
-	l.listener.calls.Send = l.listener.callAll
+	l.listener.calls.Send = func(ctx context.Context, names []string) ([]struct{}, []error) {
+		return make([]struct{}, len(names)), slices.Repeat([]error{l.waiters.queuer.Call(ctx, names)}, len(names))
+	}
 
 	l.waiters.locker, l.waiters.process, l.waiters.wake = l, newOwner(), make(chan struct{}, 1)
 	l.waiters.present, l.waiters.asking = make(map[*waiting]struct{}), make(map[string]*waiting)

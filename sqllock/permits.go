@@ -65,6 +65,9 @@ func splitSlotName(slotName string) (name string, slot int, err error) {
 // many says whether the name has several slots.
 func (s *settings) many() bool { return s.permits > 1 }
 
+// manyHolders says whether a name can have several holders at a time, so that the next of this process may ask when one has got it.
+func (s *settings) manyHolders() bool { return s.many() || s.shared }
+
 // anySlot is none in particular.
 const anySlot = -1
 

@@ -34,6 +34,12 @@ type reaper struct {
 	timer *time.Timer // nil before the first look
 }
 
+// page is how many names one look has removed, and whether there may be more.
+type page struct {
+	removed int
+	more    bool
+}
+
 // released lets a look follow.
 func (r *reaper) released() {
 	r.mu.Lock()
@@ -65,8 +71,23 @@ func (r *reaper) look() {
 	}
 
 	started := time.Now()
-	done, err := r.page()
+	done, err := call.Limited(r.locker.life, idleLimit, func(ctx context.Context) (done page, err error) {
+		done.removed, done.more, err = r.locker.strategy.ReapIdle(ctx, idleTime, idlePage)
+
+		return done, err
+	})
 	pause := idleTime + jitter(idleTime)
+
+	logger, ctx := r.locker.logger, context.Background() //nolint:forbidigo // as for every event
+
+	switch {
+	case r.locker.life.Err() != nil:
+		return
+	case err != nil:
+		logger.LogAttrs(ctx, slog.LevelDebug, "removal of idle names failed", slog.Any("error", err))
+	case done.removed > 0:
+		logger.LogAttrs(ctx, slog.LevelDebug, "idle names removed", slog.Int("removed", done.removed))
+	}
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,33 +106,6 @@ func (r *reaper) look() {
 	if r.awake {
 		r.afterLocked(pause)
 	}
-}
-
-// page is how many names one look has removed, and whether there may be more.
-type page struct {
-	removed int
-	more    bool
-}
-
-// page removes a page.
-func (r *reaper) page() (done page, err error) {
-	done, err = call.Limited(r.locker.life, idleLimit, func(ctx context.Context) (page, error) {
-		removed, more, err := r.locker.strategy.ReapIdle(ctx, idleTime, idlePage)
-
-		return page{removed, more}, err
-	})
-
-	logger, ctx := r.locker.logger, context.Background() //nolint:forbidigo // as for every event
-
-	switch {
-	case r.locker.life.Err() != nil:
-	case err != nil:
-		logger.LogAttrs(ctx, slog.LevelDebug, "removal of idle names failed", slog.Any("error", err))
-	case done.removed > 0:
-		logger.LogAttrs(ctx, slog.LevelDebug, "idle names removed", slog.Int("removed", done.removed))
-	}
-
-	return done, err
 }
 
 // close ends it, after the locker's life has ended, and waits for a page that is under way.

@@ -80,7 +80,7 @@ func (l *Locker) acquireSeveral(ctx context.Context, name string, try bool, set 
 
 	defer func() {
 		if lock == nil { // or it panics
-			err = withRelease(err, releaseEach(ctx, holds))
+			err = withRelease(err, together(holds, func(i int) error { return holds[i].handle().Release(ctx) }))
 		}
 	}()
 
@@ -171,10 +171,15 @@ func (s *several) take(ctx context.Context) ([]*hold, error) {
 			return holds, nil
 		}
 
-		again := !s.all[0].try && wait.Err() == nil && gaveWay(holds, err)
+		deadlock := new(DeadlockError)
+		isDeadlock := errors.As(err, &deadlock)
+		// It has ended because of one of its own locks: that was lost, or somebody waits for it who has what was waited for.
+		again := !s.all[0].try && wait.Err() == nil && slices.ContainsFunc(holds, func(h *hold) bool {
+			return isDeadlock && h.owner() == deadlock.owner || !isDeadlock && h.err() != nil
+		})
 		s.giveBack(wait, holds)
 
-		if deadlock := new(DeadlockError); !again && ctx.Err() == nil && errors.As(context.Cause(wait), &deadlock) {
+		if !again && ctx.Err() == nil && errors.As(context.Cause(wait), &deadlock) {
 			return nil, deadlock
 		}
 
@@ -245,7 +250,10 @@ func (s *several) takeOnce(ctx context.Context) ([]*hold, error) {
 
 		var end func()
 
-		under, end = holds[i].keepUnder(under) //nolint:fatcontext // locks lie one inside the other
+		holds[i].keep(true)
+		s.locker.keeper.resume(holds[i])
+
+		under, end = holds[i].ctx.over(under) //nolint:fatcontext // locks lie one inside the other
 		defer end()
 	}
 
@@ -319,17 +327,6 @@ func (s *several) ask(ctx context.Context, start instant, some []*acquisition) (
 	return grants, errs
 }
 
-// gaveWay says whether a wait under some locks has ended because of them: one was lost, or somebody waits for
-// one of them who has what was waited for.
-func gaveWay(holds []*hold, err error) bool {
-	deadlock := new(DeadlockError)
-	isDeadlock := errors.As(err, &deadlock)
-
-	return slices.ContainsFunc(holds, func(h *hold) bool {
-		return isDeadlock && h.owner() == deadlock.owner || !isDeadlock && h.err() != nil
-	})
-}
-
 // giveBack frees locks of who did not get all, in the background if that takes longer than the call may. Nobody is told that they were
 // had, and no minimum hold is left.
 func (s *several) giveBack(ctx context.Context, holds []*hold) {
@@ -364,11 +361,6 @@ func (s *several) giveBack(ctx context.Context, holds []*hold) {
 	}
 }
 
-// releaseEach gives back the handles of some holds.
-func releaseEach(ctx context.Context, holds []*hold) error {
-	return together(holds, func(i int) error { return holds[i].handle().Release(ctx) })
-}
-
 // releaseHolds takes the handle from each of some holds, and returns what there is to tell of each.
 func (l *Lock) releaseHolds(ctx context.Context, holds []*hold) (news []Event, err error) {
 	news = make([]Event, len(holds))
@@ -394,14 +386,6 @@ func together(holds []*hold, end func(i int) error) error {
 	group.Wait()
 
 	return errors.Join(errs...)
-}
-
-// keepUnder has a lock kept while others are waited for, and returns a context of ctx under which it is held, and what ends that.
-func (h *hold) keepUnder(ctx context.Context) (context.Context, func()) {
-	h.keep(true)
-	h.locker.keeper.resume(h)
-
-	return h.ctx.over(ctx)
 }
 
 // keep says whether others are waited for before the lock is its caller's. Until then it is renewed, whatever the options say, and

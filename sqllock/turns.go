@@ -140,11 +140,6 @@ func (t *turns) advise(name string) (tokens int64, crowded bool) {
 	return n.reserve, n.contended
 }
 
-// setContended notes whether others waited for the name when it was released here.
-func (t *turns) setContended(name string, crowded bool) {
-	t.with(name, func(n *turn) { n.contended = crowded })
-}
-
 // with does something with the turn of a name, if somebody has it.
 func (t *turns) with(name string, do func(n *turn)) (busy bool) {
 	t.mu.Lock()
@@ -195,12 +190,17 @@ func (t *turns) hasWaiters(name string) (some bool) {
 
 // learnTokens takes from a grant that goes back to the database how many tokens the
 // next one needs.
-func (t *turns) learnTokens(name string, tokens int64, all bool) {
-	t.with(name, func(n *turn) {
+func (t *turns) learnTokens(h *hold) {
+	tokens, used := h.request.Tokens, h.grant.Token-h.first
+	if tokens <= 1 {
+		return
+	}
+
+	t.with(h.request.Name, func(n *turn) {
 		switch {
-		case all:
+		case used == tokens-1:
 			n.reserve = min(2*n.reserve, mostReserve)
-		case tokens < n.reserve/2:
+		case used < n.reserve/2:
 			n.reserve = max(2, n.reserve/2) // with one nothing would be learned any more
 		}
 	})
@@ -263,15 +263,6 @@ func (t *turns) openLocked(name string) {
 	t.names[name] = &turn{contended: left > 0}
 }
 
-// removeLocked removes a turn.
-func (t *turns) removeLocked(name string) {
-	if t.names[name].contended {
-		t.past.put(name, struct{}{}, time.Now().Add(rememberCrowd))
-	}
-
-	delete(t.names, name)
-}
-
 // hold notes that the one whose turn it is has the lock now.
 func (t *turns) hold(name string, h *hold) { t.with(name, func(n *turn) { n.set(h, nil) }) }
 
@@ -291,7 +282,11 @@ func (t *turns) leave(name string, place *waiting) bool {
 	first := n.waiters.Front()
 	if first == nil {
 		n.set(nil, nil)
-		t.removeLocked(name)
+		delete(t.names, name)
+
+		if n.contended {
+			t.past.put(name, struct{}{}, time.Now().Add(rememberCrowd))
+		}
 
 		return false
 	}

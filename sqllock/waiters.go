@@ -142,7 +142,15 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 	taken, err = w.entries.Serve(ctx, waiter, !one.set.unbatched && !one.set.many())
 	var abandoned call.AbandonedError[bool]
 	if errors.As(err, &abandoned) {
-		abandoned.Then(func(bool, error) { w.removeLate(one, waiter.ID) })
+		abandoned.Then(func(bool, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+
+			// The entry may have been made when the wait was over.
+			if !one.over.IsZero() && w.startLocked(false) {
+				w.removeLocked(one.Name, waiter.ID, one.Slots, true)
+			}
+		})
 	}
 
 	w.mu.Lock()
@@ -170,17 +178,6 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 
 	return taken, nil
 }
-
-// removeLate has an entry removed that was made when its wait may have been over.
-func (w *waiters) removeLate(one *waiting, id string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	if !one.over.IsZero() && w.startLocked(false) {
-		w.removeLocked(one.Name, id, one.Slots, true)
-	}
-}
-
 func (w *waiters) enqueue(ctx context.Context, all []strategies.Waiter) (taken []bool, errs []error) {
 	return w.queuer.Enqueue(ctx, all, believed)
 }
@@ -221,16 +218,6 @@ func (w *waiters) nextLocked(at time.Time) {
 	}
 }
 
-// lookNow has it looked at once how all stand.
-func (w *waiters) lookNow() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	if len(w.asking) > 0 {
-		w.nextLocked(time.Now())
-	}
-}
-
 // called has it looked, because something has changed and nobody says what: at once for those who may be next,
 // and for each of the others when the ones ahead may have had their turns. If all looked at every change, a line of
 // many processes would keep the database from its own hand-overs.
@@ -243,7 +230,7 @@ func (w *waiters) called() {
 
 	for _, one := range w.asking {
 		at := now
-		if !one.Shared && !one.set.many() {
+		if !one.set.manyHolders() {
 			at = later(now, one.stood.Add(time.Duration(one.standing.Ahead-1)*leastTurn))
 		}
 
@@ -327,7 +314,7 @@ func (w *waiters) remove(one *waiting, granted bool) {
 	}
 
 	one.over = time.Now()
-	more := one.set.many() || one.Shared // another slot may be free, or another reader be next
+	more := one.set.manyHolders() // another slot may be free, or another reader be next
 	one.passes = (!granted || more) && !one.Behind
 	delete(w.present, one)
 
@@ -429,7 +416,11 @@ func (w *waiters) poll() {
 
 	var news []item
 
-	defer func() { w.locker.events.addAll(news) }() // when the mutex is free
+	defer func() { // when the mutex is free
+		for _, i := range news {
+			w.locker.events.add(i.ctx, i.event)
+		}
+	}()
 
 	w.mu.Lock()
 	defer w.mu.Unlock()

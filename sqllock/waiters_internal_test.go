@@ -13,6 +13,7 @@ func TestCalledInTheirTurns(t *testing.T) {
 	t.Parallel()
 
 	shared, permits := defaults(), defaults()
+	shared.shared = true
 	permits.permits = 3
 
 	for _, test := range []struct {

@@ -107,7 +107,7 @@ func (p Protocol) stopOrGoOn(s state, i int8, emit emit) {
 
 // expire tells the client that its window is over.
 //
-// Mirrors sqllock/hold.go hold.expire, sqllock/keeper.go keeper.run.
+// Mirrors sqllock/keeper.go keeper.run.
 func (p Protocol) expire(s state, i int8, emit emit) {
 	s.end(p, i, lost)
 	emit(step{i, "is told: lost", none}, s, "")

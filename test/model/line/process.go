@@ -466,7 +466,7 @@ func (s *state) hasTold(i int8) {
 
 // listens hears notifications, in any order. It passes on a turn for a wait that was given up.
 //
-// Mirrors sqllock/listener.go listener.listen, sqllock/waiters.go waiters.turn, sqllock/waiters.go waiters.lookNow.
+// Mirrors sqllock/listener.go listener.listen, sqllock/waiters.go waiters.turn, sqllock/listener.go listener.set.
 func (p Protocol) listens(s state, i int8, emit emit) {
 	c := &s.processes[i]
 	deaf := p.Fault == DeafUntilAnswer && c.phase == entered
