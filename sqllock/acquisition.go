@@ -351,7 +351,9 @@ func (a *acquisition) giveUp(ctx context.Context) {
 // the turn, unless others already wait for that.
 func (a *acquisition) awaitTurn(wait, ctx context.Context) (*hold, error) {
 	if a.hasTurn {
-		return nil, a.queueBehind(wait, ctx)
+		a.queueBehind(wait, ctx)
+
+		return nil, nil //nolint:nilnil // no lock yet
 	}
 
 	if a.set.many() && (a.try || !a.locker.turns.busy(a.queued)) {
@@ -399,7 +401,9 @@ func (a *acquisition) queueForTurn(wait, ctx context.Context) (*hold, error) {
 
 	a.recordTurn()
 
-	return nil, a.queueBehind(wait, ctx)
+	a.queueBehind(wait, ctx)
+
+	return nil, nil //nolint:nilnil // no lock yet
 }
 
 // recordTurn notes what is to be known of the turn.
@@ -418,17 +422,16 @@ func (a *acquisition) recordTurn() {
 }
 
 // queueBehind goes to the end of the line if others wait: it would be refused.
-func (a *acquisition) queueBehind(wait, ctx context.Context) error {
+func (a *acquisition) queueBehind(wait, ctx context.Context) {
 	if !a.contended {
-		return nil
+		return
 	}
 
 	held := &HeldError{Name: a.request.Name, Detail: "others were in line for it", Line: 1, At: time.Now()}
 	a.startWaiting(ctx)
 	a.locker.turns.recordAnswer(a.queued, held)
 	a.learn(known{held: held})
-
-	return a.goOn(wait, ctx, a.pause(wait, held))
+	a.pause(wait, held)
 }
 
 // tryTurn takes the turn if nobody has it. If somebody of this process is asking
@@ -491,14 +494,7 @@ func (a *acquisition) attempt(wait, ctx context.Context) (*hold, error) {
 		}
 	}
 
-	ask := a.askSlot
-	if !a.set.many() {
-		ask = func(wait context.Context) (strategies.Grant, strategies.Request, instant, error) {
-			return a.askFor(wait, a.request.Name)
-		}
-	}
-
-	grant, request, start, err := ask(wait)
+	grant, request, start, err := a.askNameOrSlot(wait)
 
 	h, err := a.answered(ctx, start, request, grant, err)
 	if err != nil {
@@ -528,7 +524,8 @@ func (a *acquisition) askFor(wait context.Context, name string) (grant strategie
 	return grant, request, start, err
 }
 
-// retry counts an attempt that failed and pauses before the next one. With an error the acquisition ends.
+// retry counts an attempt that failed, and pauses before the next one, which finds whether the wait has ended meanwhile. With an error
+// the acquisition ends.
 func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed error) error {
 	a.attempts++
 
@@ -538,7 +535,9 @@ func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed
 	case held != nil && held.Line != 0 && !a.request.First && a.checkQueue(wait, held):
 		return nil
 	case held != nil && a.own(held):
-		return a.goOn(wait, ctx, sleep(wait, backoff(a.attempts-1, lookPause, lastRetry)))
+		sleep(wait, backoff(a.attempts-1, lookPause, lastRetry))
+
+		return nil
 	case held != nil && a.try:
 		ours := a.ours(held)
 
@@ -554,7 +553,9 @@ func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed
 		}
 	case held != nil && a.set.shared && unheld(held) && time.Since(a.entered) < readersCome:
 		// Readers come and go, and none of them needs a line. a.entered is when its turn came.
-		return a.goOn(wait, ctx, sleep(wait, jitter(firstRetry/4)))
+		sleep(wait, jitter(firstRetry/4))
+
+		return nil
 	case held != nil:
 		a.failures = 0
 	case wait.Err() != nil && !isAnswer(failed):
@@ -571,28 +572,19 @@ func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed
 		return err
 	}
 
-	a.startWaiting(ctx)
-
-	if held == nil {
+	if a.startWaiting(ctx); held != nil {
+		a.pause(wait, held)
+	} else {
 		// Few attempts without an answer are made, so that they are not all over
 		// before a connection can be had again.
 		if a.locker.features.ConnectionHeld && errors.Is(failed, ErrTooManyConnections) {
 			a.withdraw() // others in line may have the connection that it lacks
 		}
 
-		return a.goOn(wait, ctx, sleep(wait, backoff(a.attempts-1, max(a.set.pollMin, firstRetry), max(a.set.pollMax, lastRetry))))
+		sleep(wait, backoff(a.attempts-1, max(a.set.pollMin, firstRetry), max(a.set.pollMax, lastRetry)))
 	}
 
-	return a.goOn(wait, ctx, a.pause(wait, held))
-}
-
-// goOn is nil after a pause that was made, and else why the wait has ended.
-func (a *acquisition) goOn(wait, ctx context.Context, paused bool) error {
-	if paused {
-		return nil
-	}
-
-	return a.endError(wait, ctx)
+	return nil
 }
 
 // A try asks again, about so far apart, for as long as looksFor at a name that nobody is

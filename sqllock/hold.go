@@ -560,36 +560,24 @@ func (h *hold) batched() bool { return h.locker.batches(h.settings) }
 
 // reenter answers an Acquire under the lock that it asks for.
 func (h *hold) reenter(set *settings) error {
-	if ended := h.err(); ended != nil {
-		return endedContext(h.name, ended)
-	}
-
-	if h.readers != nil && !set.shared {
-		return fmt.Errorf("lock %q: %w: this context holds it shared, and a shared lock cannot become exclusive; release it first",
-			h.name, ErrUnsupported)
-	}
-
-	if !set.reentrant {
-		// Waiting would be waiting for oneself.
-		return &HeldError{
-			Name: h.name, Holder: h.request.Holder, Token: h.grant.Token, Shared: h.readers != nil,
-			Remaining: h.left(now()), Detail: "this context already holds it; see WithReentrant",
-		}
-	}
-
-	return h.share()
-}
-
-// share counts one more handle, if the hold is alive.
-func (h *hold) share() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	if err := h.errLocked(now()); err != nil {
-		return err
-	}
+	n := now()
 
-	if h.releasing || h.handles == 0 {
+	switch ended := h.errLocked(n); {
+	case ended != nil:
+		return endedContext(h.name, ended)
+	case h.readers != nil && !set.shared:
+		return fmt.Errorf("lock %q: %w: this context holds it shared, and a shared lock cannot become exclusive; release it first",
+			h.name, ErrUnsupported)
+	case !set.reentrant:
+		// Waiting would be waiting for oneself.
+		return &HeldError{
+			Name: h.name, Holder: h.request.Holder, Token: h.grant.Token, Shared: h.readers != nil,
+			Remaining: h.leftLocked(n), Detail: "this context already holds it; see WithReentrant",
+		}
+	case h.releasing, h.handles == 0:
 		return endedContext(h.name, ErrReleased)
 	}
 

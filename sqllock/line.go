@@ -294,9 +294,8 @@ func (a *acquisition) checkQueue(wait context.Context, held *HeldError) bool {
 	return true
 }
 
-// pause waits until it makes sense to ask for the lock again, and says whether wait allows
-// that. held is what the last attempt was told.
-func (a *acquisition) pause(wait context.Context, held *HeldError) bool {
+// pause waits until it makes sense to ask for the lock again, or wait ends. held is what the last attempt was told.
+func (a *acquisition) pause(wait context.Context, held *HeldError) {
 	p, w := &a.line, &a.locker.waiters
 
 	p.learn(held, a.request.First)
@@ -314,16 +313,13 @@ func (a *acquisition) pause(wait context.Context, held *HeldError) bool {
 	a.request.First, a.request.Line = true, 0
 
 	if w.queuer == nil {
-		return sleep(wait, max(p.poll(), p.retryPause(held)))
+		sleep(wait, max(p.poll(), p.retryPause(held)))
+
+		return
 	}
 
-	if p.vain > 0 {
-		switch {
-		case !sleep(wait, p.disbelief(held)):
-			return false
-		case unheld(held):
-			return true
-		}
+	if p.vain > 0 && (!sleep(wait, p.disbelief(held)) || unheld(held)) {
+		return
 	}
 
 	if !p.told {
@@ -333,18 +329,16 @@ func (a *acquisition) pause(wait context.Context, held *HeldError) bool {
 		case err == nil:
 			a.request.Process, a.request.Wait = p.one.Process, p.one.ID
 			p.told = taken
-		case wait.Err() != nil:
-			return false
-		default:
+		case wait.Err() == nil:
 			// Others may be in line: for a while it is tried as somebody who has just come.
 			a.request.First = time.Since(p.one.began) > unseen
 			a.turnIn(wait, max(p.poll(), jitter(firstRetry)))
 
-			return wait.Err() == nil
+			return
 		}
 	}
 
-	return a.awaitLine(wait)
+	a.awaitLine(wait)
 }
 
 // turnIn waits for d, and says whether the turn came before.
@@ -366,23 +360,17 @@ func (a *acquisition) turnIn(wait context.Context, d time.Duration) bool {
 }
 
 // awaitLine waits for the turn, or until it makes sense to ask without it.
-func (a *acquisition) awaitLine(wait context.Context) bool {
-	for a.line.asked = false; wait.Err() == nil; {
+func (a *acquisition) awaitLine(wait context.Context) {
+	for a.line.asked = false; wait.Err() == nil && !a.line.asked; a.line.asked = a.mayAsk() {
 		patience := unseen
 		if a.locker.features.ConnectionHeld {
 			patience = jitter(sessionLook)
 		}
 
 		if a.turnIn(wait, patience) {
-			return true
-		}
-
-		if a.line.asked = a.mayAsk(); a.line.asked {
-			return wait.Err() == nil
+			return
 		}
 	}
-
-	return false
 }
 
 // learn takes in who holds the name.

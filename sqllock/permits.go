@@ -96,9 +96,13 @@ func (a *acquisition) takeSlot(taken map[int]strategies.Status) (slotName string
 // slotTries is how many slots an attempt asks for before it goes into line. A try asks for all that are free.
 const slotTries = 3
 
-// askSlot asks for a slot, and says when it began. The request is returned as it was made, with the name of the slot. An
-// error comes with a slot that is not used.
-func (a *acquisition) askSlot(wait context.Context) (grant strategies.Grant, request strategies.Request, start instant, err error) {
+// askNameOrSlot asks for the name, or for one of its slots, and says when it began. The request is returned as it was made, with the
+// name of the slot. An error comes with a slot that is not used.
+func (a *acquisition) askNameOrSlot(wait context.Context) (grant strategies.Grant, request strategies.Request, start instant, err error) {
+	if !a.set.many() {
+		return a.askFor(wait, a.request.Name)
+	}
+
 	var (
 		taken   map[int]strategies.Status
 		refused []int // a transaction may have the row of one that is free locked
