@@ -337,9 +337,18 @@ func (a *acquisition) limit() (time.Duration, error) {
 	}
 }
 
-// giveUp gives the turn to the next, and ends what an attempt may have left.
+// giveUp gives the turn to the next of this process, and with it the place in line: who gives up does not send those behind it to the
+// end. It ends what an attempt may have left.
 func (a *acquisition) giveUp(ctx context.Context) {
-	a.leaveTurn()
+	var place *waiting
+	if a.line.told {
+		place = a.line.one
+	}
+
+	if a.locker.turns.leave(a.queued, place) && place != nil {
+		a.unuse()
+		a.line = inLine{}
+	}
 
 	if !a.doubt.IsZero() {
 		a.locker.settle(ctx, a.request)
@@ -392,7 +401,11 @@ func (a *acquisition) queueForTurn(wait, ctx context.Context) (*hold, error) {
 		case h != nil:
 			return h, nil
 		case place != nil:
-			a.inherit(ctx, place)
+			// One who waits for other reasons too stands for itself.
+			if a.startWaiting(ctx); l.waiters.inherit(a.line.one, place) {
+				a.line.told = true
+				a.request.Process, a.request.Wait = a.line.one.Process, a.line.one.ID
+			}
 		}
 
 		// If there is no time for an attempt, this is who was waited for.

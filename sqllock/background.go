@@ -219,9 +219,12 @@ func newEnding(ctx context.Context, name string, lease time.Duration, end func(c
 	}
 }
 
-// startLocked has the ending tried until the database has answered as often as there
+// start has the ending tried until the database has answered as often as there
 // are looks.
-func (b *background) startLocked(e *ending) {
+func (b *background) start(e *ending) *ending {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
 	if b.closed && e.overdue {
 		e.looks[0] = later(time.Now(), e.soonest)
 	}
@@ -229,6 +232,8 @@ func (b *background) startLocked(e *ending) {
 	b.underWay[e.name]++
 	b.endings[e] = struct{}{}
 	e.timer = time.AfterFunc(time.Until(e.looks[0]), func() { b.work(e) })
+
+	return e
 }
 
 // drop ends an ending that there is no need for any more.
@@ -236,10 +241,6 @@ func (b *background) drop(e *ending) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	b.dropLocked(e)
-}
-
-func (b *background) dropLocked(e *ending) {
 	if e == nil {
 		return
 	}

@@ -63,11 +63,17 @@ func (n *events) add(ctx context.Context, e Event) {
 
 // tell tells what there is until nothing is left.
 func (n *events) tell() {
-	for {
-		i, dropped, ok := n.next()
-		if !ok {
-			return
+	n.mu.Lock()
+
+	for len(n.items) > 0 {
+		i, dropped := n.items[0], n.dropped
+		n.items, n.dropped = n.items[1:], 0
+
+		if i.event.Kind != Lost {
+			n.others--
 		}
+
+		n.mu.Unlock()
 
 		if dropped > 0 {
 			n.locker.logger.LogAttrs(context.WithoutCancel(i.ctx), slog.LevelWarn,
@@ -75,29 +81,12 @@ func (n *events) tell() {
 		}
 
 		n.locker.tell(i.ctx, i.event)
-	}
-}
-
-// next takes the oldest event, and says how many were dropped since the last.
-func (n *events) next() (i item, dropped int, ok bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-
-	if len(n.items) == 0 {
-		close(n.told)
-		n.items, n.told = nil, nil
-
-		return item{}, 0, false
+		n.mu.Lock()
 	}
 
-	i, n.items = n.items[0], n.items[1:]
-	dropped, n.dropped = n.dropped, 0
-
-	if i.event.Kind != Lost {
-		n.others--
-	}
-
-	return i, dropped, true
+	close(n.told)
+	n.items, n.told = nil, nil
+	n.mu.Unlock()
 }
 
 // last waits a moment, so that what is told last is not lost with the process.

@@ -14,30 +14,48 @@ const (
 // did. The hold has ended then.
 func (h *hold) handOff() bool {
 	l := h.locker
+	t, k := &l.turns, &l.keeper
 
-	if h.grant.Token >= h.grant.Last || l.inTxs.Load() || !l.turns.hasWaiters(h.request.Name) {
+	if h.grant.Token >= h.grant.Last || l.inTxs.Load() {
 		return false
 	}
 
-	return l.turns.handOff(h.request.Name, func(w *waiter, crowded bool) *hold {
-		bound := handOffTime
-		if crowded {
-			bound = crowdedTime
-		}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 
-		if !h.settings.like(w.set) {
-			return nil
-		}
+	n := t.names[h.request.Name]
+	if n == nil || n.waiters.Len() == 0 {
+		return false
+	}
 
-		next := l.keeper.replace(h, func() *hold { return h.next(w, bound) })
-		if next != nil {
-			// The turn goes with the lock. Nobody is in leave, which locks turns inside that
-			// Once: next has ended the hold.
-			h.leaving.Do(func() {})
-		}
+	first := n.waiters.Front()
+	w, _ := first.Value.(*waiter)
 
-		return next
-	})
+	bound := handOffTime
+	if n.contended {
+		bound = crowdedTime
+	}
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	if k.closed || !h.settings.like(w.set) {
+		return false
+	}
+
+	if w.hold = h.next(w, bound); w.hold == nil {
+		return false
+	}
+
+	k.replaceLocked(h, w.hold)
+
+	// The turn goes with the lock. Nobody is in leave, which locks turns inside that Once: next has ended the hold.
+	h.leaving.Do(func() {})
+	n.set(w.hold, nil)
+	n.waiters.Remove(first)
+	close(w.turn)
+
+	return true
 }
 
 // handsOn says whether a lock with these settings may go to the next waiter in this process.
@@ -49,18 +67,6 @@ func (s *settings) like(other *settings) bool {
 	return s == other || other.handsOn() && s.lease == other.lease && s.lockDelay == other.lockDelay &&
 		s.unbatched == other.unbatched && s.commits == other.commits && s.holder == other.holder
 }
-func (h *hold) mayHandOffLocked(n instant, bound time.Duration) bool {
-	switch {
-	case h.errLocked(n) != nil, h.releasing, h.pinned:
-		return false
-	case n.since(h.grantedAt) >= bound:
-		return false
-	default:
-		// The next holder gets what is left of the trust window, and nothing more
-		// until a renewal is confirmed.
-		return h.trustedLocked(n) >= h.settings.trust(h.settings.lease)/2
-	}
-}
 
 // next ends the hold for the next one, nil if it cannot be handed on.
 func (h *hold) next(w *waiter, bound time.Duration) *hold {
@@ -68,7 +74,10 @@ func (h *hold) next(w *waiter, bound time.Duration) *hold {
 	defer h.mu.Unlock()
 
 	n := now()
-	if !h.mayHandOffLocked(n, bound) {
+
+	// The next holder gets what is left of the trust window, and nothing more until a renewal is confirmed.
+	if h.errLocked(n) != nil || h.releasing || h.pinned || n.since(h.grantedAt) >= bound ||
+		h.trustedLocked(n) < h.settings.trust(h.settings.lease)/2 {
 		return nil
 	}
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock/internal/call"
@@ -41,8 +42,8 @@ type hold struct {
 	mu sync.Mutex
 	state
 
-	leaving  sync.Once // gives the turn in this process to the next
-	overdue  *ending   // releases a lock that was held for too long; under background's mutex
+	leaving  sync.Once              // gives the turn in this process to the next
+	overdue  atomic.Pointer[ending] // releases a lock that was held for too long
 	releaser sync.Once
 	released error
 
@@ -316,14 +317,9 @@ func (h *hold) letExpire() {
 	e := newEnding(h.ctx, h.name, lease, h.free)
 	e.looks, e.overdue = []time.Time{e.until}, true
 
+	h.overdue.Store(h.locker.background.start(e))
+
 	v := h.view()
-
-	h.locker.background.mu.Lock()
-	defer h.locker.background.mu.Unlock()
-
-	h.overdue = e
-	h.locker.background.startLocked(e)
-
 	if !v.doubted() {
 		return
 	}
@@ -333,7 +329,7 @@ func (h *hold) letExpire() {
 	doubt.overdue, doubt.soonest = true, v.doubt.Add(lastLook)
 	doubt.looks = []time.Time{later(e.until, doubt.soonest)}
 	doubt.until = doubt.looks[0].Add(lease)
-	h.locker.background.startLocked(doubt)
+	h.locker.background.start(doubt)
 }
 
 // settle ends whatever attempts of the hold's owner left.
@@ -481,11 +477,8 @@ func (h *hold) releaseLater(ctx context.Context) time.Duration {
 		e.until = time.Time{}
 	}
 
-	h.locker.background.mu.Lock()
-	defer h.locker.background.mu.Unlock()
-
-	h.locker.background.dropLocked(h.overdue)
-	h.locker.background.startLocked(e)
+	h.locker.background.drop(h.overdue.Load())
+	h.locker.background.start(e)
 
 	return lease
 }

@@ -94,29 +94,13 @@ func (k *keeper) forget(h *hold) {
 	}
 }
 
-// replace keeps the hold that successor returns in the place of h, whose grant it has, unless that is none or the locker is closed.
-func (k *keeper) replace(h *hold, successor func() *hold) *hold {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-
-	if k.closed {
-		return nil
-	}
-
-	next := successor()
-	if next == nil {
-		return nil
-	}
-
-	next.schedule = schedule{index: h.schedule.index, due: h.schedule.due, renewAt: h.schedule.renewAt}
+// replaceLocked keeps another hold in the place of h, whose grant it has.
+func (k *keeper) replaceLocked(h, next *hold) {
+	next.schedule = schedule{index: h.schedule.index, renewAt: h.schedule.renewAt}
 	h.schedule.index = -1
 
 	k.holds[next.schedule.index] = next
-	next.schedule.due = next.due(now())
-	heap.Fix(&k.holds, next.schedule.index)
-	k.lookBy(next.schedule.due)
-
-	return next
+	k.fix(next)
 }
 
 // hurry has all holds renewed at once.

@@ -199,31 +199,6 @@ func (a *acquisition) unuse() {
 	}
 }
 
-// leaveTurn gives the turn to the next of this process, and with it the place in line: who gives
-// up does not send those behind it to the end.
-func (a *acquisition) leaveTurn() {
-	var place *waiting
-	if a.line.told {
-		place = a.line.one
-	}
-
-	if a.locker.turns.leave(a.queued, place) && place != nil {
-		a.unuse()
-		a.line = inLine{}
-	}
-}
-
-// inherit takes the place in line of who gave up. One who waits for other reasons too stands for
-// itself.
-func (a *acquisition) inherit(ctx context.Context, place *waiting) {
-	if a.startWaiting(ctx); !a.locker.waiters.inherit(a.line.one, place) {
-		return
-	}
-
-	a.line.told = true
-	a.request.Process, a.request.Wait = a.line.one.Process, a.line.one.ID
-}
-
 // withdraw leaves the line for as long as the acquisition could not use its turn. Then it
 // asks, whoever is in line: those may have no place when it is their turn, and nobody would
 // have the lock.

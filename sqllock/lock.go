@@ -185,29 +185,27 @@ func (l *Lock) Remaining() time.Duration {
 // *[LostError]: it is not, and the lock's context ends. [ErrReleased]: the handle was
 // released. Any other error: the database did not say.
 func (l *Lock) Check(ctx context.Context) error {
-	return l.each(func(h *hold) error { return l.check(ctx, h) })
-}
+	return l.each(func(h *hold) error {
+		const verb = "check"
 
-func (l *Lock) check(ctx context.Context, h *hold) error {
-	const verb = "check"
+		if err := l.begin(ctx, verb); err != nil {
+			return err
+		}
 
-	if err := l.begin(ctx, verb); err != nil {
-		return err
-	}
+		err := call.Bounded(ctx, h.settings.lease, func(ctx context.Context) error {
+			_, err := h.answered(strategies.RenewOne(ctx, h.locker.strategy, h.grant, 0))
 
-	err := call.Bounded(ctx, h.settings.lease, func(ctx context.Context) error {
-		_, err := h.answered(strategies.RenewOne(ctx, h.locker.strategy, h.grant, 0))
+			return err
+		})
+		err = h.conclude(ctx, verb, err)
+
+		// It may have ended while the database was asked, and then it does not matter what that said.
+		if state := l.open(); state != nil && lossIn(err) == nil {
+			return state
+		}
 
 		return err
 	})
-	err = h.conclude(ctx, verb, err)
-
-	// It may have ended while the database was asked, and then it does not matter what that said.
-	if state := l.open(); state != nil && lossIn(err) == nil {
-		return state
-	}
-
-	return err
 }
 
 // begin reports why a lock cannot be asked about: it is not held, or the context is nil.
@@ -225,61 +223,59 @@ func (l *Lock) begin(ctx context.Context, verb string) error {
 // are those of [Lock.Check] ([ErrReleased] after [Lock.ReleaseTx], too), and
 // [ErrInvalidOption] or [ErrUnsupported] for a d that [WithLease] would refuse.
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
-	return l.each(func(h *hold) error { return l.extend(ctx, h, d) })
-}
+	return l.each(func(h *hold) error {
+		if err := l.Err(); err != nil {
+			return err
+		}
 
-func (l *Lock) extend(ctx context.Context, h *hold, d time.Duration) error {
-	if err := l.Err(); err != nil {
-		return err
-	}
+		if err := checkContext(ctx, "extend"); err != nil {
+			return err
+		}
 
-	if err := checkContext(ctx, "extend"); err != nil {
-		return err
-	}
+		// The new lease must make sense with the lock's other settings.
+		if _, err := h.settings.with([]LockOption{WithLease(d)}, h.locker.features); err != nil {
+			return fmt.Errorf("extend lock %q: %w", h.name, ofExtend(err))
+		}
 
-	// The new lease must make sense with the lock's other settings.
-	if _, err := h.settings.with([]LockOption{WithLease(d)}, h.locker.features); err != nil {
-		return fmt.Errorf("extend lock %q: %w", h.name, ofExtend(err))
-	}
+		// Who has it next in this process asked for a lease of its own.
+		if err := h.pin(); err != nil {
+			return err
+		}
 
-	// Who has it next in this process asked for a lease of its own.
-	if err := h.pin(); err != nil {
-		return err
-	}
+		h.mu.Lock()
 
-	h.mu.Lock()
+		if h.readers != nil {
+			d = max(d, h.extended)
+		}
 
-	if h.readers != nil {
-		d = max(d, h.extended)
-	}
+		h.asked = max(h.asked, d) // its answer may be lost
+		h.mu.Unlock()
 
-	h.asked = max(h.asked, d) // its answer may be lost
-	h.mu.Unlock()
+		start := now()
 
-	start := now()
+		h.renewing(h.settings.lease)
+		err := call.Bounded(ctx, h.settings.lease, func(ctx context.Context) error {
+			return strategies.RenewOne(ctx, h.locker.strategy, h.grant, d)
+		})
+		_, err = h.renewalEnded(err)
 
-	h.renewing(h.settings.lease)
-	err := call.Bounded(ctx, h.settings.lease, func(ctx context.Context) error {
-		return strategies.RenewOne(ctx, h.locker.strategy, h.grant, d)
+		if err := h.conclude(ctx, "extend", err); err != nil {
+			return err
+		}
+
+		h.confirm(start, d)
+
+		if err := l.Err(); err != nil {
+			return err
+		}
+
+		h.mu.Lock()
+		h.extended = d
+		h.mu.Unlock()
+		h.locker.keeper.reschedule(h, start)
+
+		return nil
 	})
-	_, err = h.renewalEnded(err)
-
-	if err := h.conclude(ctx, "extend", err); err != nil {
-		return err
-	}
-
-	h.confirm(start, d)
-
-	if err := l.Err(); err != nil {
-		return err
-	}
-
-	h.mu.Lock()
-	h.extended = d
-	h.mu.Unlock()
-	h.locker.keeper.reschedule(h, start)
-
-	return nil
 }
 
 // conclude is what the caller gets for the database's answer. A loss ends the lock.
@@ -307,23 +303,21 @@ func (h *hold) conclude(ctx context.Context, verb string, err error) error {
 // so only until that is rolled back. Other errors: [ErrReleased] if the handle was
 // released; [ErrInvalidOption] if tx is nil; [ErrUnsupported] if tx is of another database.
 func (l *Lock) Guard(ctx context.Context, tx strategies.Tx) error {
-	return l.each(func(h *hold) error { return l.guard(ctx, h, tx) })
-}
+	return l.each(func(h *hold) error {
+		guarder, err := l.inTx(ctx, h, tx, "guard", "Guard")
+		if err != nil {
+			return err
+		}
 
-func (l *Lock) guard(ctx context.Context, h *hold, tx strategies.Tx) error {
-	guarder, err := l.inTx(ctx, h, tx, "guard", "Guard")
-	if err != nil {
-		return err
-	}
+		if err := h.pin(); err != nil {
+			return err
+		}
 
-	if err := h.pin(); err != nil {
-		return err
-	}
+		err = guarder.Guard(ctx, tx, h.grant)
+		h.locker.usedInTx(err)
 
-	err = guarder.Guard(ctx, tx, h.grant)
-	h.locker.usedInTx(err)
-
-	return h.conclude(ctx, "guard", err)
+		return h.conclude(ctx, "guard", err)
+	})
 }
 
 // ReleaseTx releases the lock as part of the caller's transaction: the next

@@ -221,10 +221,5 @@ func (l *Locker) settleGrant(ctx context.Context, request strategies.Request, gr
 		e.until = time.Time{}
 	}
 
-	l.background.mu.Lock()
-	defer l.background.mu.Unlock()
-
-	l.background.startLocked(e)
-
-	return e
+	return l.background.start(e)
 }

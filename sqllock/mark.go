@@ -26,57 +26,55 @@ import (
 // strategy keeps no marks, or the lock is shared. After any other error the mark may be recorded or not, and Mark may be called
 // again. A mark that was not recorded is logged, too.
 func (l *Lock) Mark(ctx context.Context, mark int64) error {
-	return l.each(func(h *hold) error { return l.mark(ctx, h, mark) })
-}
+	return l.each(func(h *hold) error {
+		const verb = "mark"
 
-func (l *Lock) mark(ctx context.Context, h *hold, mark int64) error {
-	const verb = "mark"
-
-	if err := checkContext(ctx, verb); err != nil {
-		return err
-	}
-
-	l.mu.Lock()
-	released := l.released
-	l.mu.Unlock()
-
-	if released {
-		return fmt.Errorf("%s lock %q: %w", verb, h.name, ErrReleased)
-	}
-
-	noter, err := h.marks(mark)
-	if err != nil {
-		return err
-	}
-
-	inTx := h.view().freed
-	recorded, err := h.record(context.WithoutCancel(ctx), noter, mark, inTx)
-
-	message := "mark not recorded"
-	failed := func(err error) error { return fmt.Errorf("%s lock %q: %w", verb, h.name, outOfTime(err)) }
-
-	switch {
-	case errors.Is(err, strategies.ErrBusy):
-		err = failed(fmt.Errorf("%w; if that is your own, call Mark after its commit, or MarkTx in it", err))
-	case err != nil:
-		err = failed(err)
-	case recorded:
-		return nil
-	case inTx:
-		// It will be, if that was MarkTx and the transaction commits.
-		message = "mark not recorded yet"
-		err = failed(errors.New("the transaction that releases it has not committed, or records no mark; use MarkTx in it"))
-	default:
-		err = &LostError{
-			Name: h.name, Token: h.grant.Token, Reason: ReasonUnknown,
-			Detail: "it is another's, or was released, before its mark was recorded",
+		if err := checkContext(ctx, verb); err != nil {
+			return err
 		}
-	}
 
-	// A scheduler may drop the error.
-	h.locker.logger.WarnContext(ctx, message, "name", h.name, "token", h.grant.Token, "mark", mark, "error", err)
+		l.mu.Lock()
+		released := l.released
+		l.mu.Unlock()
 
-	return err
+		if released {
+			return fmt.Errorf("%s lock %q: %w", verb, h.name, ErrReleased)
+		}
+
+		noter, err := h.marks(mark)
+		if err != nil {
+			return err
+		}
+
+		inTx := h.view().freed
+		recorded, err := h.record(context.WithoutCancel(ctx), noter, mark, inTx)
+
+		message := "mark not recorded"
+		failed := func(err error) error { return fmt.Errorf("%s lock %q: %w", verb, h.name, outOfTime(err)) }
+
+		switch {
+		case errors.Is(err, strategies.ErrBusy):
+			err = failed(fmt.Errorf("%w; if that is your own, call Mark after its commit, or MarkTx in it", err))
+		case err != nil:
+			err = failed(err)
+		case recorded:
+			return nil
+		case inTx:
+			// It will be, if that was MarkTx and the transaction commits.
+			message = "mark not recorded yet"
+			err = failed(errors.New("the transaction that releases it has not committed, or records no mark; use MarkTx in it"))
+		default:
+			err = &LostError{
+				Name: h.name, Token: h.grant.Token, Reason: ReasonUnknown,
+				Detail: "it is another's, or was released, before its mark was recorded",
+			}
+		}
+
+		// A scheduler may drop the error.
+		h.locker.logger.WarnContext(ctx, message, "name", h.name, "token", h.grant.Token, "mark", mark, "error", err)
+
+		return err
+	})
 }
 
 // MarkTx is [Lock.ReleaseTx], and records a mark as [Lock.Mark] does, in the same transaction: what that wrote, the mark and the

@@ -200,29 +200,9 @@ func (h *hold) linger(joins int) {
 	}
 }
 
-// mayJoin asks the database whether readers may join for a request, and notes that they may.
-func (h *hold) mayJoin(ctx context.Context, r strategies.Request) bool {
-	queuer := h.locker.waiters.queuer
-	if queuer == nil {
-		return false
-	}
-
-	asked := time.Now()
-	free, err := call.Within(ctx, func(ctx context.Context) (bool, error) { return queuer.Join(ctx, h.grant, r) })
-
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	if free && err == nil {
-		h.readers.until = later(h.readers.until, asked.Add(openTime))
-	}
-
-	return free && err == nil
-}
-
 // joinAsked joins readers of this process if the database says that they may; nil if it does not.
 func (a *acquisition) joinAsked(wait context.Context) *hold {
-	h := a.locker.shares.find(a.request.Name, a.set)
+	queuer, h := a.locker.waiters.queuer, a.locker.shares.find(a.request.Name, a.set)
 	if h == nil {
 		return nil
 	}
@@ -232,10 +212,21 @@ func (a *acquisition) joinAsked(wait context.Context) *hold {
 		return h
 	}
 
-	ctx, cancel := context.WithTimeout(wait, longest(a.set))
-	defer cancel()
+	if queuer == nil {
+		return nil
+	}
 
-	if h.mayJoin(ctx, a.request) && h.admit(true) {
+	asked, request := time.Now(), a.request
+	free, err := call.Limited(wait, longest(a.set), func(ctx context.Context) (bool, error) { return queuer.Join(ctx, h.grant, request) })
+	if !free || err != nil {
+		return nil
+	}
+
+	h.mu.Lock()
+	h.readers.until = later(h.readers.until, asked.Add(openTime))
+	h.mu.Unlock()
+
+	if h.admit(true) {
 		return h
 	}
 

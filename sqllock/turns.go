@@ -153,31 +153,6 @@ func (t *turns) with(name string, do func(n *turn)) (busy bool) {
 	return busy
 }
 
-// handOff gives the turn and the lock to the first waiter, if give makes one
-// for it.
-func (t *turns) handOff(name string, give func(w *waiter, crowded bool) *hold) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	n, ok := t.names[name]
-	if !ok || n.waiters.Len() == 0 {
-		return false
-	}
-
-	first := n.waiters.Front()
-	w, _ := first.Value.(*waiter)
-
-	if w.hold = give(w, n.contended); w.hold == nil {
-		return false
-	}
-
-	n.set(w.hold, nil)
-	n.waiters.Remove(first)
-	close(w.turn)
-
-	return true
-}
-
 // busy says whether somebody has the turn.
 func (t *turns) busy(name string) bool { return t.with(name, func(*turn) {}) }
 

@@ -270,8 +270,7 @@ func (p Protocol) waits(s state, i int8, emit emit) {
 // givesUp is the end of a wait without the lock, or of one that hands its place on to another of its
 // process.
 //
-// Mirrors sqllock/acquisition.go acquisition.giveUp, sqllock/line.go acquisition.leaveTurn,
-// sqllock/line.go acquisition.leaveLine.
+// Mirrors sqllock/acquisition.go acquisition.giveUp, sqllock/line.go acquisition.leaveLine.
 func (p Protocol) givesUp(s state, i int8, emit emit) {
 	c := &s.processes[i]
 	if !p.Scope.GivesUp || !c.placed {
@@ -300,7 +299,7 @@ func (p Protocol) givesUp(s state, i int8, emit emit) {
 // inherit has another goroutine of the process stand where this one did. It gets a turn that
 // this one has not taken.
 //
-// Mirrors sqllock/line.go acquisition.inherit, sqllock/waiters.go waiters.inherit.
+// Mirrors sqllock/waiters.go waiters.inherit.
 func (s *state) inherit(i int8) {
 	c := &s.processes[i]
 	c.phase, c.line, c.slow, s.idle = waits, unknown, 0, 0
