@@ -13,8 +13,7 @@ import (
 type heldContext struct {
 	context.Context //nolint:containedctx // it is one
 
-	hold    *hold
-	more    []*hold                 // of a lock of several names: those after the first
+	holds   []*hold                 // in the order of the names
 	cancel  context.CancelCauseFunc // of Context
 	outside context.Context         //nolint:containedctx // what it was made of, which has the lock around this one
 	under   any                     // what it is the context of: the first hold, or the lock of a reader
@@ -29,8 +28,7 @@ type reentry struct {
 
 // heldUnder returns a context of ctx that ends with the first of some holds, which are sorted by name, and what ends that.
 func heldUnder(ctx context.Context, holds []*hold) (*heldContext, func()) {
-	first := holds[0]
-	c := &heldContext{hold: first, more: holds[1:], outside: ctx, under: first}
+	c := &heldContext{holds: holds, outside: ctx, under: holds[0]}
 	c.Context, c.cancel = context.WithCancelCause(ctx)
 	stops := make([]func() bool, len(holds))
 
@@ -54,31 +52,16 @@ func (c *heldContext) over(ctx context.Context) (*heldContext, func()) {
 	work, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c, func() { cancel(context.Cause(c)) })
 
-	return &heldContext{work, c.hold, c.more, cancel, ctx, c.under}, func() {
+	return &heldContext{work, c.holds, cancel, ctx, c.under}, func() {
 		stop()
 		cancel(nil)
 	}
 }
 
-// each does something with each hold, in the order of the names, until the first error.
-func (c *heldContext) each(do func(*hold) error) error {
-	err := do(c.hold)
-	for i := 0; err == nil && i < len(c.more); i++ {
-		err = do(c.more[i])
-	}
-
-	return err
-}
-
-// all returns the holds.
-func (c *heldContext) all() []*hold { return append([]*hold{c.hold}, c.more...) }
-
 // ended is nil while all are held; else a *LostError if one was lost, or an ErrReleased.
-func (c *heldContext) ended() error {
-	ended := c.hold.err()
-
-	for i := 0; i < len(c.more) && !errors.Is(ended, ErrLost); i++ {
-		if err := c.more[i].err(); err != nil {
+func (c *heldContext) ended() (ended error) {
+	for _, h := range c.holds {
+		if err := h.err(); err != nil && !errors.Is(ended, ErrLost) {
 			ended = err
 		}
 	}
@@ -92,12 +75,12 @@ func (c *heldContext) Value(key any) any {
 	case innermost:
 		return c
 	case *reentry:
-		if *k == (reentry{c.hold.locker, c.hold.name}) {
-			return c.under
-		}
-
-		for _, h := range c.more {
-			if *k == (reentry{h.locker, h.name}) {
+		for i, h := range c.holds {
+			switch {
+			case *k != reentry{h.locker, h.name}:
+			case i == 0:
+				return c.under
+			default:
 				return h
 			}
 		}

@@ -75,7 +75,7 @@ func owners(ctx context.Context) (owners []string) {
 	c, ok := ctx.Value(innermost{}).(*heldContext)
 
 	for ; ok && len(owners) < mostOwners; c, ok = c.outside.Value(innermost{}).(*heldContext) {
-		for _, h := range c.all() {
+		for _, h := range c.holds {
 			if h.view().kept {
 				owners = append(owners, yielding+h.owner())
 			} else if h.settings.renew && h.settings.maxHold == 0 && h.err() == nil {

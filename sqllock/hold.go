@@ -36,6 +36,7 @@ type hold struct {
 	first     int64        // the grant's first token
 	ctx       *heldContext // it is what Lock.Context returns: its end is the news of a loss
 	held      heldContext  // that
+	self      [1]*hold     // what that has
 	cancel    context.CancelCauseFunc
 	readers   *shared // nil if it is not that of readers
 
@@ -114,9 +115,11 @@ func (h *hold) open(ctx context.Context) {
 	h.name, h.slot = strategies.SplitSlot(h.request.Name)
 	h.schedule.index = -1
 
+	h.self[0] = h
+
 	outside := context.WithoutCancel(ctx)
 	ctx, h.cancel = context.WithCancelCause(outside)
-	h.held = heldContext{ctx, h, nil, h.cancel, outside, h}
+	h.held = heldContext{ctx, h.self[:], h.cancel, outside, h}
 	h.ctx = &h.held
 }
 

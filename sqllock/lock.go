@@ -40,7 +40,22 @@ func (l *Lock) each(do func(*hold) error) error {
 		return errNilLock
 	}
 
-	return l.ctx.each(do)
+	for _, h := range l.ctx.holds {
+		if err := do(h); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// holds are those of all names; none if there is no lock.
+func (l *Lock) holds() []*hold {
+	if l == nil {
+		return nil
+	}
+
+	return l.ctx.holds
 }
 
 // first returns the hold of the name that was given; none if there is no lock.
@@ -57,11 +72,9 @@ func (l *Lock) Name() string { return l.first().name }
 
 // Names returns all names of the lock, sorted: one without [WithNames].
 func (l *Lock) Names() (names []string) {
-	_ = l.each(func(h *hold) error {
+	for _, h := range l.holds() {
 		names = append(names, h.name)
-
-		return nil
-	})
+	}
 
 	return names
 }
@@ -90,17 +103,13 @@ func (l *Lock) OwnerOf(name string) string { return l.holdOf(name).owner() }
 
 // holdOf returns the hold of a name; none if the lock has no such name.
 func (l *Lock) holdOf(name string) *hold {
-	one := new(hold)
-
-	_ = l.each(func(h *hold) error {
+	for _, h := range l.holds() {
 		if h.name == name {
-			one = h
+			return h
 		}
+	}
 
-		return nil
-	})
-
-	return one
+	return new(hold)
 }
 
 // Context returns a context that ends when the lock is lost or released. Its
@@ -134,13 +143,13 @@ func (l *Lock) Err() error {
 		return err
 	}
 
-	return l.each(func(h *hold) error {
+	for _, h := range l.holds() {
 		if h.view().freed {
 			return ErrReleased
 		}
+	}
 
-		return nil
-	})
+	return nil
 }
 
 // open is Err, but for a ReleaseTx: a transaction that was rolled back may be
@@ -172,11 +181,9 @@ func (l *Lock) Remaining() time.Duration {
 
 	n, least := now(), time.Duration(math.MaxInt64)
 
-	_ = l.each(func(h *hold) error {
+	for _, h := range l.holds() {
 		least = min(least, h.left(n))
-
-		return nil
-	})
+	}
 
 	return max(0, least)
 }
@@ -475,10 +482,10 @@ func (l *Lock) Release(ctx context.Context) error {
 			l.end()
 		}
 
-		if l.ctx.more == nil {
+		if len(l.ctx.holds) == 1 {
 			l.result = l.releaseHold(ctx, l.hold, &one[0])
 		} else {
-			news, l.result = l.releaseHolds(ctx, l.ctx.all())
+			news, l.result = l.releaseHolds(ctx, l.ctx.holds)
 		}
 	})
 

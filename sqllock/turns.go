@@ -88,28 +88,21 @@ func (t *turns) enter(wait, ctx context.Context, name string, set *settings) (*h
 	}
 
 	t.mu.Lock()
-
 	last := n.known
+	n.waiters.Remove(place)
+	t.mu.Unlock()
 
 	select {
 	case <-w.turn:
+		// It came at the same moment. With the lock it is taken, without it goes to the next.
+		if w.hold != nil {
+			return w.hold, known{}, nil, nil
+		}
+
+		if t.leave(name, w.left) {
+			w.left = nil
+		}
 	default:
-		n.waiters.Remove(place)
-		t.mu.Unlock()
-
-		return nil, last, nil, context.Cause(wait)
-	}
-
-	t.mu.Unlock()
-
-	// The turn came at the same moment. With the lock it is taken, without it
-	// goes to the next.
-	if w.hold != nil {
-		return w.hold, known{}, nil, nil
-	}
-
-	if t.leave(name, w.left) {
-		w.left = nil
 	}
 
 	return nil, last, w.left, context.Cause(wait)
