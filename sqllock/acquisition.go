@@ -346,7 +346,7 @@ func (a *acquisition) giveUp(ctx context.Context) {
 	}
 
 	if a.locker.turns.leave(a.queued, place) && place != nil {
-		a.unuse()
+		a.locker.listener.unuse(a.set)
 		a.line = inLine{}
 	}
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock/internal/call"
@@ -95,27 +93,25 @@ func (l *Locker) Close(ctx context.Context) error {
 // releaseAll begins to release locks that are counted as under way, some at a time. It returns what says which were lost, as far as
 // that is known. What fails goes on in the background.
 func (l *Locker) releaseAll(ctx context.Context, held []*hold) (lost func() []error) {
-	var (
-		mu     sync.Mutex
-		losses []error
-	)
+	losses, next := make(chan error, len(held)), make(chan *hold, len(held))
+
+	for _, h := range held {
+		next <- h
+	}
+
+	close(next)
 
 	release := func(h *hold) {
 		defer l.background.finish(h.name)
 
 		var event Event
 
-		err := h.release(ctx, &event)
+		if err := h.release(ctx, &event); errors.Is(err, ErrLost) {
+			losses <- err
+		}
 
 		if event.Name != "" {
 			l.events.add(h.ctx, event)
-		}
-
-		if errors.Is(err, ErrLost) {
-			mu.Lock()
-			defer mu.Unlock()
-
-			losses = append(losses, err)
 		}
 	}
 
@@ -123,13 +119,6 @@ func (l *Locker) releaseAll(ctx context.Context, held []*hold) (lost func() []er
 	if l.features.Unbatched {
 		most = renewers
 	}
-
-	next := make(chan *hold, len(held))
-	for _, h := range held {
-		next <- h
-	}
-
-	close(next)
 
 	for range min(most, len(held)) {
 		go func() {
@@ -139,11 +128,12 @@ func (l *Locker) releaseAll(ctx context.Context, held []*hold) (lost func() []er
 		}()
 	}
 
-	return func() []error {
-		mu.Lock()
-		defer mu.Unlock()
+	return func() (all []error) {
+		for len(losses) > 0 {
+			all = append(all, <-losses)
+		}
 
-		return slices.Clone(losses)
+		return all
 	}
 }
 

@@ -175,10 +175,7 @@ type inLine struct {
 func (a *acquisition) startWaiting(ctx context.Context) {
 	if a.line.one == nil && !a.try {
 		a.line.one = a.locker.waiters.newWaiting(ctx, a)
-
-		if a.set.listens {
-			a.locker.listener.use()
-		}
+		a.locker.listener.use(a.set)
 	}
 }
 
@@ -190,13 +187,7 @@ func (a *acquisition) leaveLine(granted bool) {
 	}
 
 	a.locker.waiters.remove(a.line.one, granted)
-	a.unuse()
-}
-
-func (a *acquisition) unuse() {
-	if a.set.listens {
-		a.locker.listener.unuse()
-	}
+	a.locker.listener.unuse(a.set)
 }
 
 // withdraw leaves the line for as long as the acquisition could not use its turn. Then it

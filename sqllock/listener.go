@@ -38,9 +38,9 @@ type listener struct {
 	closing   *time.Timer // when nobody waits any more
 }
 
-// use listens until unuse.
-func (n *listener) use() {
-	if n.locker.waiters.queuer == nil {
+// use listens until unuse, for somebody with these settings.
+func (n *listener) use(set *settings) {
+	if !set.listens || n.locker.waiters.queuer == nil {
 		return
 	}
 
@@ -57,8 +57,8 @@ func (n *listener) use() {
 	n.startLocked()
 }
 
-func (n *listener) unuse() {
-	if n.locker.waiters.queuer == nil {
+func (n *listener) unuse(set *settings) {
+	if !set.listens || n.locker.waiters.queuer == nil {
 		return
 	}
 

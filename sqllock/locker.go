@@ -17,6 +17,7 @@ import (
 //	waiters.mu, listener.mu → background.mu
 //	turns.mu → keeper.mu → hold.mu
 //	waiters.mu, turns.mu → recent.mu
+//	waiters.mu → events.mu
 //
 // All others are locked with no other one inside. No code of a strategy, of an observer or of a log runs under any of them, but under
 // that of an ending, which is outside of all these, and for which nobody waits. TestMutexes reads the package for both.

@@ -118,8 +118,7 @@ func (h *hold) record(ctx context.Context, noter strategies.Noter, mark int64, i
 	pinned, name := h.view().pinned, h.request.Name // that of the slot, if it has permits
 
 	for try := range releaseTries {
-		attempt, end := context.WithTimeout(ctx, releaseTimeout/2)
-		recorded, err = call.Within(attempt, func(ctx context.Context) (bool, error) {
+		recorded, err = call.Limited(ctx, releaseTimeout/2, func(ctx context.Context) (bool, error) {
 			if !inTx {
 				return noter.Mark(ctx, name, h.owner(), mark)
 			}
@@ -128,8 +127,6 @@ func (h *hold) record(ctx context.Context, noter strategies.Noter, mark int64, i
 
 			return notes.Mark >= mark, err
 		})
-
-		end()
 
 		// What is in the way of a lock that was guarded may be the transaction of the caller, who cannot end it meanwhile.
 		if err == nil || isAnswer(err) || pinned && errors.Is(err, strategies.ErrBusy) {

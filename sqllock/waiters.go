@@ -414,14 +414,6 @@ func (w *waiters) poll() {
 	asked := time.Now()
 	all, err := ask(w, func(ctx context.Context) ([]strategies.Standing, error) { return w.queuer.Stand(ctx, w.process) })
 
-	var news []item
-
-	defer func() { // when the mutex is free
-		for _, i := range news {
-			w.locker.events.add(i.ctx, i.event)
-		}
-	}()
-
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -433,13 +425,6 @@ func (w *waiters) poll() {
 
 	// However many they are, the server has more to do than to answer this.
 	soonest := time.Now().Add(4 * time.Since(asked))
-	forgotten := make(map[*waiting]struct{}, len(w.asking))
-
-	for _, one := range w.asking {
-		if one.stood.Before(asked) {
-			forgotten[one] = struct{}{}
-		}
-	}
 
 	for _, s := range all {
 		one := w.inLineLocked(s.Name, s.ID)
@@ -449,13 +434,11 @@ func (w *waiters) poll() {
 			continue
 		}
 
-		delete(forgotten, one)
-
 		if place := s.Ahead + 1; one.told != nil && one.place != place {
 			one.place = place
-			news = append(news, item{one.told, Event{
+			w.locker.events.add(one.told, Event{
 				Kind: Waiting, Name: one.Name, Place: place, Held: one.held, Waited: now().since(one.asked),
-			}})
+			})
 		}
 
 		if one.freed(s, asked) {
@@ -465,8 +448,8 @@ func (w *waiters) poll() {
 		w.nextLocked(later(one.saw(s, asked, w.pause(one)), soonest))
 	}
 
-	for one := range forgotten {
-		one.noted = false
+	for _, one := range w.asking {
+		one.noted = one.noted && !one.stood.Before(asked) // or else it was forgotten
 	}
 }
 

@@ -85,10 +85,9 @@ type watch struct {
 
 // run looks until ctx ends or yield wants no more.
 func (w *watch) run(ctx context.Context, yield func(Status, error) bool) {
-	if l := w.locker; l.listens {
-		l.listener.use()
-		defer l.listener.unuse()
-	}
+	l := w.locker
+	l.listener.use(&l.settings)
+	defer l.listener.unuse(&l.settings)
 
 	var (
 		shown   *strategies.Notes // that were yielded last; nil if that was an error
