@@ -113,8 +113,6 @@ func newHold(ctx context.Context, a *acquisition, request strategies.Request, gr
 // open names the hold, and makes the lock's context.
 func (h *hold) open(ctx context.Context) {
 	h.name, h.slot = strategies.SplitSlot(h.request.Name)
-	h.schedule.index = -1
-
 	h.self[0] = h
 
 	outside := context.WithoutCancel(ctx)

@@ -1,9 +1,9 @@
 package sqllock
 
 import (
-	"container/heap"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -33,7 +33,7 @@ type keeper struct {
 	locker *Locker
 
 	mu      sync.Mutex
-	holds   holdHeap
+	holds   map[*hold]struct{}
 	ready   []*hold // to be renewed
 	busy    int     // renewers at work on those
 	running bool
@@ -45,7 +45,6 @@ type keeper struct {
 
 // schedule is the keeper's part of a hold.
 type schedule struct {
-	index    int           // in the heap; -1: not in it
 	due      time.Duration // monotonic time of the next look
 	renewAt  time.Duration // monotonic time of the next renewal
 	renewing bool          // it is under way, or ready
@@ -63,7 +62,7 @@ func (k *keeper) keep(h *hold) bool {
 
 	h.schedule.renewAt = h.acquired.mono + h.renewAfter()
 	h.schedule.due = h.due(h.acquired)
-	heap.Push(&k.holds, h)
+	k.holds[h] = struct{}{}
 
 	k.lookBy(h.schedule.due)
 
@@ -89,17 +88,14 @@ func (k *keeper) forget(h *hold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	if h.schedule.index >= 0 {
-		heap.Remove(&k.holds, h.schedule.index)
-	}
+	delete(k.holds, h)
 }
 
 // replaceLocked keeps another hold in the place of h, whose grant it has.
 func (k *keeper) replaceLocked(h, next *hold) {
-	next.schedule = schedule{index: h.schedule.index, renewAt: h.schedule.renewAt}
-	h.schedule.index = -1
-
-	k.holds[next.schedule.index] = next
+	delete(k.holds, h)
+	k.holds[next] = struct{}{}
+	next.schedule = schedule{renewAt: h.schedule.renewAt}
 	k.fix(next)
 }
 
@@ -110,15 +106,9 @@ func (k *keeper) hurry() {
 
 	n := now()
 
-	for _, h := range k.holds {
+	for h := range k.holds {
 		h.schedule.renewAt = min(h.schedule.renewAt, n.mono)
-		h.schedule.due = h.due(n)
-	}
-
-	heap.Init(&k.holds)
-
-	if len(k.holds) > 0 {
-		k.alarm()
+		k.fix(h)
 	}
 }
 
@@ -139,15 +129,12 @@ func (k *keeper) reschedule(h *hold, start instant) {
 	k.fix(h)
 }
 
-// fix moves a hold to its place after its times changed.
+// fix has a hold looked at in time after its times changed.
 func (k *keeper) fix(h *hold) {
-	if h.schedule.index < 0 {
-		return
+	if _, kept := k.holds[h]; kept {
+		h.schedule.due = h.due(now())
+		k.lookBy(h.schedule.due)
 	}
-
-	h.schedule.due = h.due(now())
-	heap.Fix(&k.holds, h.schedule.index)
-	k.lookBy(h.schedule.due)
 }
 
 func (k *keeper) alarm() {
@@ -164,7 +151,7 @@ func (k *keeper) close() []*hold {
 
 	k.closed = true
 
-	return append([]*hold(nil), k.holds...)
+	return slices.Collect(maps.Keys(k.holds))
 }
 
 // renewAfter is a third of the lease, a little less at random so that many
@@ -232,65 +219,49 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 
 	// The wall clock ran ahead of the monotonic one: the machine slept, or its
 	// clock was set. Every hold may have ended, not only those that are due.
-	if offset := n.wall - n.mono; offset > k.offset+time.Millisecond {
-		for _, h := range k.holds {
-			if h.left(n) <= 0 {
-				ended = append(ended, h)
-			}
-		}
-	}
-
+	jumped := n.wall-n.mono > k.offset+time.Millisecond
 	k.offset = n.wall - n.mono
+	renews := false
 
-	var renewals []*hold
-
-	for len(k.holds) > 0 && len(ended) == 0 {
-		h := k.holds[0]
-
-		early := time.Duration(0)
-		if len(renewals) > 0 && h.batched() {
-			early = h.view().extended / 30 // a tenth of its third
+	for h := range k.holds {
+		if !jumped && h.schedule.due > n.mono {
+			continue
 		}
 
-		renew := !h.schedule.renewing && h.schedule.renewAt <= n.mono+early && h.renews()
-		if h.schedule.due > n.mono && !renew {
-			break
-		}
-
-		if h.left(n) <= 0 {
+		if h.schedule.due = h.due(n); h.left(n) <= 0 {
 			ended = append(ended, h)
-
-			break
 		}
 
-		if renew {
+		renews = renews || h.renewsBy(n.mono)
+	}
+
+	k.next = n.mono + lookout
+
+	for h := range k.holds {
+		// If one is renewed others go with it that would be soon.
+		if renews && (h.renewsBy(n.mono) || h.batched() && h.renewsBy(n.mono+h.view().extended/30)) { // a tenth of its third
 			h.schedule.renewing = true
-			renewals = append(renewals, h)
+			h.schedule.due = h.due(n)
+			k.ready = append(k.ready, h)
 		}
 
-		h.schedule.due = h.due(n)
-		heap.Fix(&k.holds, 0)
+		k.next = min(k.next, h.schedule.due)
 	}
 
-	k.ready = append(k.ready, renewals...)
 	k.startLocked()
-
-	if len(k.holds) == 0 {
-		k.running = false
-
-		return 0, nil, false
-	}
 
 	if len(ended) > 0 {
 		k.next = n.mono
-
-		return 0, ended, true
 	}
 
-	pause = max(0, min(k.holds[0].schedule.due-n.mono, lookout))
-	k.next = n.mono + pause
+	k.running = len(k.holds) > 0
 
-	return pause, nil, true
+	return max(0, k.next-n.mono), ended, k.running
+}
+
+// renewsBy says whether a renewal of the hold is to begin at some time or before.
+func (h *hold) renewsBy(at time.Duration) bool {
+	return !h.schedule.renewing && h.schedule.renewAt <= at && h.renews()
 }
 
 // renew makes one try for each renewal that is ready, and notes when the next is due.
@@ -482,33 +453,6 @@ func (h *hold) repeated(e Event) Event {
 	h.warned = warning{said: said, at: time.Now()}
 
 	return e
-}
-
-// holdHeap orders holds by when the keeper has to look at them.
-type holdHeap []*hold
-
-func (q holdHeap) Len() int           { return len(q) }
-func (q holdHeap) Less(i, j int) bool { return q[i].schedule.due < q[j].schedule.due }
-
-func (q holdHeap) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].schedule.index, q[j].schedule.index = i, j
-}
-
-func (q *holdHeap) Push(x any) {
-	h, _ := x.(*hold)
-	h.schedule.index = len(*q)
-	*q = append(*q, h)
-}
-
-func (q *holdHeap) Pop() any {
-	last := len(*q) - 1
-	h := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	h.schedule.index = -1
-
-	return h
 }
 
 // renewing notes that a renewal is sent, which is given up after bound, and renewalEnded

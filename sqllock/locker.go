@@ -88,7 +88,7 @@ func New(strategy strategies.Strategy, options ...LockerOption) (*Locker, error)
 			endings: make(map[*ending]struct{}),
 		},
 	}
-	l.keeper = keeper{locker: l, wake: make(chan struct{}, 1)}
+	l.keeper = keeper{locker: l, wake: make(chan struct{}, 1), holds: make(map[*hold]struct{})}
 	l.events = events{locker: l}
 	l.reaper = reaper{locker: l, busy: make(chan struct{}, 1)}
 
