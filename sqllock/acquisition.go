@@ -146,9 +146,6 @@ func newOwner() string {
 }
 
 const (
-	// attemptTime bounds one attempt, and with TryAcquire all of it: a database that
-	// takes longer is told of as one that does not answer.
-	attemptTime = strategies.AttemptTime
 	// maxFailures is how many attempts in a row may end without an answer.
 	maxFailures = 3
 	// silence is how long an attempt that was cut short by the end of the wait may

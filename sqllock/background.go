@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -191,22 +192,9 @@ const (
 	endTime = time.Second
 )
 
-// lastLook is how long after its answer was lost an attempt is looked for. It may
-// still be on its way, and be executed after it was ended: on a server that has much
-// to do. One that comes later is ended by its lease.
-const lastLook = attemptTime + time.Second
-
 // lookTimes are when to look for such an attempt.
 func lookTimes(lost time.Time) []time.Time {
 	return []time.Time{lost, lost.Add(100 * time.Millisecond), lost.Add(time.Second), lost.Add(lastLook)}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-
-	return b
 }
 
 // newEnding returns an ending that is tried at once, until its lease has ended it.
@@ -318,4 +306,251 @@ func (e *ending) try(started time.Time) error {
 
 		return e.end(ctx)
 	})
+}
+
+const (
+	// closeTime bounds Close, whose context may have no end.
+	closeTime = 15 * time.Second
+	// giveBackTime bounds what gives a connection back that the strategy keeps.
+	giveBackTime = 5 * time.Second
+)
+
+var errNotClosed = fmt.Errorf("not done within %s", closeTime)
+
+// Close releases all locks that are held, ends all waits with [ErrClosed], and
+// waits for what goes on in the background: until ctx ends, and for 15 seconds
+// at most. It does not touch the database pool. The methods of a closed locker return ErrClosed.
+//
+// When it returns nil, nothing of this locker is left in the database. If the
+// answer to an acquisition was lost shortly before, because its connection
+// broke, Close looks for a late grant for six more seconds; the lease ends one that
+// the network holds up for longer. Where a renewal got no answer and the database does not
+// confirm the release either, the lease counts from six seconds later. Errors: [ErrLost], of
+// locks that the database says were lost when they were to be released; one that names the
+// locks of which something may be left, and until when. Close does not report a loss that the
+// holder was already told of.
+func (l *Locker) Close(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
+
+	if err := checkContext(ctx, "close locker"); err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithTimeoutCause(ctx, closeTime, errNotClosed)
+	defer cancel()
+
+	l.close(ErrClosed)
+
+	for _, end := range l.background.close() {
+		end()
+	}
+
+	var held []*hold
+
+	// All work is told to stop, then others may have the locks. A lock that has
+	// just been lost may still be there; whoever has it was told.
+	for _, h := range l.keeper.close() {
+		// Also for another call of Close, which does not find it any more.
+		l.background.count(h.name)
+
+		if state := h.endCounted(errReleasedByClose); errors.Is(state, ErrLost) {
+			l.background.finish(h.name)
+		} else {
+			held = append(held, h)
+		}
+	}
+
+	lost := l.releaseAll(ctx, held)
+
+	var left error
+
+	select {
+	case <-l.background.settled():
+	case <-ctx.Done():
+		if left = l.background.unfinished(); left != nil {
+			left = fmt.Errorf("close locker: %w: %w", context.Cause(ctx), left)
+		}
+	}
+
+	l.reaper.close(ctx)
+	// It does not wait for a driver that does not return.
+	_ = call.Bounded(ctx, giveBackTime, func(ctx context.Context) error {
+		l.strategy.Close(ctx)
+
+		return nil
+	})
+
+	l.events.last(ctx)
+	l.workers.Close()
+	l.keeper.alarm() // it ends
+
+	return errors.Join(append(lost(), left)...)
+}
+
+// releaseAll begins to release locks that are counted as under way, some at a time. It returns what says which were lost, as far as
+// that is known. What fails goes on in the background.
+func (l *Locker) releaseAll(ctx context.Context, held []*hold) (lost func() []error) {
+	losses, next := make(chan error, len(held)), make(chan *hold, len(held))
+
+	for _, h := range held {
+		next <- h
+	}
+
+	close(next)
+
+	release := func(h *hold) {
+		defer l.background.finish(h.name)
+
+		var event Event
+
+		if err := h.release(ctx, &event); errors.Is(err, ErrLost) {
+			losses <- err
+		}
+
+		if event.Name != "" {
+			l.events.add(h.ctx, event)
+		}
+	}
+
+	most := call.MaxBatch
+	if l.features.Unbatched {
+		most = renewers
+	}
+
+	for range min(most, len(held)) {
+		go func() {
+			for h := range next {
+				release(h)
+			}
+		}()
+	}
+
+	return func() (all []error) {
+		for len(losses) > 0 {
+			all = append(all, <-losses)
+		}
+
+		return all
+	}
+}
+
+// errReleasedByClose is the state of a lock that Close released.
+var errReleasedByClose = fmt.Errorf("%w: %w", ErrReleased, ErrClosed)
+
+const (
+	// idleTime is how long ago a name was acquired that is removed. It is longer than any call of the locker looks for
+	// what became of an earlier one.
+	idleTime = time.Minute
+	// idlePage is how many names are removed at a time, and idleLimit how long that may take.
+	idlePage  = 2000
+	idleLimit = 5 * time.Second
+	// idleShare is how much of the time a locker removes names: one part of so many.
+	idleShare = 10
+)
+
+// reaper removes what the database keeps of names that are not in use, in the background. A locker that has released locks
+// looks for some a while later, at a random moment, as others do the same: mostly it finds nothing, or goes on page by page with
+// pauses. It looks once more if others were released meanwhile, which were not idle yet, and then no more. Between two pages there is a timer
+// and no goroutine.
+type reaper struct {
+	locker *Locker
+	busy   chan struct{} // has room for one: the page under way
+
+	mu    sync.Mutex
+	used  bool        // a lock was released since the last look
+	awake bool        // a look is due or under way
+	timer *time.Timer // nil before the first look
+}
+
+// page is how many names one look has removed, and whether there may be more.
+type page struct {
+	removed int
+	more    bool
+}
+
+// released lets a look follow.
+func (r *reaper) released() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if r.used = true; !r.awake {
+		r.awake = true
+		r.afterLocked(idleTime + jitter(idleTime))
+	}
+}
+
+// afterLocked has a page removed after a pause.
+func (r *reaper) afterLocked(pause time.Duration) {
+	if r.timer == nil {
+		r.timer = time.AfterFunc(pause, r.look)
+	} else {
+		r.timer.Reset(pause)
+	}
+}
+
+// look removes a page.
+func (r *reaper) look() {
+	r.busy <- struct{}{}
+
+	defer func() { <-r.busy }()
+
+	if r.locker.life.Err() != nil {
+		return
+	}
+
+	started := time.Now()
+	done, err := call.Limited(r.locker.life, idleLimit, func(ctx context.Context) (done page, err error) {
+		done.removed, done.more, err = r.locker.strategy.ReapIdle(ctx, idleTime, idlePage)
+
+		return done, err
+	})
+	pause := idleTime + jitter(idleTime)
+
+	logger, ctx := r.locker.logger, context.Background() //nolint:forbidigo // as for every event
+
+	switch {
+	case r.locker.life.Err() != nil:
+		return
+	case err != nil:
+		logger.LogAttrs(ctx, slog.LevelDebug, "removal of idle names failed", slog.Any("error", err))
+	case done.removed > 0:
+		logger.LogAttrs(ctx, slog.LevelDebug, "idle names removed", slog.Int("removed", done.removed))
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	switch {
+	case r.locker.life.Err() != nil:
+		return
+	case done.more && err == nil:
+		pause = max(time.Millisecond, (idleShare-1)*time.Since(started))
+	default:
+		// Some errors come again: of a user who may not remove rows, for example.
+		r.awake = r.used && !isAny(err, ErrNotAllowed, ErrUnsupported, ErrNoSchema)
+		r.used = false
+	}
+
+	if r.awake {
+		r.afterLocked(pause)
+	}
+}
+
+// close ends it, after the locker's life has ended, and waits for a page that is under way.
+func (r *reaper) close(ctx context.Context) {
+	r.mu.Lock()
+
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+
+	r.mu.Unlock()
+
+	select {
+	case r.busy <- struct{}{}:
+		<-r.busy
+	case <-ctx.Done():
+	}
 }

@@ -2,10 +2,27 @@ package sqllock
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/sqllock/sqllock/internal/wallclock"
+	"github.com/sqllock/sqllock/strategies"
+)
+
+const (
+	// attemptTime bounds one attempt, and with TryAcquire all of it: a database that
+	// takes longer is told of as one that does not answer.
+	attemptTime = strategies.AttemptTime
+
+	// What failed is tried again between these.
+	firstRetry = 20 * time.Millisecond
+	lastRetry  = time.Second
+
+	// A release takes so long at most, in so many tries.
+	releaseTimeout = 5 * time.Second
+	releaseTries   = 3
 )
 
 // instant is a point in time on two clocks of this machine. The monotonic
@@ -67,4 +84,64 @@ func pause(ctx context.Context, d time.Duration, sooner <-chan struct{}) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+
+	return b
+}
+
+// lastLook is how long after its answer was lost an attempt is looked for. It may
+// still be on its way, and be executed after it was ended: on a server that has much
+// to do. One that comes later is ended by its lease.
+const lastLook = attemptTime + time.Second
+
+// recent keeps something in mind about names for a while.
+type recent[V any] struct {
+	mu      sync.Mutex
+	entries map[string]remembered[V]
+	sweep   int // from how many entries on those that are over are looked for
+}
+
+type remembered[V any] struct {
+	value V
+	until time.Time
+}
+
+// fewEntries need no sweep.
+const fewEntries = 256
+
+func (r *recent[V]) put(name string, value V, until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if len(r.entries) >= max(r.sweep, fewEntries) {
+		n := time.Now()
+
+		maps.DeleteFunc(r.entries, func(_ string, e remembered[V]) bool { return !n.Before(e.until) })
+
+		r.sweep = 2 * len(r.entries)
+	}
+
+	if r.entries == nil {
+		r.entries = make(map[string]remembered[V])
+	}
+
+	r.entries[name] = remembered[V]{value, until}
+}
+
+// get returns what is known, and for how long still: zero or less if it is not.
+func (r *recent[V]) get(name string) (V, time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	e, ok := r.entries[name]
+	if !ok {
+		return e.value, 0
+	}
+
+	return e.value, time.Until(e.until)
 }

@@ -27,10 +27,6 @@ import (
 // wants, whatever is given back. If it were another, those two could go on in turns for ever. So an acquisition that holds nothing
 // also says what it wants once it has given back.
 
-// innermost is the context key under which the context of a lock has itself, whatever
-// the locker and the name. The context below has that of the lock around it.
-type innermost struct{}
-
 // mostOwners bounds how many locks a wait tells of, the innermost first. It is more than several names are. The column has
 // place for so many with one of the signs before each. A lock that has none counts for both kinds of cycles.
 const (
@@ -319,3 +315,12 @@ func (e *DeadlockError) Error() string {
 
 // Is reports whether target is ErrDeadlock or ErrNotAcquired.
 func (*DeadlockError) Is(target error) bool { return target == ErrDeadlock || target == ErrNotAcquired }
+
+// setPlaces says of those who wait, listed by name and in the order of arrival, in which place they are.
+func setPlaces(listed []Waiter) {
+	for i := range listed {
+		if listed[i].Place = 1; i > 0 && listed[i-1].Name == listed[i].Name {
+			listed[i].Place += listed[i-1].Place
+		}
+	}
+}

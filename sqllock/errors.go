@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -271,3 +272,85 @@ func (e *waitError) Unwrap() []error {
 
 	return []error{e.cause, e.last}
 }
+
+// ownTime is what a caller with ctx is told of err. If ctx has not ended, the time was over that this package or a strategy
+// gives a call, which must not look like the end of a context of the caller's.
+func ownTime(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+
+	return outOfTime(err)
+}
+
+// outOfTime is ownTime where no caller's context ends what failed.
+func outOfTime(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return ownTimeError{err}
+	}
+
+	return err
+}
+
+// ownTimeError is an error without the end of the context that is in it. It matches ErrUnreachable, unless it is an answer.
+type ownTimeError struct{ err error }
+
+func (e ownTimeError) Error() string { return e.err.Error() }
+
+// Is reports whether err matches target.
+func (e ownTimeError) Is(target error) bool {
+	switch target {
+	case context.DeadlineExceeded, context.Canceled:
+		return false
+	case ErrUnreachable:
+		return !isAnswer(e.err) || errors.Is(e.err, target)
+	default:
+		return errors.Is(e.err, target)
+	}
+}
+
+// As finds what errors.As finds in err.
+func (e ownTimeError) As(target any) bool { return errors.As(e.err, target) }
+
+// unheld says whether an answer tells of nobody who holds the name.
+func unheld(held *HeldError) bool {
+	return held.Holder == (Holder{}) && held.Remaining == 0 && held.Line == 0
+}
+
+// orUnheld is the error of an attempt or of a wait, for who has to know whether somebody
+// has the lock: a job must not be skipped because of a transaction that has the name's
+// row locked for long.
+func orUnheld(err error) error {
+	if held := new(HeldError); errors.As(err, &held) && unheld(held) {
+		return &unheldError{held}
+	}
+
+	return err
+}
+
+// unheldError reports that a name could not be had though nobody is known to hold it.
+// It matches ErrUnreachable.
+type unheldError struct{ held *HeldError }
+
+func (e *unheldError) Error() string {
+	return fmt.Sprintf("lock %q not acquired: %s", e.held.Name, e.how())
+}
+
+// how says why without the name.
+func (e *unheldError) how() string {
+	return fmt.Sprintf("nobody is known to hold it (%s)", plain.Text(e.held.Detail))
+}
+
+// endedContext is the error of an acquisition whose context is that of a lock that has
+// ended.
+func endedContext(name string, ended error) error {
+	return fmt.Errorf("lock %q %w: its context is that of a lock that has ended: %w: %w", name, ErrNotAcquired, context.Canceled, ended)
+}
+
+// uncertain says whether an attempt that failed may have been granted all the same.
+func uncertain(err error) bool {
+	return strategies.Uncertain(err) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrInvalidName)
+}
+
+// Is reports whether target is ErrUnreachable.
+func (*unheldError) Is(target error) bool { return target == ErrUnreachable }

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -484,11 +485,6 @@ func (h *hold) releaseLater(ctx context.Context) time.Duration {
 	return lease
 }
 
-const (
-	releaseTimeout = 5 * time.Second
-	releaseTries   = 3
-)
-
 // releaseGrant releases the grant, also though ctx has ended, and repeats it while
 // its outcome is unknown.
 func (h *hold) releaseGrant(ctx context.Context) (contended bool, err error) {
@@ -640,4 +636,68 @@ func (h *hold) drop() bool {
 	h.handles--
 
 	return h.handles == 0
+}
+
+// announce tells those who watch the name of a hold. If that fails they look by themselves.
+func (h *hold) announce(ctx context.Context) {
+	noter, ok := h.locker.strategy.(strategies.Noter)
+	if !ok || !h.settings.announces {
+		return
+	}
+
+	_ = call.Bounded(context.WithoutCancel(ctx), callTime, func(ctx context.Context) error { return noter.Announce(ctx, h.name) })
+}
+
+// owner is what those who wait for the hold's name are told of as its owner.
+func (h *hold) owner() string { return cmp.Or(h.grant.Phase, h.request.Owner) }
+
+// pin keeps the lock from being handed on: a transaction may guard it from now on,
+// so that it has to be released where that transaction is known of, or its lease
+// becomes one of its own. It refuses when the lock has ended.
+func (h *hold) pin() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	err := h.errLocked(now())
+	h.pinned = h.pinned || err == nil
+
+	return err
+}
+
+// renewing notes that a renewal is sent, which is given up after bound, and renewalEnded
+// what came of it, which it returns as answered does.
+func (h *hold) renewing(bound time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	h.renewals++
+	h.overBy = later(h.overBy, time.Now().Add(bound))
+}
+
+func (h *hold) renewalEnded(err error) (missing, failed error) {
+	missing, failed = h.answered(err)
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	h.renewals--
+
+	if uncertain(failed) && lossIn(failed) == nil {
+		h.unheard = time.Now()
+	}
+
+	return missing, failed
+}
+
+// longestLease is how long the lease may run from now on. If a renewal may still be on
+// its way, the lease begins when it arrives.
+func (h *hold) longestLease() time.Duration {
+	v := h.view()
+
+	sent := v.unheard
+	if v.renewals > 0 {
+		sent = later(sent, v.overBy)
+	}
+
+	return max(v.lease, v.extended, v.asked) + max(0, time.Until(sent.Add(lastLook)))
 }

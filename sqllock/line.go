@@ -2,7 +2,10 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock/internal/call"
@@ -17,39 +20,6 @@ const (
 	// release: its session may have ended.
 	sessionLook = time.Second
 )
-
-// waiting is one who waits.
-type waiting struct {
-	strategies.Waiter
-
-	set   *settings
-	began time.Time
-	stop  context.CancelCauseFunc // ends the wait
-	timer *time.Timer             // until the database is told of one that is behind
-	turns chan int64              // that it is its turn, and what Request.Line says
-
-	asked instant         // when its call began
-	told  context.Context //nolint:containedctx // its values, for the observers; nil if there are none
-
-	// These are under the mutex of waiters.
-	entry
-	place  int        // that the observers were told last; zero if they were told none
-	held   *HeldError // who had the name when it was asked for last; nil if that is not known
-	over   time.Time  // zero while it waits
-	passes bool       // it has not got the lock: if it was its turn, the next has to know
-
-	cycle string // the goroutine's: the deadlock that it was seen in; empty if it was not
-}
-
-// entry is what the database was told of one in line, and has said of it.
-type entry struct {
-	sent     bool                // it may have been told
-	noted    bool                // it was
-	again    bool                // it may be told once more after a grant has taken it out of the line
-	standing strategies.Standing // how it stood
-	stood    time.Time           // when that was asked, or it entered the line
-	moved    time.Time           // when others ahead were seen to be fewer
-}
 
 // newWaiting is a wait of ctx, which stop ends.
 func (w *waiters) newWaiting(ctx context.Context, a *acquisition) *waiting {
@@ -424,4 +394,167 @@ func (a *acquisition) mayAsk() bool {
 	first := p.one.standing.ID != "" && p.one.standing.Ahead == 0
 
 	return nobodySays || first && a.locker.features.ConnectionHeld
+}
+
+const (
+	// linger is how long the connection is kept when nobody waits.
+	linger = 10 * time.Second
+	// listening is what Close calls the connection that listens. No lock has a name with a NUL.
+	listening = "\x00the connection that listens"
+	// relisten is the longest pause before another try to listen, and pollingOnly how long none is
+	// made where notifications do not come.
+	relisten    = 5 * time.Second
+	pollingOnly = time.Minute
+	// callTime bounds a call, for which a release waits.
+	callTime = 250 * time.Millisecond
+)
+
+// listener hears whose turn it is while somebody of this locker waits. It has one
+// connection, for all names. And it calls others, where releases do not tell them.
+type listener struct {
+	locker  *Locker
+	calls   call.Batcher[string, struct{}]
+	hearing atomic.Bool // nothing is missed at this moment
+
+	mu        sync.Mutex
+	users     int // who wait
+	open      bool
+	pollUntil time.Time
+	stop      context.CancelFunc
+	closing   *time.Timer // when nobody waits any more
+}
+
+// use listens until unuse, for somebody with these settings.
+func (n *listener) use(set *settings) {
+	if !set.listens || n.locker.waiters.queuer == nil {
+		return
+	}
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.users++
+
+	if n.closing != nil {
+		n.closing.Stop()
+		n.closing = nil
+	}
+
+	n.startLocked()
+}
+
+func (n *listener) unuse(set *settings) {
+	if !set.listens || n.locker.waiters.queuer == nil {
+		return
+	}
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if n.users--; n.users == 0 && n.open {
+		n.closing = time.AfterFunc(linger, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+
+			if n.users == 0 && n.open {
+				n.stop()
+			}
+		})
+	}
+}
+
+// startLocked begins to listen, unless it does or has found that there is no use.
+func (n *listener) startLocked() {
+	if n.open || time.Now().Before(n.pollUntil) || !n.locker.background.begin(listening) {
+		return
+	}
+
+	ctx, stop := context.WithCancel(n.locker.life)
+	n.open, n.stop = true, stop
+
+	go n.listen(ctx)
+}
+
+// listen listens until ctx ends, over broken connections.
+func (n *listener) listen(ctx context.Context) {
+	defer n.locker.background.finish(listening)
+
+	w := &n.locker.waiters
+
+	for try := 0; ; try++ {
+		began, connected := time.Now(), new(sync.Once)
+		err := n.locker.waiters.queuer.Listen(ctx, w.process, func() {
+			try = 0
+
+			connected.Do(func() { w.hearing(true) })
+			n.set(true)
+		}, w.turn, func() {
+			connected.Do(func() { w.hearing(true) })
+			w.called()
+			n.locker.lookAll()
+		})
+
+		w.hearing(false)
+		n.set(false)
+
+		if time.Since(began) > relisten {
+			try = 0
+		}
+
+		if ctx.Err() != nil || errors.Is(err, ErrUnsupported) || !sleep(ctx, backoff(try, firstRetry, relisten)) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+
+			n.open = false
+			if ctx.Err() == nil {
+				n.pollUntil = time.Now().Add(pollingOnly)
+			}
+
+			n.stop()
+
+			// Somebody came when it was just being shut.
+			if n.users > 0 {
+				n.startLocked()
+			}
+
+			return
+		}
+	}
+}
+
+// call calls the first in line for a name that was released. If that fails it polls.
+func (n *listener) call(ctx context.Context, name string) {
+	if n.locker.waiters.queuer == nil || !n.locker.features.Calls || n.locker.waiters.silent() {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer cancel()
+
+	_, _ = n.calls.Serve(ctx, name, true)
+}
+
+// set notes whether nothing is missed. Everybody looks then: for what may have been before.
+func (n *listener) set(hearing bool) {
+	if n.hearing.Swap(hearing) == hearing {
+		return
+	}
+
+	w := &n.locker.waiters
+
+	w.mu.Lock()
+
+	if len(w.asking) > 0 {
+		w.nextLocked(time.Now())
+	}
+
+	w.mu.Unlock()
+	n.locker.lookAll()
+}
+
+func wakeUp(call chan<- struct{}) {
+	select {
+	case call <- struct{}{}:
+	default:
+	}
 }

@@ -523,3 +523,257 @@ func (l *Lock) releaseHold(ctx context.Context, h *hold, event *Event) (err erro
 
 	return err
 }
+
+// heldContext is a context that ends with a hold, or with the first of several. The goroutine that ends it when
+// the trust window does comes too late in a process that was stopped for a while, so
+// its Err looks at the clocks itself. Value and Done are those of a context of the
+// standard library, which finds itself through them: what is derived from this one
+// needs no goroutine of its own. Beside that, Value has the context itself.
+type heldContext struct {
+	context.Context //nolint:containedctx // it is one
+
+	holds   []*hold                 // in the order of the names
+	cancel  context.CancelCauseFunc // of Context
+	outside context.Context         //nolint:containedctx // what it was made of, which has the lock around this one
+	under   any                     // what it is the context of: the first hold, or the lock of a reader
+}
+
+// reentry is the context key under which a lock's context has what it is the context of. A *reentry is asked for, which
+// takes no memory of its own.
+type reentry struct {
+	locker *Locker
+	name   string
+}
+
+// heldUnder returns a context of ctx that ends with the first of some holds, which are sorted by name, and what ends that.
+func heldUnder(ctx context.Context, holds []*hold) (*heldContext, func()) {
+	c := &heldContext{holds: holds, outside: ctx, under: holds[0]}
+	c.Context, c.cancel = context.WithCancelCause(ctx)
+	stops := make([]func() bool, len(holds))
+
+	for i, h := range holds {
+		stops[i] = context.AfterFunc(h.ctx, func() { c.cancel(context.Cause(h.ctx)) })
+	}
+
+	return c, func() {
+		for _, stop := range stops {
+			stop()
+		}
+
+		if c.Err() == nil { // or else it is that one was lost
+			c.cancel(ErrReleased)
+		}
+	}
+}
+
+// over returns a context of ctx that ends with this one, too, and under which the same is held; and what ends that.
+func (c *heldContext) over(ctx context.Context) (*heldContext, func()) {
+	work, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c, func() { cancel(context.Cause(c)) })
+
+	return &heldContext{work, c.holds, cancel, ctx, c.under}, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// ended is nil while all are held; else a *LostError if one was lost, or an ErrReleased.
+func (c *heldContext) ended() (ended error) {
+	for _, h := range c.holds {
+		if err := h.err(); err != nil && !errors.Is(ended, ErrLost) {
+			ended = err
+		}
+	}
+
+	return ended
+}
+
+// Value is that of a context of the standard library, but for the context itself and its lock.
+func (c *heldContext) Value(key any) any {
+	switch k := key.(type) {
+	case innermost:
+		return c
+	case *reentry:
+		for i, h := range c.holds {
+			switch {
+			case *k != reentry{h.locker, h.name}:
+			case i == 0:
+				return c.under
+			default:
+				return h
+			}
+		}
+	}
+
+	return c.Context.Value(key)
+}
+
+// Err is nil while the holds are, as long as nothing else ended the context.
+func (c *heldContext) Err() error {
+	if ended := c.ended(); ended != nil {
+		c.cancel(ended)
+	}
+
+	return c.Context.Err()
+}
+
+// Mark records a number with the name, for those who have the lock later: [Locker.Inspect] tells it as Status.Mark. It only grows:
+// a number that is smaller than the recorded one changes nothing, and is no error. It must be larger than zero. Package once uses it
+// for the time of the latest job that was done.
+//
+// The mark stays when the lock is released or lost. It goes with the row of an idle name ([Locker.Reap], [Tuning]), but no
+// row is removed before 366 days after the time that its mark is, in microseconds since 1970. With [WithPermits] each slot has a mark
+// of its own: see [SlotName].
+//
+// Call Mark before [Lock.Release], and after the end of a transaction that guards the lock ([Lock.Guard]): on SQLite it cannot write
+// beside one. It works though ctx has ended, and takes at most some seconds. After [Lock.MarkTx] it only looks whether the
+// transaction has committed, and is an error if not.
+//
+// Errors: a *[LostError] if another has acquired the lock since, or it was taken away: then the mark is not recorded. It may be one,
+// too, if only the lease has ended. [ErrReleased]; [ErrInvalidOption] if the mark is not larger than zero; [ErrUnsupported] if the
+// strategy keeps no marks, or the lock is shared. After any other error the mark may be recorded or not, and Mark may be called
+// again. A mark that was not recorded is logged, too.
+func (l *Lock) Mark(ctx context.Context, mark int64) error {
+	return l.each(func(h *hold) error {
+		const verb = "mark"
+
+		if err := checkContext(ctx, verb); err != nil {
+			return err
+		}
+
+		l.mu.Lock()
+		released := l.released
+		l.mu.Unlock()
+
+		if released {
+			return fmt.Errorf("%s lock %q: %w", verb, h.name, ErrReleased)
+		}
+
+		noter, err := h.marks(mark)
+		if err != nil {
+			return err
+		}
+
+		inTx := h.view().freed
+		recorded, err := h.record(context.WithoutCancel(ctx), noter, mark, inTx)
+
+		message := "mark not recorded"
+		failed := func(err error) error { return fmt.Errorf("%s lock %q: %w", verb, h.name, outOfTime(err)) }
+
+		switch {
+		case errors.Is(err, strategies.ErrBusy):
+			err = failed(fmt.Errorf("%w; if that is your own, call Mark after its commit, or MarkTx in it", err))
+		case err != nil:
+			err = failed(err)
+		case recorded:
+			return nil
+		case inTx:
+			// It will be, if that was MarkTx and the transaction commits.
+			message = "mark not recorded yet"
+			err = failed(errors.New("the transaction that releases it has not committed, or records no mark; use MarkTx in it"))
+		default:
+			err = &LostError{
+				Name: h.name, Token: h.grant.Token, Reason: ReasonUnknown,
+				Detail: "it is another's, or was released, before its mark was recorded",
+			}
+		}
+
+		// A scheduler may drop the error.
+		h.locker.logger.WarnContext(ctx, message, "name", h.name, "token", h.grant.Token, "mark", mark, "error", err)
+
+		return err
+	})
+}
+
+// MarkTx is [Lock.ReleaseTx], and records a mark as [Lock.Mark] does, in the same transaction: what that wrote, the mark and the
+// release are committed together, or none of them is. Make it the last statement of the transaction. Errors are those of ReleaseTx,
+// and [ErrInvalidOption] if the mark is not larger than zero.
+func (l *Lock) MarkTx(ctx context.Context, tx strategies.Tx, mark int64) error {
+	if l == nil {
+		return errNilLock
+	}
+
+	if _, err := l.hold.marks(mark); err != nil {
+		return err
+	}
+
+	return l.releaseAllTx(ctx, tx, "MarkTx", mark)
+}
+
+// marks returns the strategy, if the lock can have the mark.
+func (h *hold) marks(mark int64) (noter strategies.Noter, err error) {
+	switch {
+	case mark <= 0:
+		err = fmt.Errorf("%w: the mark %d is not larger than zero", ErrInvalidOption, mark)
+	case h.readers != nil:
+		err = fmt.Errorf("%w for shared locks", ErrUnsupported)
+	default:
+		noter, err = h.locker.noter()
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("mark lock %q: %w", h.name, err)
+	}
+
+	return noter, nil
+}
+
+// record records the mark, or looks whether a transaction did. If an answer is lost it does so again, which does no harm.
+func (h *hold) record(ctx context.Context, noter strategies.Noter, mark int64, inTx bool) (recorded bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+
+	pinned, name := h.view().pinned, h.request.Name // that of the slot, if it has permits
+
+	for try := range releaseTries {
+		recorded, err = call.Limited(ctx, releaseTimeout/2, func(ctx context.Context) (bool, error) {
+			if !inTx {
+				return noter.Mark(ctx, name, h.owner(), mark)
+			}
+
+			notes, err := noter.Notes(ctx, name)
+
+			return notes.Mark >= mark, err
+		})
+
+		// What is in the way of a lock that was guarded may be the transaction of the caller, who cannot end it meanwhile.
+		if err == nil || isAnswer(err) || pinned && errors.Is(err, strategies.ErrBusy) {
+			break
+		}
+
+		sleep(ctx, backoff(try, firstRetry, lastRetry))
+	}
+
+	return recorded, err
+}
+
+// releaseHolds takes the handle from each of some holds, and returns what there is to tell of each.
+func (l *Lock) releaseHolds(ctx context.Context, holds []*hold) (news []Event, err error) {
+	news = make([]Event, len(holds))
+
+	return news, together(holds, func(i int) error { return l.releaseHold(ctx, holds[i], &news[i]) })
+}
+
+// together ends holds by end, with one statement if it can be, and joins the errors.
+func together(holds []*hold, end func(i int) error) error {
+	if len(holds) > 1 && holds[0].batched() {
+		defer holds[0].locker.releases.Expect(len(holds))()
+	}
+
+	var (
+		errs  = make([]error, len(holds))
+		group sync.WaitGroup
+	)
+
+	for i := range holds {
+		group.Go(func() { errs[i] = end(i) })
+	}
+
+	group.Wait()
+
+	return errors.Join(errs...)
+}
+
+// innermost is the context key under which the context of a lock has itself, whatever
+// the locker and the name. The context below has that of the lock around it.
+type innermost struct{}

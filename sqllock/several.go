@@ -11,9 +11,6 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// MaxNames is how many names a lock can have: 200.
-const MaxNames = 200
-
 // WithNames has the lock of further names beside the one that the call is given: of all of them or of none. They may be given in any
 // order, and callers that want some of the same ones do not deadlock. A name that is given twice counts once. A lock has [MaxNames] at
 // most.
@@ -359,33 +356,6 @@ func (s *several) giveBack(ctx context.Context, holds []*hold) {
 	case <-freed:
 	case <-ctx.Done():
 	}
-}
-
-// releaseHolds takes the handle from each of some holds, and returns what there is to tell of each.
-func (l *Lock) releaseHolds(ctx context.Context, holds []*hold) (news []Event, err error) {
-	news = make([]Event, len(holds))
-
-	return news, together(holds, func(i int) error { return l.releaseHold(ctx, holds[i], &news[i]) })
-}
-
-// together ends holds by end, with one statement if it can be, and joins the errors.
-func together(holds []*hold, end func(i int) error) error {
-	if len(holds) > 1 && holds[0].batched() {
-		defer holds[0].locker.releases.Expect(len(holds))()
-	}
-
-	var (
-		errs  = make([]error, len(holds))
-		group sync.WaitGroup
-	)
-
-	for i := range holds {
-		group.Go(func() { errs[i] = end(i) })
-	}
-
-	group.Wait()
-
-	return errors.Join(errs...)
 }
 
 // keep says whether others are waited for before the lock is its caller's. Until then it is renewed, whatever the options say, and

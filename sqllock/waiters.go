@@ -619,3 +619,36 @@ func (w *waiters) tell(statement func(context.Context) error) error {
 
 	return err
 }
+
+// waiting is one who waits.
+type waiting struct {
+	strategies.Waiter
+
+	set   *settings
+	began time.Time
+	stop  context.CancelCauseFunc // ends the wait
+	timer *time.Timer             // until the database is told of one that is behind
+	turns chan int64              // that it is its turn, and what Request.Line says
+
+	asked instant         // when its call began
+	told  context.Context //nolint:containedctx // its values, for the observers; nil if there are none
+
+	// These are under the mutex of waiters.
+	entry
+	place  int        // that the observers were told last; zero if they were told none
+	held   *HeldError // who had the name when it was asked for last; nil if that is not known
+	over   time.Time  // zero while it waits
+	passes bool       // it has not got the lock: if it was its turn, the next has to know
+
+	cycle string // the goroutine's: the deadlock that it was seen in; empty if it was not
+}
+
+// entry is what the database was told of one in line, and has said of it.
+type entry struct {
+	sent     bool                // it may have been told
+	noted    bool                // it was
+	again    bool                // it may be told once more after a grant has taken it out of the line
+	standing strategies.Standing // how it stood
+	stood    time.Time           // when that was asked, or it entered the line
+	moved    time.Time           // when others ahead were seen to be fewer
+}
