@@ -131,7 +131,21 @@ func (a *acquisition) endError(wait, ctx context.Context) error {
 		return deadlock
 	}
 
-	if a.silent() || a.last == nil && ctx.Err() == nil && errors.Is(wait.Err(), context.DeadlineExceeded) {
+	place, silent := 0, a.last == nil && ctx.Err() == nil && errors.Is(wait.Err(), context.DeadlineExceeded)
+
+	if one, w := a.line.one, &a.locker.waiters; one != nil {
+		w.mu.Lock()
+
+		if one.standing.ID != "" {
+			place = one.standing.Ahead + 1
+		}
+
+		// The database has not said for a while how the acquisition stands.
+		silent = silent || one.noted && w.failed.After(one.stood) && time.Since(one.stood) >= silence
+		w.mu.Unlock()
+	}
+
+	if silent {
 		a.last = ErrUnreachable
 	}
 
@@ -147,7 +161,7 @@ func (a *acquisition) endError(wait, ctx context.Context) error {
 
 	if held := new(HeldError); errors.As(a.last, &held) && !unheld(held) {
 		placed := *a.holderNow(wait, held)
-		placed.Place = a.placeInLine()
+		placed.Place = place
 		a.last = &placed
 	}
 

@@ -117,7 +117,11 @@ func (w *waiters) look(known []*waiting) {
 
 		cycle, yields := waits.cycle(waiter)
 		seen := one.cycle
-		one.cycle = signature(cycle)
+		one.cycle = ""
+
+		for _, w := range cycle {
+			one.cycle += w.ID + " " + w.Owner + " " // tells it from another one
+		}
 
 		if len(cycle) > 0 && (yields || one.cycle == seen) {
 			setPlaces(cycle)
@@ -150,17 +154,15 @@ func waitGraphs(all []strategies.Waiter) graphs {
 	for _, w := range all {
 		g.calls[callOf(w)] = append(g.calls[callOf(w)], w)
 
-		for _, owner := range w.Holding {
-			sign, owner := cutSign(owner)
+		for _, signed := range w.Holding {
+			owner := strings.TrimLeft(signed, yielding+passing+wanting)
+			sign := signed[:min(1, len(signed)-len(owner))]
 
-			switch {
-			case owner == "":
-				continue
-			case sign != wanting:
+			if owner != "" && sign != wanting {
 				g.yields[owner] = append(g.yields[owner], holding{w, sign == yielding})
 			}
 
-			if sign == wanting || sign == "" {
+			if owner != "" && (sign == wanting || sign == "") {
 				g.deadlocks[owner] = append(g.deadlocks[owner], holding{w, false})
 			}
 		}
@@ -169,23 +171,38 @@ func waitGraphs(all []strategies.Waiter) graphs {
 	return g
 }
 
-// cutSign parts the sign of an owner from it.
-func cutSign(owner string) (sign, rest string) {
-	if rest = strings.TrimLeft(owner, yielding+passing+wanting); len(rest) < len(owner) {
-		sign = owner[:1]
-	}
-
-	return sign, rest
-}
-
 // cycle returns a cycle in which w is to end its wait, beginning with w, and whether the lock of w in it is one that it can give
 // back; nil if there is none. Each holds what the one before waits for.
 func (g graphs) cycle(w strategies.Waiter) (cycle []strategies.Waiter, yields bool) {
-	if cycle = g.yields.cycleOf(holding{w, true}, g.before); cycle != nil {
+	if cycle = g.from(g.yields, holding{w, true}, nil, map[string]bool{}); cycle != nil {
 		return cycle, true
 	}
 
-	return g.deadlocks.cycleOf(holding{w, false}, g.before), false
+	return g.from(g.deadlocks, holding{w, false}, nil, map[string]bool{}), false
+}
+
+// from returns the rest of a cycle that begins with w, of which path is known; nil if there is none over those that are not seen yet.
+func (g graphs) from(in graph, w holding, path []strategies.Waiter, seen map[string]bool) []strategies.Waiter {
+	if len(path) == 0 {
+		path = []strategies.Waiter{w.Waiter}
+	}
+
+	for _, next := range in[path[len(path)-1].Owner] {
+		switch {
+		case next.ID == w.ID && next.yields == w.yields:
+			return path
+		case next.ID == w.ID, seen[next.ID], g.before(next, w):
+			continue
+		}
+
+		seen[next.ID] = true
+
+		if found := g.from(in, w, append(path, next.Waiter), seen); found != nil {
+			return found
+		}
+	}
+
+	return nil
 }
 
 // rank is how many others an acquisition cannot come to its end before: what it wants is held around them, or around those that
@@ -213,38 +230,6 @@ func (g graphs) rank(call string) int {
 	return g.ranks[call]
 }
 
-func (g graph) cycleOf(w holding, before func(next, w holding) bool) []strategies.Waiter {
-	seen := map[string]bool{}
-
-	var from func(path []strategies.Waiter) []strategies.Waiter
-
-	from = func(path []strategies.Waiter) []strategies.Waiter {
-		last := path[len(path)-1]
-		if last.Owner == "" {
-			return nil
-		}
-
-		for _, next := range g[last.Owner] {
-			switch {
-			case next.ID == w.ID && next.yields == w.yields:
-				return path
-			case next.ID == w.ID, seen[next.ID], before(next, w):
-				continue
-			}
-
-			seen[next.ID] = true
-
-			if found := from(append(path, next.Waiter)); found != nil {
-				return found
-			}
-		}
-
-		return nil
-	}
-
-	return from([]strategies.Waiter{w.Waiter})
-}
-
 // before says whether one ends its wait rather than w: it can give back its lock, or else it is younger. The order of those that can
 // is that of their ranks, and of their IDs, which stay the same when they begin again.
 func (g graphs) before(next, w holding) bool {
@@ -256,17 +241,6 @@ func (g graphs) before(next, w holding) bool {
 	}
 
 	return cmp.Or(cmp.Compare(next.Ticket, w.Ticket), cmp.Compare(next.ID, w.ID)) > 0
-}
-
-// signature tells a cycle from another one.
-func signature(cycle []strategies.Waiter) string {
-	var b strings.Builder
-
-	for _, w := range cycle {
-		fmt.Fprintf(&b, "%s %s ", w.ID, w.Owner)
-	}
-
-	return b.String()
 }
 
 // DeadlockError says that the wait for a lock is one of a cycle: its holder waits, perhaps

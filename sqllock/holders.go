@@ -105,8 +105,20 @@ func (a *acquisition) askNameOrSlot(wait context.Context) (grant strategies.Gran
 	for try := 1; ; try++ {
 		// Its turn says that some slot is free, and not which.
 		if try > 1 || a.request.First && a.wish == anySlot {
-			if taken, err = a.takenBut(wait, refused); err != nil {
+			ctx, cancel := context.WithTimeout(wait, longest(a.set))
+			taken, err = a.locker.taken(ctx, a.request.Name)
+			a.timedOut = ctx.Err() != nil && wait.Err() == nil
+
+			cancel()
+
+			if err != nil {
 				return grant, a.request, now(), fmt.Errorf("%w: %w", strategies.ErrNotSent, err)
+			}
+
+			for _, slot := range refused {
+				if _, known := taken[slot]; !known {
+					taken[slot] = strategies.Status{}
+				}
 			}
 		}
 
@@ -144,23 +156,6 @@ func (a *acquisition) askNameOrSlot(wait context.Context) (grant strategies.Gran
 			return grant, request, start, held
 		}
 	}
-}
-
-// takenBut returns who has the slots, and as taken those that were refused although nobody has them.
-func (a *acquisition) takenBut(wait context.Context, refused []int) (map[int]strategies.Status, error) {
-	ctx, cancel := context.WithTimeout(wait, longest(a.set))
-	defer cancel()
-
-	taken, err := a.locker.taken(ctx, a.request.Name)
-	a.timedOut = ctx.Err() != nil && wait.Err() == nil
-
-	for _, slot := range refused {
-		if _, known := taken[slot]; !known && err == nil {
-			taken[slot] = strategies.Status{}
-		}
-	}
-
-	return taken, err
 }
 
 // noSlot is the answer if there is no slot to ask for. A try that is not refused by holders of all slots asks again for a while.

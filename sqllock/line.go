@@ -324,30 +324,6 @@ func (p *inLine) learn(held *HeldError, first bool) {
 	}
 }
 
-// silent says whether the database has not said for a while how the acquisition stands.
-func (a *acquisition) silent() bool {
-	p, w := a.line, &a.locker.waiters
-
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	return p.one != nil && p.one.noted && w.failed.After(p.one.stood) && time.Since(p.one.stood) >= silence
-}
-
-// placeInLine is the place when that was last looked, from 1; zero if it is not known.
-func (a *acquisition) placeInLine() int {
-	one, w := a.line.one, &a.locker.waiters
-
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	if one == nil || one.standing.ID == "" {
-		return 0
-	}
-
-	return one.standing.Ahead + 1
-}
-
 // poll is the pause before a question without a line.
 func (p *inLine) poll() time.Duration {
 	return pollPause(time.Since(p.began), p.one.set.pollMin, lastRetry)

@@ -147,17 +147,26 @@ func defaults() settings {
 
 // with returns a copy of s with the options applied and checked as a whole.
 func (s settings) with(options []LockOption, features strategies.Features) (settings, error) {
-	for _, option := range options {
-		if option == nil {
-			return s, errNilOption
-		}
-
-		if err := option.forLock(&s); err != nil {
-			return s, err
-		}
+	if err := apply(options, func(o LockOption) error { return o.forLock(&s) }); err != nil {
+		return s, err
 	}
 
 	return s, s.check(features)
+}
+
+// apply applies options until one cannot be.
+func apply[O any](options []O, do func(O) error) error {
+	for _, option := range options {
+		if any(option) == nil {
+			return errNilOption
+		}
+
+		if err := do(option); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 var errNilOption = fmt.Errorf("%w: a nil option", ErrInvalidOption)
@@ -166,14 +175,8 @@ var errNilOption = fmt.Errorf("%w: a nil option", ErrInvalidOption)
 func configure(options []LockerOption, features strategies.Features) (config, error) {
 	c := config{settings: defaults(), logger: slog.New(slog.DiscardHandler)}
 
-	for _, option := range options {
-		if option == nil {
-			return c, errNilOption
-		}
-
-		if err := option.forLocker(&c); err != nil {
-			return c, err
-		}
+	if err := apply(options, func(o LockerOption) error { return o.forLocker(&c) }); err != nil {
+		return c, err
 	}
 
 	return c, c.check(features)
