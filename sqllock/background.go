@@ -384,7 +384,7 @@ func (l *Locker) Close(ctx context.Context) error {
 
 	l.events.last(ctx)
 	l.workers.Close()
-	l.keeper.alarm() // it ends
+	wakeUp(l.keeper.wake) // it ends
 
 	return errors.Join(append(lost(), left)...)
 }

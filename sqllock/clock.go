@@ -145,3 +145,10 @@ func (r *recent[V]) get(name string) (V, time.Duration) {
 
 	return e.value, time.Until(e.until)
 }
+
+func wakeUp(call chan<- struct{}) {
+	select {
+	case call <- struct{}{}:
+	default:
+	}
+}

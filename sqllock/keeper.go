@@ -61,10 +61,8 @@ func (k *keeper) keep(h *hold) bool {
 	}
 
 	h.schedule.renewAt = h.acquired.mono + h.renewAfter()
-	h.schedule.due = h.due(h.acquired)
 	k.holds[h] = struct{}{}
-
-	k.lookBy(h.schedule.due)
+	k.fix(h)
 
 	if !k.running {
 		k.running, k.next = true, 0 // it looks at once
@@ -74,13 +72,6 @@ func (k *keeper) keep(h *hold) bool {
 	}
 
 	return true
-}
-
-// lookBy wakes the keeper if it would look later.
-func (k *keeper) lookBy(due time.Duration) {
-	if due < k.next {
-		k.alarm()
-	}
 }
 
 // forget lets go of a hold that has ended.
@@ -131,16 +122,12 @@ func (k *keeper) reschedule(h *hold, start instant) {
 
 // fix has a hold looked at in time after its times changed.
 func (k *keeper) fix(h *hold) {
-	if _, kept := k.holds[h]; kept {
-		h.schedule.due = h.due(now())
-		k.lookBy(h.schedule.due)
+	if _, kept := k.holds[h]; !kept {
+		return
 	}
-}
 
-func (k *keeper) alarm() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
+	if h.schedule.due = h.due(now()); h.schedule.due < k.next {
+		wakeUp(k.wake)
 	}
 }
 
@@ -183,11 +170,8 @@ func (h *hold) due(n instant) time.Duration {
 }
 
 func (k *keeper) run() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-
 	for {
-		pause, ended, more := k.look()
+		wait, ended, more := k.look()
 
 		// Not under the mutex, which the end of a hold takes.
 		for _, h := range ended {
@@ -200,12 +184,7 @@ func (k *keeper) run() {
 			return
 		}
 
-		timer.Reset(pause)
-
-		select {
-		case <-timer.C:
-		case <-k.wake:
-		}
+		pause(context.WithoutCancel(k.locker.life), wait, k.wake) // holds may be left when that has ended
 	}
 }
 

@@ -527,10 +527,3 @@ func (n *listener) set(hearing bool) {
 	w.mu.Unlock()
 	n.locker.lookAll()
 }
-
-func wakeUp(call chan<- struct{}) {
-	select {
-	case call <- struct{}{}:
-	default:
-	}
-}

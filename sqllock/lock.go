@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock/internal/call"
@@ -28,8 +29,7 @@ type Lock struct {
 	release sync.Once
 	result  error
 
-	mu       sync.Mutex
-	released bool
+	released atomic.Bool
 }
 
 var errNilLock = fmt.Errorf("%w: the *Lock is nil", ErrNotAcquired)
@@ -159,12 +159,8 @@ func (l *Lock) open() error {
 		return errNilLock
 	}
 
-	l.mu.Lock()
-	released := l.released
-	l.mu.Unlock()
-
 	err := l.ctx.ended()
-	if released && !errors.Is(err, ErrLost) {
+	if l.released.Load() && !errors.Is(err, ErrLost) {
 		return ErrReleased
 	}
 
@@ -474,9 +470,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	news := one[:]
 
 	l.release.Do(func() {
-		l.mu.Lock()
-		l.released = true
-		l.mu.Unlock()
+		l.released.Store(true)
 
 		if l.end != nil {
 			l.end()
@@ -641,11 +635,7 @@ func (l *Lock) Mark(ctx context.Context, mark int64) error {
 			return err
 		}
 
-		l.mu.Lock()
-		released := l.released
-		l.mu.Unlock()
-
-		if released {
+		if l.released.Load() {
 			return fmt.Errorf("%s lock %q: %w", verb, h.name, ErrReleased)
 		}
 

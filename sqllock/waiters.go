@@ -255,7 +255,7 @@ func (w *waiters) turn(name, id string, line int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if one := w.inLineLocked(name, id); one != nil {
+	if one := w.asking[id]; one != nil {
 		one.turn(line)
 
 		return
@@ -264,15 +264,6 @@ func (w *waiters) turn(name, id string, line int64) {
 	if ended, left := w.ended.get(id); left > 0 && w.startLocked(false) {
 		w.removeLocked(name, id, ended.slots, true)
 	}
-}
-
-// inLineLocked returns the one in line for a name that has an id; nil if there is none.
-func (w *waiters) inLineLocked(name, id string) *waiting {
-	if one := w.asking[id]; one != nil && one.Name == name {
-		return one
-	}
-
-	return nil
 }
 
 // inherit has heir stand where place does, whose wait has ended. If one of them holds other locks, or
@@ -340,6 +331,7 @@ func (w *waiters) run() {
 	defer w.locker.background.finish(telling)
 
 	kept, looked := time.Now(), time.Time{}
+	unended := context.WithoutCancel(w.locker.life)
 
 	for {
 		w.dequeue()
@@ -358,19 +350,12 @@ func (w *waiters) run() {
 
 		w.poll()
 
-		pause, idle := w.idle()
+		wait, idle := w.idle()
 		if idle {
 			return
 		}
 
-		timer := time.NewTimer(pause)
-
-		select {
-		case <-w.wake:
-		case <-timer.C:
-		}
-
-		timer.Stop()
+		pause(unended, wait, w.wake)
 	}
 }
 
@@ -427,7 +412,7 @@ func (w *waiters) poll() {
 	soonest := time.Now().Add(4 * time.Since(asked))
 
 	for _, s := range all {
-		one := w.inLineLocked(s.Name, s.ID)
+		one := w.asking[s.ID]
 		if one == nil {
 			w.strayLocked(s, asked)
 
