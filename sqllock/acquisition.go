@@ -386,27 +386,27 @@ func (a *acquisition) queueForTurn(wait, ctx context.Context) (*hold, error) {
 			l.waiters.behind(a.line.one)
 		}
 
-		h, last, place, err := l.turns.enter(wait, ctx, name, a.set)
+		w, err := l.turns.enter(wait, ctx, name, a.set)
 
 		switch {
 		case err != nil:
-			if place != nil {
-				l.waiters.remove(place, false)
+			if w.left != nil {
+				l.waiters.remove(w.left, false)
 			}
 
-			return nil, a.queuedEndError(wait, ctx, last)
-		case h != nil:
-			return h, nil
-		case place != nil:
+			return nil, a.queuedEndError(wait, ctx, w.last)
+		case w.hold != nil:
+			return w.hold, nil
+		case w.left != nil:
 			// One who waits for other reasons too stands for itself.
-			if a.startWaiting(ctx); l.waiters.inherit(a.line.one, place) {
+			if a.startWaiting(ctx); l.waiters.inherit(a.line.one, w.left) {
 				a.line.told = true
 				a.request.Process, a.request.Wait = a.line.one.Process, a.line.one.ID
 			}
 		}
 
 		// If there is no time for an attempt, this is who was waited for.
-		a.learn(last)
+		a.learn(w.last)
 	}
 
 	a.recordTurn()

@@ -268,52 +268,41 @@ func (h *hold) endCounted(state error) error {
 	freed := h.freed
 	h.mu.Unlock()
 
-	if errors.Is(state, ErrLost) {
-		h.lost(state)
-
-		return state
-	}
+	lost := errors.Is(state, ErrLost)
+	overdue := lost && h.letExpire(state) // before anybody is told, who may release it
 
 	h.cancel(state)
 	h.locker.keeper.forget(h)
 
-	if freed {
+	if lost || freed {
 		h.passTurn()
+	}
+
+	if lost && !overdue {
+		h.settleDoubt(h.ctx)
+	}
+
+	if lost && h.locker.features.ConnectionHeld {
+		h.releaseLater(h.ctx) // its connection goes back, also if nobody calls Release
+	}
+
+	if lost {
+		// Never here: whoever finds the loss may have others' to find.
+		h.locker.events.add(h.ctx, h.event(Lost, state))
 	}
 
 	return state
 }
-
-// lost does what follows when a hold has ended by a loss.
-func (h *hold) lost(state error) {
-	lost := new(LostError)
-	overdue := !h.locker.features.ConnectionHeld && errors.As(state, &lost) && (lost.Reason == ReasonMaxHold || lost.Reason == ReasonExpired)
-
-	if overdue { // and the database has a lease that may run
-		h.letExpire() // before anybody is told, who may release it
-	}
-
-	h.cancel(state)
-	h.locker.keeper.forget(h)
-	h.passTurn()
-
-	if !overdue {
-		h.settleDoubt(h.ctx)
-	}
-
-	if h.locker.features.ConnectionHeld {
-		// Its connection goes back, also if nobody calls Release.
-		h.releaseLater(h.ctx)
-	}
-
-	// Never here: whoever finds the loss may have others' to find.
-	h.locker.events.add(h.ctx, h.event(Lost, state))
-}
-
 // letExpire leaves a lock that is overdue to its lease, which is the time that work
 // has to stop: the window is over early where this machine's clock was set. Release frees
-// the lock before, and so does Close, which leaves nothing.
-func (h *hold) letExpire() {
+// the lock before, and so does Close, which leaves nothing. It says whether the lock is overdue: its trust window or its
+// longest hold is over, and the database has a lease that may run.
+func (h *hold) letExpire(state error) (overdue bool) {
+	loss := new(LostError)
+	if h.locker.features.ConnectionHeld || !errors.As(state, &loss) || loss.Reason != ReasonMaxHold && loss.Reason != ReasonExpired {
+		return false
+	}
+
 	lease := h.longestLease()
 
 	e := newEnding(h.ctx, h.name, lease, h.free)
@@ -323,7 +312,7 @@ func (h *hold) letExpire() {
 
 	v := h.view()
 	if !v.doubted() {
-		return
+		return true
 	}
 
 	// What the attempt brings has the same owner: ended sooner, it would end the lock.
@@ -332,6 +321,8 @@ func (h *hold) letExpire() {
 	doubt.looks = []time.Time{later(e.until, doubt.soonest)}
 	doubt.until = doubt.looks[0].Add(lease)
 	h.locker.background.start(doubt)
+
+	return true
 }
 
 // settle ends whatever attempts of the hold's owner left.

@@ -66,7 +66,9 @@ type waiter struct {
 // enter waits for the turn until wait ends, and returns who had the name last. The lock
 // may come with the turn, for a caller with ctx and these settings; or the place in line of
 // who had the turn before, which then is the caller's, also with an error.
-func (t *turns) enter(wait, ctx context.Context, name string, set *settings) (*hold, known, *waiting, error) {
+func (t *turns) enter(wait, ctx context.Context, name string, set *settings) (*waiter, error) {
+	w := &waiter{set: set, ctx: ctx, turn: make(chan struct{})}
+
 	t.mu.Lock()
 
 	n, busy := t.names[name]
@@ -74,16 +76,15 @@ func (t *turns) enter(wait, ctx context.Context, name string, set *settings) (*h
 		t.openLocked(name)
 		t.mu.Unlock()
 
-		return nil, known{}, nil, nil
+		return w, nil
 	}
 
-	w := &waiter{set: set, ctx: ctx, turn: make(chan struct{})}
 	place := n.waiters.PushBack(w)
 	t.mu.Unlock()
 
 	select {
 	case <-w.turn:
-		return w.hold, w.last, w.left, nil
+		return w, nil
 	case <-wait.Done():
 	}
 
@@ -96,7 +97,7 @@ func (t *turns) enter(wait, ctx context.Context, name string, set *settings) (*h
 	case <-w.turn:
 		// It came at the same moment. With the lock it is taken, without it goes to the next.
 		if w.hold != nil {
-			return w.hold, known{}, nil, nil
+			return w, nil
 		}
 
 		if t.leave(name, w.left) {
@@ -105,7 +106,9 @@ func (t *turns) enter(wait, ctx context.Context, name string, set *settings) (*h
 	default:
 	}
 
-	return nil, last, w.left, context.Cause(wait)
+	w.last = last
+
+	return w, context.Cause(wait)
 }
 
 // The tokens that are reserved for those who wait in this process: as many as

@@ -30,7 +30,7 @@ func leaving(t *testing.T, waiters int) time.Duration {
 		started := time.Now()
 
 		for range 100 {
-			if _, _, _, err := q.enter(ended, ended, "name", nil); err == nil {
+			if _, err := q.enter(ended, ended, "name", nil); err == nil {
 				t.Error("enter() = nil, want the end of its context")
 			}
 		}
