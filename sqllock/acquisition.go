@@ -632,7 +632,7 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 
 	if now().since(start) >= a.set.trust(a.set.lease) {
 		if a.set.many() {
-			l.turns.leave(request.Name, nil)
+			l.turns.leave(a.set.turnOf(request.Name), nil)
 		}
 
 		l.settleGrant(ctx, request, grant)
@@ -652,7 +652,7 @@ func (a *acquisition) granted(ctx context.Context, start instant, request strate
 	if a.set.shared {
 		l.shares.add(h)
 	} else {
-		l.turns.hold(request.Name, h)
+		l.turns.hold(a.set.turnOf(request.Name), h)
 	}
 
 	if a.set.manyHolders() {

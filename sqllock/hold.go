@@ -293,6 +293,7 @@ func (h *hold) endCounted(state error) error {
 
 	return state
 }
+
 // letExpire leaves a lock that is overdue to its lease, which is the time that work
 // has to stop: the window is over early where this machine's clock was set. Release frees
 // the lock before, and so does Close, which leaves nothing. It says whether the lock is overdue: its trust window or its
@@ -334,7 +335,7 @@ func (h *hold) passTurn() {
 		if h.readers != nil {
 			h.locker.shares.remove(h)
 		} else {
-			h.locker.turns.leave(h.request.Name, nil)
+			h.locker.turns.leave(h.settings.turnOf(h.request.Name), nil)
 		}
 	})
 }

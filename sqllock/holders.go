@@ -78,7 +78,7 @@ func (a *acquisition) takeSlot(taken map[int]strategies.Status) (slotName string
 		slotName = strategies.SlotName(a.request.Name, slot)
 
 		if _, others := taken[slot]; !others {
-			if _, ok = a.locker.turns.tryEnter(slotName); ok {
+			if _, ok = a.locker.turns.tryEnter(a.set.turnOf(slotName)); ok {
 				return slotName, true
 			}
 		}
@@ -136,7 +136,7 @@ func (a *acquisition) askNameOrSlot(wait context.Context) (grant strategies.Gran
 			return grant, request, start, nil
 		}
 
-		a.locker.turns.leave(slotName, nil)
+		a.locker.turns.leave(a.set.turnOf(slotName), nil)
 
 		held := new(strategies.HeldError)
 		if !errors.As(err, &held) || held.Recovering {

@@ -572,6 +572,16 @@ const MaxPermits = strategies.MaxSlots
 // many says whether the name has several slots.
 func (s *settings) many() bool { return s.permits > 1 }
 
+// turnOf is whose turn goes with a grant: that of the name, or of the slot. The first slot has the same name as a lock without permits,
+// which waits in line with the others and must not keep it from those who come first.
+func (s *settings) turnOf(name string) string {
+	if s.many() {
+		_, name = strategies.SlotRange(name, MaxPermits)
+	}
+
+	return name
+}
+
 // manyHolders says whether a name can have several holders at a time, so that the next of this process may ask when one has got it.
 func (s *settings) manyHolders() bool { return s.many() || s.shared }
 

@@ -316,3 +316,44 @@ func TestTryOfAPermitThatOthersAskFor(t *testing.T) {
 		}
 	})
 }
+
+// One that wants the name without permits waits for the first permit, and keeps it from nobody who came before.
+func TestPermitsBesideALockWithout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		peer := newLocker(t, memory.Peer())
+		zero, one := acquire(t, peer, sqllock.WithPermits(2)), acquire(t, peer, sqllock.WithPermits(2))
+
+		if zero.Slot() == 1 {
+			zero, one = one, zero
+		}
+
+		wait := func(options ...sqllock.LockOption) <-chan *sqllock.Lock {
+			acquired := make(chan *sqllock.Lock, 1)
+
+			go func() {
+				if lock, err := locker.Acquire(t.Context(), name, options...); err == nil {
+					acquired <- lock
+				}
+			}()
+
+			time.Sleep(time.Second)
+
+			return acquired
+		}
+
+		first, second := wait(sqllock.WithPermits(2)), wait()
+		started := time.Now()
+
+		release(t, zero)
+		lock := <-first
+
+		if took := time.Since(started); lock.Slot() != 0 || took > time.Second {
+			t.Errorf("slot %d was acquired after %s, want slot 0 at once", lock.Slot(), took)
+		}
+
+		release(t, lock)
+		release(t, <-second)
+		release(t, one)
+	})
+}

@@ -178,6 +178,7 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 
 	return taken, nil
 }
+
 func (w *waiters) enqueue(ctx context.Context, all []strategies.Waiter) (taken []bool, errs []error) {
 	return w.queuer.Enqueue(ctx, all, believed)
 }
