@@ -178,7 +178,8 @@ const (
 // holderNow is who has the lock at the end of a wait, where held is what the last attempt was told:
 // others may have had it since then.
 func (a *acquisition) holderNow(wait context.Context, held *HeldError) *HeldError {
-	stale := !held.At.IsZero() && time.Since(held.At) >= fresh
+	// In a recovery pause nobody need have it, and it cannot be had all the same.
+	stale := !held.Recovering && !held.At.IsZero() && time.Since(held.At) >= fresh
 	if !stale || !errors.Is(wait.Err(), context.DeadlineExceeded) || a.locker.waiters.silent() {
 		return held
 	}

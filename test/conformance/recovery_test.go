@@ -104,6 +104,10 @@ func TestRecoveryPause(t *testing.T) {
 			t.Errorf("TryAcquire of a lock that is held = %v, want ErrNotAcquired", err)
 		}
 
+		if _, err := other.Acquire(t.Context(), "free", sqllock.WithMaxWait(2*time.Second)); !errors.Is(err, sqllock.ErrRecovering) || errors.Is(err, sqllock.ErrNotAcquired) {
+			t.Errorf("a wait that ends in the pause = %v, want ErrRecovering", err)
+		}
+
 		select {
 		case <-lost.Done():
 		case <-time.After(lease):
