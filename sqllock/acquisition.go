@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -59,6 +60,7 @@ type acquisition struct {
 	abandoned []string                // owners before, whose attempts may have the lock, and are settled
 	doubt     time.Time               // of the last attempt of this owner whose outcome was unknown
 	began     instant
+	paused    bool  // by a recovery pause, of which it was told
 	last      error // to tell at the end: of the last attempt, or what others of this process were told
 }
 
@@ -583,6 +585,7 @@ func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed
 	}
 
 	if a.startWaiting(ctx); held != nil {
+		a.tellRecovery(ctx, held)
 		a.pause(wait, held)
 	} else {
 		// Few attempts without an answer are made, so that they are not all over
@@ -595,6 +598,17 @@ func (a *acquisition) retry(wait, ctx context.Context, started time.Time, failed
 	}
 
 	return nil
+}
+
+// tellRecovery tells of a recovery pause that the wait has met.
+func (a *acquisition) tellRecovery(ctx context.Context, held *HeldError) {
+	if held.Recovering && !a.paused && a.locker.tells(ctx, slog.LevelWarn) {
+		a.locker.events.add(ctx, Event{
+			Kind: Recovering, Name: a.request.Name, Held: held, Attempts: a.attempts, Waited: now().since(a.began),
+		})
+	}
+
+	a.paused = held.Recovering
 }
 
 // A try asks again, about so far apart, for as long as looksFor at a name that nobody is

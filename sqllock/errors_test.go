@@ -139,7 +139,7 @@ func TestRefusedByTheirLimits(t *testing.T) {
 				`a shorter lease is enough, because it is renewed`)
 
 		for want, err := range map[string]error{
-			`force release of lock "the lock": invalid option: the reason is empty`:                                      locker.ForceRelease(ctx, sqllock.Status{Name: name}, ""),
+			`force release of lock "the lock": invalid option: the reason is empty`:                                                                     locker.ForceRelease(ctx, sqllock.Status{Name: name}, ""),
 			`reap: invalid option: the interval 0s is not between 1ms and 366 days`:                                                                     locker.RunReaper(ctx, 0, time.Hour),
 			`guard lock "the lock": not supported: the transaction is in elsewhere, but the lock is in memory`:                                          lock.Guard(ctx, elsewhere{}),
 			`lock "plain": ReleaseTx is not supported by strategy plain on memory; let what you write to compare the lock's token, or use strategy cas`: plainly(t, memory).ReleaseTx(ctx, memory.Begin()),

@@ -37,6 +37,9 @@ const (
 	// two looks is not told. Of the calls of a locker for the same lock one stands in line, and the others have none. With
 	// strategy quorum there is no line.
 	Waiting
+	// Recovering: a call that waits has met a recovery pause, in which nothing is granted ([ErrRecovering]). Held says why, and for how
+	// long from when it was asked. It comes once for a pause, and like Waiting to one of the calls of a locker for the same lock.
+	Recovering
 )
 
 // Event says what happened to which lock. Fields that do not apply are zero.
@@ -52,7 +55,7 @@ type Event struct {
 	Strategy string
 	// Place is where in the line of the name the process stands, from 1.
 	Place int
-	// Held is who had the lock when it was last asked for, and when that was; nil if that is not known.
+	// Held is who had the lock when it was last asked for, or that nothing is granted, and when that was; nil if that is not known.
 	Held *HeldError
 	// Attempts is how often the acquisition asked the database, and Waited how long it
 	// took.
@@ -75,8 +78,8 @@ type Event struct {
 //
 // One that blocks, or a log that does, holds up nobody's lock: no context, no
 // renewal and no turn waits for it. Acquired, NotAcquired and Released come on the
-// goroutine of the call that they tell of, when all else of it is done. Waiting, Renewed,
-// RenewalFailed and Lost, and Released by Close, come one after the other on a
+// goroutine of the call that they tell of, when all else of it is done. Waiting, Recovering,
+// Renewed, RenewalFailed and Lost, and Released by Close, come one after the other on a
 // goroutine that the locker has while there is something to tell, so a Released
 // may overtake a Renewed, and an Acquired a Waiting. If the observer does not keep up, the oldest beyond 1024 are
 // dropped, which the log says, but never a loss. Close waits for what is left to
@@ -97,7 +100,7 @@ func WithObserver(o Observer) LockerOption {
 	})
 }
 
-// WithLogger gives the logger: losses, failed renewals and releases at Warn,
+// WithLogger gives the logger: losses, failed renewals and releases, and waits in a recovery pause at Warn,
 // the rest at Debug. The default logs nothing. Errors: [ErrInvalidOption], it is nil.
 func WithLogger(logger *slog.Logger) LockerOption {
 	return lockerOption(func(c *config) error {
@@ -145,6 +148,8 @@ func (e Event) said() (slog.Level, string) {
 		return slog.LevelDebug, "lock not acquired"
 	case e.Kind == Waiting:
 		return slog.LevelDebug, "waiting for lock"
+	case e.Kind == Recovering:
+		return slog.LevelWarn, "nothing is granted after a fail-over, waiting for lock"
 	case e.Kind == Renewed && (e.Err == nil || e.repeats):
 		return slog.LevelDebug, "lock renewed"
 	case e.Kind == Renewed:
@@ -166,14 +171,19 @@ func (e Event) said() (slog.Level, string) {
 
 // attrs are what applies of an event, for the log.
 func (e Event) attrs() []slog.Attr {
-	holder := ""
+	holder, until, why := "", "", ""
 	if e.Held != nil {
 		holder = e.Held.Holder.String()
+	}
+
+	if e.Kind == Recovering {
+		until, why = e.Held.At.Add(e.Held.Remaining).Format(time.RFC3339), e.Held.Detail
 	}
 
 	all := []slog.Attr{
 		slog.String("name", e.Name), slog.String("strategy", e.Strategy), slog.Int64("token", e.Token), slog.Int("slot", e.Slot),
 		slog.Int("place", e.Place), slog.Int("attempts", e.Attempts), slog.Duration("waited", e.Waited), slog.String("holder", holder),
+		slog.String("until", until), slog.String("reason", why),
 		slog.Duration("held_for", e.HeldFor), slog.Duration("remaining", e.Remaining.Round(time.Millisecond)), slog.Any("error", e.Err),
 		slog.Int("repeated", e.repeated),
 	}

@@ -124,7 +124,7 @@ func (m *Metrics) Observe(ctx context.Context, e sqllock.Event) {
 		m.renewed(ctx, e, m.renewalFailures)
 	case sqllock.Lost, sqllock.Released:
 		m.released(ctx, e)
-	case sqllock.Waiting:
+	case sqllock.Waiting, sqllock.Recovering:
 		// A wait is measured when it has ended.
 	}
 }

@@ -148,7 +148,7 @@ func (m *Metrics) Observe(_ context.Context, e sqllock.Event) {
 		m.renewed(e, m.renewalFailures)
 	case sqllock.Lost, sqllock.Released:
 		m.released(e)
-	case sqllock.Waiting:
+	case sqllock.Waiting, sqllock.Recovering:
 		// A wait is measured when it has ended.
 	}
 }

@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"slices"
@@ -49,7 +50,14 @@ func TestRecoveryPause(t *testing.T) {
 	const lease = 6 * time.Second
 
 	eachRecoverable(t, catalog.All(), func(t *testing.T, made func() strategies.Strategy, beside *sql.DB) {
-		holder, other := lockerOn(t, made(), sqllock.WithLease(lease)), lockerOn(t, made(), sqllock.WithLease(lease))
+		told := make(chan sqllock.Event, 100)
+		observer := sqllock.WithObserver(func(_ context.Context, e sqllock.Event) {
+			if e.Kind == sqllock.Recovering {
+				told <- e
+			}
+		})
+
+		holder, other := lockerOn(t, made(), sqllock.WithLease(lease)), lockerOn(t, made(), sqllock.WithLease(lease), observer)
 
 		held := acquire(t, holder, "held")
 		lost := acquire(t, holder, "lost")
@@ -129,6 +137,22 @@ func TestRecoveryPause(t *testing.T) {
 
 		if err := held.Check(t.Context()); err != nil {
 			t.Errorf("a lock that the server knows of: %v", err)
+		}
+
+		// Those who wait are told, once each; a try is not.
+		for _, name := range []string{"free", "lost"} {
+			select {
+			case e := <-told:
+				if e.Name != name || e.Held == nil || !e.Held.Recovering || e.Held.Remaining <= 0 || e.Held.Detail == "" || e.Held.At.IsZero() {
+					t.Errorf("event %+v, %v, want why %q is not granted, and for how long", e, e.Held, name)
+				}
+			case <-time.After(time.Second):
+				t.Errorf("the wait for %q was not told of the pause", name)
+			}
+		}
+
+		if len(told) > 0 {
+			t.Errorf("another event: %+v", <-told)
 		}
 	})
 }
