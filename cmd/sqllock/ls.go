@@ -39,7 +39,8 @@ with PREFIX. HELD is how long the lock has been held, LEASE how long the lease
 runs if it is not renewed; both by the database's clock. Names that nobody holds
 any more and that a minimum hold or a lock delay keeps taken are listed too,
 with the time left. On a terminal names and holders are cut to its width. SLOT
-is which of the permits of a name it is, and SHARED whether it is a reader.
+is which of the permits of a name it is, and SHARED whether it is a reader. If
+nothing is granted after a fail-over, a last line says so; with --json, stderr.
 
 With --waiting, list who waits for locks, by name and then in the order of
 arrival: a process once for each lock that it asks for, and once for each
@@ -74,7 +75,14 @@ goroutine of it that waits while it holds another lock; HOLDS is "others" then.`
 			}
 
 			return f.look(cmd.Context(), func(l looker) error {
-				return f.list(cmd.Context(), cmd.OutOrStdout(), func(ctx context.Context) (listing, error) { return list(ctx, l, filter) })
+				return f.list(cmd.Context(), cmd.OutOrStdout(), func(ctx context.Context) (listing, error) {
+					listed, err := list(ctx, l, filter)
+					if err == nil {
+						listed.recovery, err = l.recovery(ctx)
+					}
+
+					return listed, err
+				})
 			})
 		},
 	}
@@ -93,6 +101,8 @@ type listing struct {
 	json  any
 	table text.Table
 	none  string // instead of a table without rows
+
+	recovery sqllock.Recovery
 }
 
 // list lists once, or until ctx ends.
@@ -127,7 +137,7 @@ func (*lsFlags) locks(ctx context.Context, l looker, filter sqllock.Filter) (lis
 		shown[i] = jsonOf(lock)
 	}
 
-	return listing{shown, tableOf(locks), none("no locks are held", filter)}, nil
+	return listing{json: shown, table: tableOf(locks), none: none("no locks are held", filter)}, nil
 }
 
 // waiters lists those who wait.
@@ -155,7 +165,7 @@ func (*lsFlags) waiters(ctx context.Context, l looker, filter sqllock.Filter) (l
 
 	table.Omit("SHARED", yes(false))
 
-	return listing{shown, table, none("nobody waits for locks", filter)}, nil
+	return listing{json: shown, table: table, none: none("nobody waits for locks", filter)}, nil
 }
 
 // yes is what a column says of what is so or not.
@@ -182,6 +192,10 @@ const clearScreen = "\x1b[H\x1b[2J"
 
 func (f *lsFlags) print(out io.Writer, listed listing, width int) error {
 	if f.json {
+		if !granting(listed.recovery) {
+			warn(said(listed.recovery))
+		}
+
 		return printJSON(out, listed.json)
 	}
 
@@ -195,6 +209,10 @@ func (f *lsFlags) print(out io.Writer, listed listing, width int) error {
 		b.WriteString(strings.Join(listed.table.Lines(width), "\n") + "\n")
 	} else {
 		b.WriteString(listed.none + "\n")
+	}
+
+	if !granting(listed.recovery) {
+		b.WriteString(said(listed.recovery) + "\n")
 	}
 
 	if f.watch > 0 && width == 0 {

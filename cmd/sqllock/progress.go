@@ -129,6 +129,10 @@ func waitingFor(ctx context.Context, l looker, names []string) waiting {
 	default:
 		w.why = ", held by nobody: it changes hands, the database is busy, or an open transaction has its row locked" +
 			inLine(l.place(ctx, status.Name))
+
+		if r, err := l.recovery(ctx); err == nil && !granting(r) {
+			w.why = "; " + said(r)
+		}
 	}
 
 	return w

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -87,15 +87,36 @@ pause. --lossless=false takes that back.`,
 
 func (f *recoveryFlags) print(out io.Writer, r sqllock.Recovery) error {
 	if f.json {
-		return json.NewEncoder(out).Encode(map[string]any{
-			"granting": r.Remaining == 0 && !r.Pending(), "remaining_seconds": r.Remaining.Seconds(), "server": r.Noted, "previous": r.Previous,
-			"reason": r.Reason, "lossless": r.Lossless, "longest_seconds": r.Longest.Seconds(), "longest_by": r.LongestBy,
-		})
+		return printJSON(out, recoveryOf(r))
 	}
 
 	_, err := fmt.Fprintln(out, said(r))
 
 	return err
+}
+
+// recoveryOf is what --json shows of a recovery.
+func recoveryOf(r sqllock.Recovery) map[string]any {
+	return map[string]any{
+		"granting": granting(r), "remaining_seconds": r.Remaining.Seconds(), "server": r.Noted, "previous": r.Previous,
+		"reason": r.Reason, "lossless": r.Lossless, "longest_seconds": r.Longest.Seconds(), "longest_by": r.LongestBy,
+	}
+}
+
+// granting says whether locks are granted.
+func granting(r sqllock.Recovery) bool { return r.Remaining == 0 && !r.Pending() }
+
+// recovery is the Locker's, bounded. Where there are no pauses, or none that this user may see, locks are granted.
+func (l looker) recovery(ctx context.Context) (sqllock.Recovery, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+
+	r, err := l.Recovery(ctx)
+	if errors.Is(err, sqllock.ErrUnsupported) || errors.Is(err, sqllock.ErrNotAllowed) {
+		return sqllock.Recovery{}, nil
+	}
+
+	return r, err
 }
 
 // said is what a person is told of a recovery.
@@ -104,7 +125,8 @@ func said(r sqllock.Recovery) string {
 
 	switch {
 	case r.Remaining > 0:
-		return fmt.Sprintf("nothing is granted for another %s: %s", r.Remaining.Round(time.Millisecond), plain.Text(r.Reason))
+		return fmt.Sprintf("nothing is granted for another %s, until %s: %s", r.Remaining.Round(time.Millisecond),
+			time.Now().Add(r.Remaining).UTC().Format("15:04:05 UTC"), plain.Text(r.Reason))
 	case r.Lossless:
 		return "locks are granted, also after a fail-over: " + plain.Text(r.Reason)
 	case r.Pending():

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -50,9 +51,11 @@ who may. A request has to name localhost, a loopback address or the host of
 --listen as its host; if that is 0.0.0.0 or [::], any IP address will do.
 
   /healthz   200, or 503 with one line if the database has no answer within 2s;
-             it is asked once a second at most
-  /metrics   for Prometheus: how many hold and wait, and the oldest wait;
-             with --metric-names for each name, too`,
+             it is asked once a second at most. While nothing is granted after
+             a fail-over it is 200, and a second line says so
+  /metrics   for Prometheus: how many hold and wait, the oldest wait, and how
+             long nothing is granted after a fail-over; with --metric-names for
+             each name, too`,
 		Example: `  sqllock serve
   sqllock serve --listen 127.0.0.1:9090 --every 5s --dsn-file /etc/app/dsn`,
 		Args: cobra.NoArgs,
@@ -165,10 +168,10 @@ type source struct {
 func (s source) Look(ctx context.Context) (page.Locks, error) { return s.lookAt(ctx, "") }
 
 // Answer looks at one name, which need not be anybody's.
-func (s source) Answer(ctx context.Context) error {
-	_, err := s.lookAt(ctx, "healthz")
+func (s source) Answer(ctx context.Context) (string, error) {
+	locks, err := s.lookAt(ctx, "healthz")
 
-	return err
+	return locks.Pause, err
 }
 
 // lookAt is a look at a name; empty is every name.
@@ -182,8 +185,18 @@ func (s source) lookAt(ctx context.Context, name string) (page.Locks, error) {
 	}
 
 	waiters, err := s.Waiters(ctx, sqllock.WaiterFilter{Name: name})
+	seen := page.Locks{Locks: locks, Waiters: waiters}
 
-	return page.Locks{Locks: locks, Waiters: waiters}, s.told(err)
+	if err != nil {
+		return seen, s.told(err)
+	}
+
+	r, err := s.recovery(ctx)
+	if err == nil && !granting(r) {
+		seen.Pause, seen.Left = said(r), cmp.Or(r.Remaining, r.Longest)
+	}
+
+	return seen, s.told(err)
 }
 
 // Inspect is a closer look at one slot of a name.

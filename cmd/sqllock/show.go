@@ -40,7 +40,8 @@ is for how long --min-hold keeps the name taken though nobody holds it any more;
 database's user may see that; SQLite does not tell. "tick" is the latest point
 in time whose job was done ("sqllock run --tick"), and "asked" why the holder
 was asked to release the lock ("sqllock resign"); in --json that is
-"release_requested".
+"release_requested". "pause" says that nothing is granted after a fail-over, and
+until when; in --json "recovery" is what "sqllock recovery --json" shows.
 
 Of a name with permits each slot is shown that is taken, and --slot N shows one
 of them as the lock of a name without permits. In --json "lock", "last" and
@@ -97,6 +98,10 @@ func (f *showFlags) show(ctx context.Context, out io.Writer, l looker, name stri
 		return err
 	}
 
+	if s.recovery, err = l.recovery(ctx); err != nil {
+		return err
+	}
+
 	if s.status.Guarded {
 		s.row = inTheRow(ctx, l.db, name, f.slot)
 	}
@@ -122,6 +127,8 @@ type seen struct {
 	listed  []sqllock.Status // who has it, or keeps it taken: of all slots, if none was asked for
 	waiters []sqllock.Waiter
 	row     string // who has its row locked, if it is guarded
+
+	recovery sqllock.Recovery
 }
 
 // others are the taken slots beside the one that was looked at, and the readers beside that one.
@@ -224,6 +231,10 @@ func (s seen) print(out io.Writer) error {
 	if s.status.Guarded {
 		add("guarded", "a transaction keeps the next holder out: its row is locked")
 		add("", s.row)
+	}
+
+	if !granting(s.recovery) {
+		add("pause", said(s.recovery))
 	}
 
 	s.line(add)
@@ -336,6 +347,8 @@ type seenJSON struct {
 	Others  []lockJSON   `json:"others,omitempty"` // of the permits beside that slot, and the other readers
 	Last    *lastJSON    `json:"last,omitempty"`
 	Waiting []waiterJSON `json:"waiting,omitempty"`
+	// As of "sqllock recovery"; nil if locks are granted.
+	Recovery map[string]any `json:"recovery,omitempty"`
 }
 
 type lastJSON struct {
@@ -353,6 +366,10 @@ func (s seen) json(tells bool) seenJSON {
 
 	if !s.slot {
 		shown.Permits = &held
+	}
+
+	if !granting(s.recovery) {
+		shown.Recovery = recoveryOf(s.recovery)
 	}
 
 	shown.Asked = s.status.ReleaseRequested

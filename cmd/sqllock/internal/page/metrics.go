@@ -36,6 +36,9 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 		gauge(&b, "sqllock_database_oldest_wait_seconds", "How long the one waits who has waited longest.")
 		fmt.Fprintf(&b, "sqllock_database_oldest_wait_seconds %g\n", all.Oldest.Seconds())
 
+		gauge(&b, "sqllock_database_recovery_seconds", "How long nothing is granted yet after a fail-over; 0 if locks are granted.")
+		fmt.Fprintf(&b, "sqllock_database_recovery_seconds %g\n", seen.value.Left.Seconds())
+
 		if s.MetricNames {
 			writeNames(&b, seen.value)
 		}

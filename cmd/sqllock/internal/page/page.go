@@ -22,8 +22,9 @@ import (
 type Source interface {
 	// Look is a look at all locks and at all who wait.
 	Look(ctx context.Context) (Locks, error)
-	// Answer asks for what takes the database no time however many locks there are, and says why there is no answer.
-	Answer(ctx context.Context) error
+	// Answer asks for what takes the database no time however many locks there are, and says why there is no answer. It returns what
+	// Locks.Pause is.
+	Answer(ctx context.Context) (pause string, err error)
 	// Inspect is a closer look at one slot of a name; slot 0 if it has no permits.
 	Inspect(ctx context.Context, name string, slot int) (sqllock.Status, error)
 	// Examine asks the doctor.
@@ -64,7 +65,7 @@ type server struct {
 	templates *template.Template
 	locks     latest[Locks]
 	findings  latest[[]doctor.Finding]
-	answer    latest[struct{}]
+	answer    latest[string]
 }
 
 // New is the handler of all pages. It refuses requests of other sites.
@@ -209,11 +210,11 @@ func (s *server) doctor(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
-	answer := s.answer.get(r.Context(), healthAge, func(ctx context.Context) (struct{}, error) {
+	answer := s.answer.get(r.Context(), healthAge, func(ctx context.Context) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, healthTime)
 		defer cancel()
 
-		return struct{}{}, s.Source.Answer(ctx)
+		return s.Source.Answer(ctx)
 	})
 
 	if answer.err != nil {
@@ -222,7 +223,12 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	_, _ = w.Write([]byte("ok\n"))
+	said := "ok\n"
+	if answer.value != "" {
+		said += plain.Text(answer.value) + "\n"
+	}
+
+	_, _ = w.Write([]byte(said))
 }
 
 func (s *server) write(w http.ResponseWriter, name string, status int, page shown) {

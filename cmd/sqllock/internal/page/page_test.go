@@ -48,7 +48,7 @@ func (f *fake) Look(ctx context.Context) (page.Locks, error) {
 }
 
 // Answer looks at nothing else.
-func (f *fake) Answer(ctx context.Context) error {
+func (f *fake) Answer(ctx context.Context) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -57,10 +57,10 @@ func (f *fake) Answer(ctx context.Context) error {
 	if f.hangs {
 		<-ctx.Done()
 
-		return ctx.Err()
+		return "", ctx.Err()
 	}
 
-	return f.err
+	return f.locks.Pause, f.err
 }
 
 func (f *fake) Inspect(_ context.Context, name string, slot int) (sqllock.Status, error) {
@@ -408,6 +408,21 @@ func TestWhoWaitsForWhom(t *testing.T) {
 	want(t, get(t, h, "/nothing"), http.StatusNotFound)
 }
 
+// While nothing is granted the pages say so, also where nobody holds a lock, and a probe is content.
+func TestRecovery(t *testing.T) {
+	t.Parallel()
+
+	const said = "nothing is granted for another 20s: <it was promoted>"
+
+	h := handler(t, &fake{locks: page.Locks{Pause: said, Left: 20 * time.Second}}, nil)
+	banner := `<p class="banner" role="alert">After a fail-over ` + html.EscapeString(said)
+
+	want(t, get(t, h, "/"), http.StatusOK, banner)
+	want(t, get(t, h, "/name?name=nightly"), http.StatusOK, banner)
+	want(t, get(t, h, "/healthz"), http.StatusOK, "ok\n"+said+"\n")
+	want(t, get(t, h, "/metrics"), http.StatusOK, "\nsqllock_database_recovery_seconds 20\n")
+}
+
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 
@@ -418,7 +433,7 @@ func TestMetrics(t *testing.T) {
 
 	w := get(t, handler(t, source, nil), "/metrics")
 	want(t, w, http.StatusOK, "# TYPE sqllock_database_up gauge\nsqllock_database_up 1\n", "\nsqllock_database_holders 3\n", "\nsqllock_database_waiters 2\n",
-		"\nsqllock_database_oldest_wait_seconds 1.5\n")
+		"\nsqllock_database_oldest_wait_seconds 1.5\n", "\nsqllock_database_recovery_seconds 0\n")
 
 	if strings.Contains(w.Body.String(), "name=") {
 		t.Errorf("names without being asked for:\n%s", w.Body)

@@ -14,6 +14,9 @@ type Locks struct {
 	Locks []sqllock.Status
 	// Waiters are those who wait, by name and then in the order of arrival.
 	Waiters []sqllock.Waiter
+	// Pause says that nothing is granted after a fail-over, until when and why; empty if locks are granted. Left is how long it lasts.
+	Pause string
+	Left  time.Duration
 }
 
 // most bounds how many rows a table has.
@@ -26,6 +29,7 @@ type view struct {
 
 	Holders, Waiters, Kept int // how many there are, shown or not
 	Oldest                 time.Duration
+	Pause                  string
 
 	// Slots, Shared: there is one that has a slot above 0, or is shared.
 	Slots, Shared, SharedWaiters bool
@@ -47,7 +51,7 @@ const mostBehind = 2
 
 // viewOf is a view of the names that are wanted.
 func viewOf(locks Locks, wanted func(name string) bool) view {
-	v := view{permits: map[string]bool{}}
+	v := view{permits: map[string]bool{}, Pause: locks.Pause}
 
 	holders := map[string][]string{}
 	holding := map[process][]string{}
