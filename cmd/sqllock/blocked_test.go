@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 	"github.com/sqllock/sqllock/databases"
 )
 
@@ -16,12 +15,12 @@ import (
 // the reason is told.
 func TestBlockedByAGuard(t *testing.T) {
 	t.Parallel()
-	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+	eachDatabase(t, func(t *testing.T, ctx context.Context, url string) {
 		t.Helper()
 		run(t, url, "migrate", "up").want(0)
 		run(t, url, "run", "--name", "a", "--", "true").want(0)
 
-		db := testdatabases.Open(t, ctx, url)
+		db := openDatabase(t, ctx, url)
 		defer db.Close()
 
 		var guard, self, ends string

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/text"
 )
 
@@ -80,7 +79,7 @@ func TestDoctorChangesNothing(t *testing.T) {
 func TestDoctorFits(t *testing.T) {
 	t.Parallel()
 
-	testdatabases.Each(t, func(t *testing.T, _ context.Context, url string) {
+	eachDatabase(t, func(t *testing.T, _ context.Context, url string) {
 		t.Helper()
 
 		i := run(t, url, "migrate", "up")
@@ -133,7 +132,7 @@ func TestDoctorLimits(t *testing.T) {
 		},
 	}
 
-	for _, name := range testdatabases.Servers() {
+	for _, name := range serverNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -150,12 +149,12 @@ func TestDoctorLimits(t *testing.T) {
 func TestDoctorBesideOthersCharacters(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range testdatabases.Servers() {
+	for _, name := range serverNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			url := migratedOn(t, name)
-			db := testdatabases.Open(t, t.Context(), url)
+			db := openDatabase(t, t.Context(), url)
 
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
@@ -240,16 +239,16 @@ func TestDoctorBehindProxy(t *testing.T) {
 func TestDoctorSeesColumnsOfOthers(t *testing.T) {
 	t.Parallel()
 
-	testdatabases.Each(t, func(t *testing.T, _ context.Context, url string) {
+	eachDatabase(t, func(t *testing.T, _ context.Context, url string) {
 		t.Helper()
 
 		run(t, url, "migrate", "up").want(0)
-		testdatabases.Execute(t, url, "ALTER TABLE sqllock_locks ADD COLUMN mine INTEGER NOT NULL DEFAULT 1")
-		testdatabases.Execute(t, url, "ALTER TABLE sqllock_locks ADD COLUMN yours INTEGER")
+		executeOn(t, url, "ALTER TABLE sqllock_locks ADD COLUMN mine INTEGER NOT NULL DEFAULT 1")
+		executeOn(t, url, "ALTER TABLE sqllock_locks ADD COLUMN yours INTEGER")
 		diagnosed(t, run(t, url, "doctor", "--strategy", "insert"), 0, "ok tables")
 
 		// SQLite adds no such column to a table that is there.
-		testdatabases.Execute(t, url, "DROP TABLE sqllock_inserts")
+		executeOn(t, url, "DROP TABLE sqllock_inserts")
 
 		text := map[string]string{"postgres": `text COLLATE "C"`, "mysql": "VARBINARY", "sqlite": "TEXT"}[strings.SplitN(url, ":", 2)[0]]
 		name, owner := text, strings.TrimSuffix(text, ` COLLATE "C"`)
@@ -258,13 +257,13 @@ func TestDoctorSeesColumnsOfOthers(t *testing.T) {
 			name, owner = "VARBINARY(255)", "VARBINARY(64)"
 		}
 
-		testdatabases.Execute(t, url, "CREATE TABLE sqllock_inserts (name "+name+" NOT NULL PRIMARY KEY, owner "+owner+" NOT NULL, expires_at INTEGER NOT NULL)")
+		executeOn(t, url, "CREATE TABLE sqllock_inserts (name "+name+" NOT NULL PRIMARY KEY, owner "+owner+" NOT NULL, expires_at INTEGER NOT NULL)")
 
 		diagnosed(t, run(t, url, "doctor", "--strategy", "insert"), 1,
 			"error trial a lock that nobody has cannot be acquired")
 		run(t, url, "run", "--name", "n", "--strategy", "insert", "--", "true").want(exitUnavailable)
 
-		testdatabases.Execute(t, url, "ALTER TABLE sqllock_inserts DROP COLUMN expires_at")
+		executeOn(t, url, "ALTER TABLE sqllock_inserts DROP COLUMN expires_at")
 		run(t, url, "run", "--name", "n", "--strategy", "insert", "--", "true").want(0)
 
 		if strings.Contains(diagnosis(run(t, url, "doctor", "--strategy", "insert")), "error") {
@@ -292,7 +291,7 @@ func TestSearchPathWithoutSchemas(t *testing.T) {
 func TestDoctorSeesASecondLink(t *testing.T) {
 	t.Parallel()
 
-	url := testdatabases.Fresh(t, "sqlite")
+	url := freshDatabase(t, "sqlite")
 	file := strings.TrimPrefix(url, "sqlite:")
 	run(t, url, "migrate", "up").want(0)
 	diagnosed(t, run(t, url, "doctor"), 0, "ok server SQLite")

@@ -12,8 +12,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 )
 
 // BenchmarkStart measures from the start of the process to the first byte of
@@ -32,7 +30,7 @@ func BenchmarkStart(b *testing.B) {
 		b.Run("flock", func(b *testing.B) { startUp(b, func() *exec.Cmd { return exec.Command(flock, file, echo, "on") }) })
 	}
 
-	for _, name := range testdatabases.Names() {
+	for _, name := range databaseNames() {
 		url := migratedOn(b, name)
 
 		b.Run(name+"/connection", func(b *testing.B) {
@@ -99,7 +97,7 @@ func startUp(b *testing.B, command func() *exec.Cmd) {
 func BenchmarkLoss(b *testing.B) {
 	const lease = 3 * time.Second
 
-	for _, name := range testdatabases.Servers() {
+	for _, name := range serverNames() {
 		for _, c := range []struct {
 			what string
 			take func(*proxy)

@@ -6,14 +6,13 @@ import (
 	"context"
 	"testing"
 
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 	"github.com/sqllock/sqllock/databases"
 )
 
 // TestFreeOfASuccessor frees the lock of the holder whose token is given, and of nobody else.
 func TestFreeOfASuccessor(t *testing.T) {
 	t.Parallel()
-	testdatabases.Each(t, func(t *testing.T, _ context.Context, url string) {
+	eachDatabase(t, func(t *testing.T, _ context.Context, url string) {
 		t.Helper()
 		run(t, url, "migrate", "up").want(0)
 		run(t, url, "run", "--name", "a", "--", "true").want(0)
@@ -44,13 +43,13 @@ func TestFreeBesideAGuard(t *testing.T) {
 	for _, strategy := range []string{"cas", "insert"} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+			eachDatabase(t, func(t *testing.T, ctx context.Context, url string) {
 				t.Helper()
 				run(t, url, "migrate", "up").want(0)
 				hold(t, url, "--strategy", strategy)
 				token := tokenOf(t, url, "a")
 
-				db := testdatabases.Open(t, ctx, url)
+				db := openDatabase(t, ctx, url)
 				defer db.Close()
 
 				guard := "SELECT token FROM sqllock_locks WHERE name = 'a' FOR KEY SHARE"

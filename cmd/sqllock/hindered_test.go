@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 	"github.com/sqllock/sqllock/databases"
 )
 
@@ -17,13 +16,13 @@ import (
 // locked.
 func TestBesideALockedRow(t *testing.T) {
 	t.Parallel()
-	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+	eachDatabase(t, func(t *testing.T, ctx context.Context, url string) {
 		t.Helper()
 		run(t, url, "migrate", "up").want(0)
 		hold(t, url)
 		token := tokenOf(t, url, "a")
 
-		db := testdatabases.Open(t, ctx, url)
+		db := openDatabase(t, ctx, url)
 		defer db.Close()
 
 		lock := "SELECT name FROM sqllock_locks WHERE name = 'a' FOR UPDATE"
@@ -63,12 +62,12 @@ func TestBesideALockedRow(t *testing.T) {
 // TestBesideLockedTables has what acts on locks of others give up, and say why.
 func TestBesideLockedTables(t *testing.T) {
 	t.Parallel()
-	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+	eachDatabase(t, func(t *testing.T, ctx context.Context, url string) {
 		t.Helper()
 		run(t, url, "migrate", "up").want(0)
 		run(t, url, "run", "--name", "a", "--", "true").want(0)
 
-		db := testdatabases.Open(t, ctx, url)
+		db := openDatabase(t, ctx, url)
 		defer db.Close()
 
 		conn, err := db.SQL.Conn(ctx)
@@ -85,7 +84,7 @@ func TestBesideLockedTables(t *testing.T) {
 
 		// SQLite keeps writers out, and a reaper without work is none.
 		if db.Target.Dialect == databases.SQLite {
-			testdatabases.Execute(t, url, "UPDATE sqllock_locks SET owner = 'x', expires_at = 1")
+			executeOn(t, url, "UPDATE sqllock_locks SET owner = 'x', expires_at = 1")
 		}
 
 		if _, err := conn.ExecContext(ctx, statements[0]); err != nil {
@@ -122,10 +121,10 @@ func TestBesideLockedTables(t *testing.T) {
 func TestMigrateBesideAnother(t *testing.T) {
 	t.Parallel()
 
-	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+	eachDatabase(t, func(t *testing.T, ctx context.Context, url string) {
 		t.Helper()
 
-		db := testdatabases.Open(t, ctx, url)
+		db := openDatabase(t, ctx, url)
 		defer db.Close()
 
 		if db.Target.Dialect != databases.MySQL {

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 	"github.com/sqllock/sqllock/databases"
 )
 
@@ -24,7 +23,7 @@ import (
 func TestRunEndsInTimeWithoutTheServer(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range testdatabases.Servers() {
+	for _, name := range serverNames() {
 		for what, take := range map[string]func(*proxy){"frozen": (*proxy).freeze, "unreachable": (*proxy).unreachable} {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				t.Parallel()
@@ -49,7 +48,7 @@ func TestRunEndsInTimeWithoutTheServer(t *testing.T) {
 func TestRunWaitsOverARestart(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range testdatabases.Servers() {
+	for _, name := range serverNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -139,7 +138,7 @@ func lose(tb testing.TB, database string, lease time.Duration, onLoss string, ta
 func leaseEndOn(tb testing.TB, url string) time.Time {
 	tb.Helper()
 
-	db := testdatabases.Open(tb, tb.Context(), url)
+	db := openDatabase(tb, tb.Context(), url)
 	defer db.Close()
 
 	query := `SELECT max(expires_at) FROM sqllock_leases`
@@ -173,7 +172,7 @@ func TestRunOneByOne(t *testing.T) { //nolint:paralleltest // it has the machine
 		t.Fatalf("go build: %v\n%s", err, output)
 	}
 
-	for _, name := range testdatabases.Names() { //nolint:paralleltest // one after the other
+	for _, name := range databaseNames() { //nolint:paralleltest // one after the other
 		t.Run(name, func(t *testing.T) {
 			url := migratedOn(t, name)
 

@@ -21,7 +21,6 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 )
 
 // reexec makes this test binary behave as the command; so does the name sqllock
@@ -219,7 +218,7 @@ func migrated(tb testing.TB) string {
 func migratedOn(tb testing.TB, name string) string {
 	tb.Helper()
 
-	url := testdatabases.Fresh(tb, name)
+	url := freshDatabase(tb, name)
 	run(tb, url, "migrate", "up").want(0)
 
 	return url

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 	"github.com/sqllock/sqllock/migrations"
 )
 
@@ -21,11 +20,11 @@ import (
 func TestMigrateKilled(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range testdatabases.Servers() {
+	for _, name := range serverNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			owner := testdatabases.Fresh(t, name)
+			owner := freshDatabase(t, name)
 
 			up := killed(t, owner, "up", never, false)
 			whole(t, owner)
@@ -61,7 +60,7 @@ func TestMigrateKilled(t *testing.T) {
 
 				// The next one begins without the version table, or with it.
 				if kills%8 == 0 {
-					testdatabases.Execute(t, owner, "DROP TABLE "+migrations.TableName)
+					executeOn(t, owner, "DROP TABLE "+migrations.TableName)
 				}
 
 				kills += 4
@@ -82,7 +81,7 @@ func TestMigrateKilled(t *testing.T) {
 func whole(t *testing.T, owner string) {
 	t.Helper()
 
-	db := testdatabases.Open(t, t.Context(), owner)
+	db := openDatabase(t, t.Context(), owner)
 	defer db.Close()
 
 	statuses, err := migrate.Statuses(t.Context(), db)
@@ -100,7 +99,7 @@ func whole(t *testing.T, owner string) {
 func unmade(t *testing.T, owner string) {
 	t.Helper()
 
-	db := testdatabases.Open(t, t.Context(), owner)
+	db := openDatabase(t, t.Context(), owner)
 	defer db.Close()
 
 	look, err := migrate.Look(t.Context(), db, db.SQL)
@@ -157,7 +156,7 @@ func killed(t *testing.T, owner, direction string, at int, delivered bool) int {
 func sessionsEnded(t *testing.T, owner string) {
 	t.Helper()
 
-	db := testdatabases.Open(t, t.Context(), owner)
+	db := openDatabase(t, t.Context(), owner)
 	defer db.Close()
 
 	eventually(t, "the sessions of the process that was killed have ended", func() bool {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 	"github.com/sqllock/sqllock/internal/overload"
 )
 
@@ -88,11 +87,11 @@ func overloaded(t *testing.T) string {
 	// for the locks of all that one by one, in several databases at once.
 	t.Cleanup(func() {
 		if planted {
-			testdatabases.Execute(t, os.Getenv("SQLLOCK_TEST_POSTGRES"), "DROP ROLE "+role)
+			executeOn(t, os.Getenv("SQLLOCK_TEST_POSTGRES"), "DROP ROLE "+role)
 		}
 	})
 
-	admin := testdatabases.Fresh(t, "postgres")
+	admin := freshDatabase(t, "postgres")
 
 	var sources []string
 
@@ -116,7 +115,7 @@ func overloaded(t *testing.T) string {
 	names.Functions = append(names.Functions, "now", "max", "current_schema") // goose's
 	names.Types = []string{`"char"`, "real", "name[]"}                        // the catalogs', which the doctor reads
 
-	db := testdatabases.Open(t, t.Context(), admin)
+	db := openDatabase(t, t.Context(), admin)
 	defer db.Close()
 
 	if err := names.Plant(t.Context(), db.SQL, role); err != nil {

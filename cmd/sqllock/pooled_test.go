@@ -3,8 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 )
 
 // TestCommandsBehindProxy runs commands through proxies that give a session to
@@ -20,7 +18,7 @@ func TestCommandsBehindProxy(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 
-			direct := testdatabases.Fresh(t, "postgres")
+			direct := freshDatabase(t, "postgres")
 			url := pooling(t, direct, c.servers, c.byTurns)
 
 			for range 3 {
@@ -49,7 +47,7 @@ func TestCommandsBehindProxy(t *testing.T) {
 				}
 			}
 
-			db := testdatabases.Open(t, t.Context(), direct)
+			db := openDatabase(t, t.Context(), direct)
 			defer db.Close()
 
 			var left int

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 )
 
 // restrict makes a user who may connect and look at nothing, and returns the URL
@@ -26,15 +24,15 @@ func restrict(t *testing.T, owner string) (user, url string) {
 	u.User = neturl.UserPassword(user, "restricted")
 
 	if u.Scheme == "mysql" {
-		testdatabases.Execute(t, owner, "CREATE USER "+user+" IDENTIFIED BY 'restricted'")
+		executeOn(t, owner, "CREATE USER "+user+" IDENTIFIED BY 'restricted'")
 		// Or it could not connect to the database.
-		testdatabases.Execute(t, owner, "GRANT CREATE VIEW ON "+strings.TrimPrefix(u.Path, "/")+".* TO "+user)
-		t.Cleanup(func() { testdatabases.Execute(t, owner, "DROP USER "+user) })
+		executeOn(t, owner, "GRANT CREATE VIEW ON "+strings.TrimPrefix(u.Path, "/")+".* TO "+user)
+		t.Cleanup(func() { executeOn(t, owner, "DROP USER "+user) })
 	} else {
-		testdatabases.Execute(t, owner, "CREATE ROLE "+user+" LOGIN PASSWORD 'restricted'")
+		executeOn(t, owner, "CREATE ROLE "+user+" LOGIN PASSWORD 'restricted'")
 		t.Cleanup(func() {
-			testdatabases.Execute(t, owner, "DROP OWNED BY "+user)
-			testdatabases.Execute(t, owner, "DROP ROLE "+user)
+			executeOn(t, owner, "DROP OWNED BY "+user)
+			executeOn(t, owner, "DROP ROLE "+user)
 		})
 	}
 
@@ -45,7 +43,7 @@ func restrict(t *testing.T, owner string) (user, url string) {
 func TestDoctorPrintsGrants(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range testdatabases.Servers() {
+	for _, name := range serverNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -68,12 +66,12 @@ func TestDoctorPrintsGrants(t *testing.T) {
 				all = "*"
 			}
 
-			testdatabases.Execute(t, owner, "GRANT SELECT ON "+all+" TO "+user)
+			executeOn(t, owner, "GRANT SELECT ON "+all+" TO "+user)
 			diagnosed(t, run(t, app, "doctor"), 1, "error rights the user lacks INSERT, UPDATE, DELETE on sqllock_floor")
 			run(t, app, "run", "--name", "n", "--", "true").want(exitUnavailable)
 
 			for _, statement := range grantsOf(t, run(t, app, "doctor", "--json")) {
-				testdatabases.Execute(t, owner, statement)
+				executeOn(t, owner, statement)
 			}
 
 			i := run(t, app, "doctor")
@@ -120,15 +118,15 @@ func grantsOf(t *testing.T, doctor *invocation) []string {
 func TestGrantsFromAnywhere(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range testdatabases.Servers() {
+	for _, name := range serverNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			owner := testdatabases.Fresh(t, name)
+			owner := freshDatabase(t, name)
 			tables := owner
 
 			if name == "postgres" {
-				testdatabases.Execute(t, owner, `CREATE SCHEMA "Locks"`)
+				executeOn(t, owner, `CREATE SCHEMA "Locks"`)
 				tables = withParameter(t, owner, "search_path", `"Locks"`)
 			}
 
@@ -140,7 +138,7 @@ func TestGrantsFromAnywhere(t *testing.T) {
 			for range 2 {
 				for line := range strings.Lines(run(t, app, "doctor").stdout.String()) {
 					if statement := strings.TrimSpace(line); strings.HasPrefix(statement, "GRANT ") {
-						testdatabases.Execute(t, owner, statement)
+						executeOn(t, owner, statement)
 					}
 				}
 			}
@@ -155,7 +153,7 @@ func TestGrantsFromAnywhere(t *testing.T) {
 func TestUnseenVersions(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range testdatabases.Servers() {
+	for _, name := range serverNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -176,7 +174,7 @@ func TestUnseenVersions(t *testing.T) {
 			diagnosed(t, unseen(), 1, "error rights the user lacks")
 
 			for _, statement := range grantsOf(t, run(t, app, "doctor", "--json")) {
-				testdatabases.Execute(t, owner, statement)
+				executeOn(t, owner, statement)
 			}
 
 			diagnosed(t, unseen(), 0, "ok rights", "ok schema the tables are there; this user may not read their version")
@@ -188,8 +186,8 @@ func TestUnseenVersions(t *testing.T) {
 func TestDoctorSeesTheSchema(t *testing.T) {
 	t.Parallel()
 
-	owner := testdatabases.Fresh(t, "postgres")
-	testdatabases.Execute(t, owner, "CREATE SCHEMA locks")
+	owner := freshDatabase(t, "postgres")
+	executeOn(t, owner, "CREATE SCHEMA locks")
 
 	path := withParameter(t, owner, "search_path", "locks")
 	run(t, path, "migrate", "up").want(0)
@@ -202,7 +200,7 @@ func TestDoctorSeesTheSchema(t *testing.T) {
 func TestDoctorTellsOfTheEncoding(t *testing.T) {
 	t.Parallel()
 
-	owner := testdatabases.Fresh(t, "postgres")
+	owner := freshDatabase(t, "postgres")
 
 	u, err := neturl.Parse(owner)
 	if err != nil {
@@ -212,8 +210,8 @@ func TestDoctorTellsOfTheEncoding(t *testing.T) {
 	u.Path += "_latin1"
 	name := strings.TrimPrefix(u.Path, "/")
 
-	testdatabases.Execute(t, owner, "CREATE DATABASE "+name+" ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-	t.Cleanup(func() { testdatabases.Execute(t, owner, "DROP DATABASE "+name+" WITH (FORCE)") })
+	executeOn(t, owner, "CREATE DATABASE "+name+" ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+	t.Cleanup(func() { executeOn(t, owner, "DROP DATABASE "+name+" WITH (FORCE)") })
 
 	run(t, u.String(), "migrate", "up").want(0)
 	diagnosed(t, run(t, u.String(), "doctor"), 1, "error server server_encoding is LATIN1", "fix: create the database with ENCODING 'UTF8'")
@@ -224,29 +222,29 @@ func TestDoctorWarnsOfOthers(t *testing.T) {
 	t.Parallel()
 
 	owner := migratedOn(t, "postgres")
-	testdatabases.Execute(t, owner, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+	executeOn(t, owner, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
 
 	user, app := restrict(t, owner)
 	diagnosed(t, run(t, owner, "doctor"), 0, "ok search_path")
 
-	testdatabases.Execute(t, owner, "GRANT CREATE ON SCHEMA public TO "+user)
+	executeOn(t, owner, "GRANT CREATE ON SCHEMA public TO "+user)
 	diagnosed(t, run(t, owner, "doctor"), 0, "warning search_path "+user+" may create objects in schema public",
 		"REVOKE CREATE ON SCHEMA public FROM "+user)
 	diagnosed(t, run(t, app, "doctor"), 1, "ok search_path") // itself
 
-	testdatabases.Execute(t, owner, "GRANT CREATE ON SCHEMA public TO PUBLIC")
+	executeOn(t, owner, "GRANT CREATE ON SCHEMA public TO PUBLIC")
 	diagnosed(t, run(t, app, "doctor"), 1, "warning search_path PUBLIC may create objects in schema public")
 
 	// What a schema's owner may do he may always do.
 	path := withParameter(t, owner, "search_path", "theirs,public")
-	testdatabases.Execute(t, owner, "CREATE SCHEMA theirs AUTHORIZATION "+user)
+	executeOn(t, owner, "CREATE SCHEMA theirs AUTHORIZATION "+user)
 	diagnosed(t, run(t, path, "doctor"), 0, "warning search_path "+user+" owns schema theirs", "ALTER SCHEMA theirs OWNER TO")
-	testdatabases.Execute(t, owner, "REVOKE ALL ON SCHEMA theirs FROM "+user)
+	executeOn(t, owner, "REVOKE ALL ON SCHEMA theirs FROM "+user)
 	diagnosed(t, run(t, path, "doctor"), 0, "warning search_path "+user+" owns schema theirs")
 
-	testdatabases.Execute(t, owner, "ALTER SCHEMA theirs OWNER TO CURRENT_USER")
-	testdatabases.Execute(t, owner, "REVOKE CREATE ON SCHEMA public FROM "+user)
-	testdatabases.Execute(t, owner, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+	executeOn(t, owner, "ALTER SCHEMA theirs OWNER TO CURRENT_USER")
+	executeOn(t, owner, "REVOKE CREATE ON SCHEMA public FROM "+user)
+	executeOn(t, owner, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
 	diagnosed(t, run(t, path, "doctor"), 0, "ok search_path")
 }
 
@@ -254,7 +252,7 @@ func TestDoctorWarnsOfOthers(t *testing.T) {
 func TestDoctorCountsConnections(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range testdatabases.Servers() {
+	for _, name := range serverNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -286,11 +284,11 @@ func alone(t *testing.T, owner string) string {
 	user, app := restrict(t, owner)
 
 	if strings.HasPrefix(owner, "postgres") {
-		testdatabases.Execute(t, owner, "GRANT ALL ON ALL TABLES IN SCHEMA public TO "+user)
-		testdatabases.Execute(t, owner, "ALTER ROLE "+user+" CONNECTION LIMIT 1")
+		executeOn(t, owner, "GRANT ALL ON ALL TABLES IN SCHEMA public TO "+user)
+		executeOn(t, owner, "ALTER ROLE "+user+" CONNECTION LIMIT 1")
 	} else {
-		testdatabases.Execute(t, owner, "GRANT ALL ON * TO "+user)
-		testdatabases.Execute(t, owner, "ALTER USER "+user+" WITH MAX_USER_CONNECTIONS 1")
+		executeOn(t, owner, "GRANT ALL ON * TO "+user)
+		executeOn(t, owner, "ALTER USER "+user+" WITH MAX_USER_CONNECTIONS 1")
 	}
 
 	return app
@@ -300,7 +298,7 @@ func alone(t *testing.T, owner string) string {
 func TestRunTellsOfConnections(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range testdatabases.Servers() {
+	for _, name := range serverNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -325,7 +323,7 @@ func TestRunTellsOfConnections(t *testing.T) {
 func TestDoctorWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range testdatabases.Servers() {
+	for _, name := range serverNames() {
 		if name == "postgres" {
 			continue
 		}
@@ -335,7 +333,7 @@ func TestDoctorWithoutTheDatabase(t *testing.T) {
 
 			owner := migratedOn(t, name)
 			user, app := restrict(t, owner)
-			testdatabases.Execute(t, owner, "REVOKE CREATE VIEW ON * FROM "+user)
+			executeOn(t, owner, "REVOKE CREATE VIEW ON * FROM "+user)
 
 			run(t, app, "run", "--name", "n", "--", "true").want(exitUnavailable, "sqllock doctor")
 
@@ -343,7 +341,7 @@ func TestDoctorWithoutTheDatabase(t *testing.T) {
 			i.want(1)
 
 			for _, statement := range grantsOf(t, i) {
-				testdatabases.Execute(t, owner, statement)
+				executeOn(t, owner, statement)
 			}
 
 			diagnosed(t, run(t, app, "doctor"), 0, "ok rights")
@@ -358,18 +356,18 @@ func TestDoctorOnRowLevelSecurity(t *testing.T) {
 
 	owner := migratedOn(t, "postgres")
 	user, app := restrict(t, owner)
-	testdatabases.Execute(t, owner, "GRANT ALL ON ALL TABLES IN SCHEMA public TO "+user)
+	executeOn(t, owner, "GRANT ALL ON ALL TABLES IN SCHEMA public TO "+user)
 	diagnosed(t, run(t, app, "doctor"), 0, "ok tables")
 
-	testdatabases.Execute(t, owner, "ALTER TABLE sqllock_locks ENABLE ROW LEVEL SECURITY")
+	executeOn(t, owner, "ALTER TABLE sqllock_locks ENABLE ROW LEVEL SECURITY")
 	run(t, app, "run", "--name", "n", "--", "true").want(exitUnavailable)
 	diagnosed(t, run(t, app, "doctor"), 1, "error tables 1 tables have row-level security that binds this user", "DISABLE ROW LEVEL SECURITY")
 
-	testdatabases.Execute(t, owner, "CREATE POLICY everything ON sqllock_locks USING (true) WITH CHECK (true)")
+	executeOn(t, owner, "CREATE POLICY everything ON sqllock_locks USING (true) WITH CHECK (true)")
 	run(t, app, "run", "--name", "n", "--", "true").want(0)
 	diagnosed(t, run(t, app, "doctor"), 0, "ok tables")
 
-	testdatabases.Execute(t, owner, "CREATE POLICY nothing ON sqllock_locks AS RESTRICTIVE USING (false)")
+	executeOn(t, owner, "CREATE POLICY nothing ON sqllock_locks AS RESTRICTIVE USING (false)")
 	diagnosed(t, run(t, app, "doctor"), 1, "error tables 1 tables have row-level security that binds this user")
 }
 
@@ -378,6 +376,6 @@ func TestDoctorOnRules(t *testing.T) {
 	t.Parallel()
 
 	owner := migratedOn(t, "postgres")
-	testdatabases.Execute(t, owner, "CREATE RULE nothing AS ON UPDATE TO sqllock_locks DO INSTEAD NOTHING")
+	executeOn(t, owner, "CREATE RULE nothing AS ON UPDATE TO sqllock_locks DO INSTEAD NOTHING")
 	diagnosed(t, run(t, owner, "doctor"), 1, "error tables the tables have 1 rules", "DROP RULE")
 }

@@ -4,8 +4,6 @@ import (
 	neturl "net/url"
 	"strings"
 	"testing"
-
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 )
 
 // twoUsers returns the URLs of two users of one database, the first of whom has a schema with his name, which the
@@ -13,13 +11,13 @@ import (
 func twoUsers(t *testing.T) (owner, alice, bob, schema string) {
 	t.Helper()
 
-	owner = testdatabases.Fresh(t, "postgres")
-	testdatabases.Execute(t, owner, "GRANT CREATE ON SCHEMA public TO PUBLIC")
+	owner = freshDatabase(t, "postgres")
+	executeOn(t, owner, "GRANT CREATE ON SCHEMA public TO PUBLIC")
 
 	schema, alice = restrict(t, owner)
 	_, bob = restrict(t, owner)
 
-	testdatabases.Execute(t, owner, "CREATE SCHEMA AUTHORIZATION "+schema)
+	executeOn(t, owner, "CREATE SCHEMA AUTHORIZATION "+schema)
 
 	return owner, alice, bob, schema
 }
@@ -35,7 +33,7 @@ func TestOneSetOfTables(t *testing.T) {
 		owner, alice, bob, schema := twoUsers(t)
 
 		run(t, bob, "migrate", "up").want(0)
-		testdatabases.Execute(t, bob, "GRANT ALL ON ALL TABLES IN SCHEMA public TO PUBLIC")
+		executeOn(t, bob, "GRANT ALL ON ALL TABLES IN SCHEMA public TO PUBLIC")
 
 		run(t, alice, "migrate", "up").want(exitUnavailable, "schema public has sqllock's tables", "search_path=public", "search_path="+schema)
 		run(t, alice, "migrate", "down", "--all").want(exitUnavailable, "search_path=public")
@@ -91,12 +89,12 @@ func TestOneSetOfTables(t *testing.T) {
 func TestSecondSetAfterTheFirstHasGone(t *testing.T) {
 	t.Parallel()
 
-	first := testdatabases.Fresh(t, "postgres")
+	first := freshDatabase(t, "postgres")
 	moved := withParameter(t, first, "search_path", "locks")
 
 	run(t, first, "migrate", "up").want(0)
 	run(t, first, "migrate", "down", "--all").want(0)
-	testdatabases.Execute(t, first, "CREATE SCHEMA locks")
+	executeOn(t, first, "CREATE SCHEMA locks")
 	run(t, moved, "migrate", "up").want(0)
 
 	for _, args := range [][]string{{"migrate", "up"}, {"migrate", "down", "--all"}, {"migrate", "status"}} {
@@ -114,8 +112,8 @@ func TestCopiedTable(t *testing.T) {
 	t.Parallel()
 
 	owner := migratedOn(t, "postgres")
-	testdatabases.Execute(t, owner, "CREATE SCHEMA copies")
-	testdatabases.Execute(t, owner, "CREATE TABLE copies.sqllock_locks (LIKE sqllock_locks INCLUDING ALL)")
+	executeOn(t, owner, "CREATE SCHEMA copies")
+	executeOn(t, owner, "CREATE TABLE copies.sqllock_locks (LIKE sqllock_locks INCLUDING ALL)")
 
 	u, err := neturl.Parse(owner)
 	if err != nil {

@@ -24,7 +24,6 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 )
 
 // TestScripts runs testdata/script on every database: real processes, each
@@ -32,7 +31,7 @@ import (
 func TestScripts(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range testdatabases.Names() {
+	for _, name := range databaseNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 

@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies/cas"
@@ -63,11 +62,11 @@ func browse(t *testing.T, method, address, form string) (status int, body string
 // own, and a name that nobody holds, and takes one away.
 func TestServe(t *testing.T) {
 	t.Parallel()
-	testdatabases.Each(t, func(t *testing.T, ctx context.Context, database string) {
+	eachDatabase(t, func(t *testing.T, ctx context.Context, database string) {
 		t.Helper()
 		run(t, database, "migrate", "up").want(0)
 
-		db := testdatabases.Open(t, ctx, database)
+		db := openDatabase(t, ctx, database)
 		t.Cleanup(func() { _ = db.Close() })
 
 		locker := func(label string) *sqllock.Locker {
@@ -150,12 +149,12 @@ func TestServe(t *testing.T) {
 // TestHealthOfMany asks for the health of a database with many locks, which nobody looks at, for many at the same time.
 func TestHealthOfMany(t *testing.T) {
 	t.Parallel()
-	testdatabases.Each(t, func(t *testing.T, ctx context.Context, database string) {
+	eachDatabase(t, func(t *testing.T, ctx context.Context, database string) {
 		t.Helper()
 		run(t, database, "migrate", "up").want(0)
 		hold(t, database, "--lease", "1h")
 
-		db := testdatabases.Open(t, ctx, database)
+		db := openDatabase(t, ctx, database)
 		t.Cleanup(func() { _ = db.Close() })
 
 		for _, table := range []string{"sqllock_locks", "sqllock_leases"} {

@@ -3,19 +3,17 @@ package main
 import (
 	"strings"
 	"testing"
-
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 )
 
 // TestServerRefusesParameters of the URL that no reader of it knows.
 func TestServerRefusesParameters(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range testdatabases.Servers() {
+	for _, name := range serverNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			url := testdatabases.Fresh(t, name)
+			url := freshDatabase(t, name)
 			wrong := withParameter(t, url, "statement_timeout", "soon")
 
 			if name != "postgres" {

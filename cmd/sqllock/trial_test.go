@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 	"github.com/sqllock/sqllock/migrations"
 )
 
@@ -95,7 +94,7 @@ func TestDoctorTriesALock(t *testing.T) {
 		},
 	}
 
-	for _, name := range testdatabases.Names() {
+	for _, name := range databaseNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -103,7 +102,7 @@ func TestDoctorTriesALock(t *testing.T) {
 
 			for _, c := range changes[name] {
 				for _, statement := range c.did {
-					testdatabases.Execute(t, url, statement)
+					executeOn(t, url, statement)
 				}
 
 				code := 0
@@ -114,7 +113,7 @@ func TestDoctorTriesALock(t *testing.T) {
 				diagnosed(t, run(t, url, "doctor"), code, c.said)
 
 				for _, statement := range c.undid {
-					testdatabases.Execute(t, url, statement)
+					executeOn(t, url, statement)
 				}
 			}
 
@@ -136,7 +135,7 @@ func leavesNothing(t *testing.T, url string) {
 	t.Helper()
 
 	ctx := context.WithoutCancel(t.Context())
-	db := testdatabases.Open(t, ctx, url)
+	db := openDatabase(t, ctx, url)
 
 	defer db.Close()
 

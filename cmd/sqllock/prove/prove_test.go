@@ -1,7 +1,6 @@
 package prove_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -23,7 +22,6 @@ import (
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/databases/postgres"
@@ -438,44 +436,4 @@ func holdUntilKilled() {
 
 	fmt.Println(lock.Token())
 	<-time.After(time.Hour)
-}
-
-// TestItself proves some cases on the databases of the run, and looks that nothing is left of it.
-func TestItself(t *testing.T) {
-	t.Parallel()
-
-	if place.url != "" {
-		t.Skip("a database is proved")
-	}
-
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
-		t.Helper()
-
-		out, err := exec.CommandContext(ctx, self, "-dsn", url, "-test.v", "-test.run", "TestProve/cas/two|TestProve/cas/suite/locks/names").CombinedOutput()
-		if err != nil {
-			t.Fatalf("the proof: %v\n%s", err, out)
-		}
-
-		for _, want := range []string{"--- PASS: TestProve/cas/two_processes", "--- PASS: TestProve/cas/suite/locks/names"} {
-			if !bytes.Contains(out, []byte(want)) {
-				t.Errorf("the proof printed:\n%s\nwant %q in it", out, want)
-			}
-		}
-
-		_, undo, _ := strings.Cut(string(out), removal)
-		undo, _, _ = strings.Cut(undo, "\n")
-
-		if folder, ok := strings.CutPrefix(undo, "rm -r "); ok {
-			if _, err := os.Stat(folder); err == nil {
-				t.Errorf("%s is left", folder)
-			}
-		} else if _, err := testdatabases.Open(t, ctx, url).SQL.ExecContext(ctx, strings.Replace(undo, " IF EXISTS", "", 1)); err == nil {
-			t.Errorf("this was still to be done: %s", undo)
-		}
-	})
 }

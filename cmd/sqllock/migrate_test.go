@@ -1,4 +1,4 @@
-package migrate_test
+package main
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
-	"github.com/sqllock/sqllock/cmd/sqllock/internal/testdatabases"
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/migrations"
 	"github.com/sqllock/sqllock/sqllock"
@@ -21,10 +20,10 @@ import (
 func TestUpDownUp(t *testing.T) {
 	t.Parallel()
 
-	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+	eachDatabase(t, func(t *testing.T, ctx context.Context, url string) {
 		t.Helper()
 
-		db := testdatabases.Open(t, ctx, url)
+		db := openDatabase(t, ctx, url)
 		defer db.Close()
 
 		total := pending(t, ctx, url, 0)
@@ -53,7 +52,7 @@ func TestUpDownUp(t *testing.T) {
 			t.Errorf("%d migrations are pending at the end, want 0", got)
 		}
 
-		testdatabases.Execute(t, url, "DELETE FROM sqllock_locks")
+		executeOn(t, url, "DELETE FROM sqllock_locks")
 	})
 }
 
@@ -61,7 +60,7 @@ func TestUpDownUp(t *testing.T) {
 func pending(t *testing.T, ctx context.Context, url string, applied int) int {
 	t.Helper()
 
-	db := testdatabases.Open(t, ctx, url)
+	db := openDatabase(t, ctx, url)
 	defer db.Close()
 
 	statuses, err := migrate.Statuses(ctx, db)
@@ -90,10 +89,10 @@ func pending(t *testing.T, ctx context.Context, url string, applied int) int {
 func TestStatusesWritesNothing(t *testing.T) {
 	t.Parallel()
 
-	url := testdatabases.Fresh(t, "sqlite")
+	url := freshDatabase(t, "sqlite")
 	pending(t, t.Context(), url, 0)
 
-	db := testdatabases.Open(t, t.Context(), url)
+	db := openDatabase(t, t.Context(), url)
 	defer db.Close()
 
 	var n int
@@ -106,7 +105,7 @@ func TestStatusesWritesNothing(t *testing.T) {
 func TestUpAtOnce(t *testing.T) {
 	t.Parallel()
 
-	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+	eachDatabase(t, func(t *testing.T, ctx context.Context, url string) {
 		t.Helper()
 
 		const instances = 4
@@ -118,7 +117,7 @@ func TestUpAtOnce(t *testing.T) {
 		)
 
 		for range instances {
-			db := testdatabases.Open(t, ctx, url)
+			db := openDatabase(t, ctx, url)
 			defer db.Close()
 
 			group.Go(func() {
@@ -178,10 +177,10 @@ func TestPrint(t *testing.T) {
 func TestUpBesideTablesOfOthers(t *testing.T) {
 	t.Parallel()
 
-	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+	eachDatabase(t, func(t *testing.T, ctx context.Context, url string) {
 		t.Helper()
 
-		db := testdatabases.Open(t, ctx, url)
+		db := openDatabase(t, ctx, url)
 		defer db.Close()
 
 		if _, err := migrate.Up(ctx, db); err != nil {
@@ -191,7 +190,7 @@ func TestUpBesideTablesOfOthers(t *testing.T) {
 		for _, statement := range []string{
 			"DELETE FROM " + migrations.TableName + " WHERE version_id > 0", "DROP TABLE " + migrations.TableName,
 		} {
-			testdatabases.Execute(t, url, statement)
+			executeOn(t, url, statement)
 
 			steps, err := migrate.Up(ctx, db)
 
@@ -218,13 +217,13 @@ func TestUpBesideTablesOfOthers(t *testing.T) {
 func TestBesideForeignTable(t *testing.T) {
 	t.Parallel()
 
-	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+	eachDatabase(t, func(t *testing.T, ctx context.Context, url string) {
 		t.Helper()
 
-		db := testdatabases.Open(t, ctx, url)
+		db := openDatabase(t, ctx, url)
 		defer db.Close()
 
-		testdatabases.Execute(t, url, "CREATE TABLE sqllock_queue (job INTEGER)")
+		executeOn(t, url, "CREATE TABLE sqllock_queue (job INTEGER)")
 
 		for range 2 {
 			if steps, err := migrate.Up(ctx, db); len(steps) != 0 || err == nil || !strings.Contains(err.Error(), "sqllock_queue is there") {
@@ -242,7 +241,7 @@ func TestBesideForeignTable(t *testing.T) {
 			t.Errorf("Look() = %+v, %v, want that only sqllock_queue is there", look, err)
 		}
 
-		testdatabases.Execute(t, url, "DROP TABLE sqllock_queue")
+		executeOn(t, url, "DROP TABLE sqllock_queue")
 
 		if steps, err := migrate.Up(ctx, db); len(steps) != 1 || err != nil {
 			t.Errorf("Up() when it has gone = %d steps, %v, want one", len(steps), err)
@@ -255,7 +254,7 @@ func TestBesideForeignTable(t *testing.T) {
 func TestUpWithoutPrivileges(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range testdatabases.Servers() {
+	for _, name := range serverNames() {
 		if name == "postgres" {
 			continue // a migration is one transaction
 		}
@@ -264,7 +263,7 @@ func TestUpWithoutPrivileges(t *testing.T) {
 			t.Parallel()
 
 			ctx := t.Context()
-			owner := testdatabases.Fresh(t, name)
+			owner := freshDatabase(t, name)
 
 			u, err := neturl.Parse(owner)
 			if err != nil {
@@ -274,12 +273,12 @@ func TestUpWithoutPrivileges(t *testing.T) {
 			user := "migrates_" + strings.ToLower(rand.Text()[:10])
 			u.User = neturl.UserPassword(user, "restricted")
 
-			testdatabases.Execute(t, owner, "CREATE USER "+user+" IDENTIFIED BY 'restricted'")
-			t.Cleanup(func() { testdatabases.Execute(t, owner, "DROP USER "+user) })
-			testdatabases.Execute(t, owner, "GRANT CREATE, SELECT, INSERT ON * TO "+user)
+			executeOn(t, owner, "CREATE USER "+user+" IDENTIFIED BY 'restricted'")
+			t.Cleanup(func() { executeOn(t, owner, "DROP USER "+user) })
+			executeOn(t, owner, "GRANT CREATE, SELECT, INSERT ON * TO "+user)
 
 			for range 2 {
-				db := testdatabases.Open(t, ctx, u.String())
+				db := openDatabase(t, ctx, u.String())
 				defer db.Close()
 
 				if steps, err := migrate.Up(ctx, db); len(steps) != 0 || err == nil || !strings.Contains(err.Error(), "CREATE VIEW command denied") {
@@ -287,9 +286,9 @@ func TestUpWithoutPrivileges(t *testing.T) {
 				}
 			}
 
-			testdatabases.Execute(t, owner, "GRANT CREATE VIEW ON * TO "+user)
+			executeOn(t, owner, "GRANT CREATE VIEW ON * TO "+user)
 
-			db := testdatabases.Open(t, ctx, u.String())
+			db := openDatabase(t, ctx, u.String())
 			defer db.Close()
 
 			if steps, err := migrate.Up(ctx, db); len(steps) != 1 || err != nil {
@@ -307,7 +306,7 @@ func TestDownBesideALock(t *testing.T) {
 	for name, limit := range map[string]string{
 		"postgres": "lock_timeout=500", "mysql": "lock_wait_timeout=1", "mariadb": "lock_wait_timeout=1",
 	} {
-		if !slices.Contains(testdatabases.Servers(), name) {
+		if !slices.Contains(serverNames(), name) {
 			continue
 		}
 
@@ -317,14 +316,14 @@ func TestDownBesideALock(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 
-			url := testdatabases.Fresh(t, name)
+			url := freshDatabase(t, name)
 			if strings.Contains(url, "?") {
 				limit = "&" + limit
 			} else {
 				limit = "?" + limit
 			}
 
-			db := testdatabases.Open(t, ctx, url+limit)
+			db := openDatabase(t, ctx, url+limit)
 			defer db.Close()
 
 			if _, err := migrate.Up(ctx, db); err != nil {
@@ -362,7 +361,7 @@ func TestDownBesideALock(t *testing.T) {
 // TestUpBesideDown: what one process sees of tables that another removes is no fault of theirs.
 func TestUpBesideDown(t *testing.T) {
 	t.Parallel()
-	testdatabases.Each(t, func(t *testing.T, ctx context.Context, url string) {
+	eachDatabase(t, func(t *testing.T, ctx context.Context, url string) {
 		t.Helper()
 
 		var all sync.WaitGroup
@@ -371,7 +370,7 @@ func TestUpBesideDown(t *testing.T) {
 		over := make(chan struct{})
 
 		all.Go(func() {
-			db := testdatabases.Open(t, ctx, url)
+			db := openDatabase(t, ctx, url)
 			defer db.Close()
 			defer close(over)
 
@@ -388,7 +387,7 @@ func TestUpBesideDown(t *testing.T) {
 
 		for range 2 {
 			all.Go(func() {
-				db := testdatabases.Open(t, ctx, url)
+				db := openDatabase(t, ctx, url)
 				defer db.Close()
 
 				for {

@@ -1,6 +1,4 @@
-// Package testdatabases gives tests an empty database of their own on each
-// server of the run.
-package testdatabases
+package main
 
 import (
 	"context"
@@ -19,10 +17,10 @@ import (
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 )
 
-// Names says which databases this run has: those of SQLLOCK_TEST_DATABASES.
+// databaseNames says which databases this run has: those of SQLLOCK_TEST_DATABASES.
 // Without that it is all of them if there is a server, and SQLite alone if
 // there is none, so that "go test" works on any machine.
-func Names() []string {
+func databaseNames() []string {
 	if list := os.Getenv("SQLLOCK_TEST_DATABASES"); list != "" {
 		return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 	}
@@ -36,17 +34,17 @@ func Names() []string {
 	return []string{"sqlite"}
 }
 
-// Servers are the Names without SQLite.
-func Servers() []string {
-	return slices.DeleteFunc(Names(), func(name string) bool { return name == "sqlite" })
+// serverNames are the databaseNames without SQLite.
+func serverNames() []string {
+	return slices.DeleteFunc(databaseNames(), func(name string) bool { return name == "sqlite" })
 }
 
-// Some are the Names, and with -short SQLite and one of the servers, another one for another test.
-func Some(t *testing.T) []string {
+// someDatabases are the databaseNames, and with -short SQLite and one of the servers, another one for another test.
+func someDatabases(t *testing.T) []string {
 	t.Helper()
 
-	names := Names()
-	if servers := Servers(); testing.Short() && len(servers) > 1 {
+	names := databaseNames()
+	if servers := serverNames(); testing.Short() && len(servers) > 1 {
 		other := servers[len(t.Name())%len(servers)]
 		names = slices.DeleteFunc(names, func(name string) bool { return name != "sqlite" && name != other })
 	}
@@ -54,32 +52,32 @@ func Some(t *testing.T) []string {
 	return names
 }
 
-// Each runs a test on Some databases, with the URL of an empty one.
-func Each(t *testing.T, test func(t *testing.T, ctx context.Context, url string)) {
+// eachDatabase runs a test on someDatabases, with the URL of an empty one.
+func eachDatabase(t *testing.T, test func(t *testing.T, ctx context.Context, url string)) {
 	t.Helper()
 
-	for _, name := range Some(t) {
+	for _, name := range someDatabases(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 
-			test(t, ctx, Fresh(t, name))
+			test(t, ctx, freshDatabase(t, name))
 		})
 	}
 }
 
-// Fresh returns the URL of an empty database, which is dropped after the test. A test
-// on a server that is none of the Names is skipped; SQLite needs none.
-func Fresh(tb testing.TB, name string) string {
+// freshDatabase returns the URL of an empty database, which is dropped after the test. A test
+// on a server that is none of the databaseNames is skipped; SQLite needs none.
+func freshDatabase(tb testing.TB, name string) string {
 	tb.Helper()
 
 	if name == "sqlite" {
 		return "sqlite:" + filepath.Join(tb.TempDir(), "locks.db")
 	}
 
-	if !slices.Contains(Names(), name) {
+	if !slices.Contains(databaseNames(), name) {
 		tb.Skipf("this run has no %s", name)
 	}
 
@@ -156,7 +154,7 @@ func create(tb testing.TB, admin string) string {
 	tb.Helper()
 
 	name := "sqllock_cmd_" + strings.ToLower(rand.Text()[:10])
-	Execute(tb, admin, "CREATE DATABASE "+name)
+	executeOn(tb, admin, "CREATE DATABASE "+name)
 	tb.Cleanup(func() { drop(tb, admin, name) })
 
 	return name
@@ -172,15 +170,15 @@ func drop(tb testing.TB, admin, name string) {
 		statement += " WITH (FORCE)"
 	}
 
-	Execute(tb, admin, statement)
+	executeOn(tb, admin, statement)
 }
 
-// Execute runs a statement.
-func Execute(tb testing.TB, url, statement string) {
+// executeOn runs a statement.
+func executeOn(tb testing.TB, url, statement string) {
 	tb.Helper()
 
 	ctx := context.WithoutCancel(tb.Context())
-	db := Open(tb, ctx, url)
+	db := openDatabase(tb, ctx, url)
 
 	defer db.Close()
 
@@ -189,8 +187,8 @@ func Execute(tb testing.TB, url, statement string) {
 	}
 }
 
-// Open opens the database of a URL; the caller closes it.
-func Open(tb testing.TB, ctx context.Context, url string) *dsn.Database {
+// openDatabase opens the database of a URL; the caller closes it.
+func openDatabase(tb testing.TB, ctx context.Context, url string) *dsn.Database {
 	tb.Helper()
 
 	target, err := dsn.Parse(url)
