@@ -99,20 +99,21 @@ func (f *recoveryFlags) print(out io.Writer, r sqllock.Recovery) error {
 func recoveryOf(r sqllock.Recovery) map[string]any {
 	return map[string]any{
 		"granting": granting(r), "remaining_seconds": r.Remaining.Seconds(), "server": r.Noted, "previous": r.Previous,
-		"reason": r.Reason, "lossless": r.Lossless, "longest_seconds": r.Longest.Seconds(), "longest_by": r.LongestBy,
+		"reason": r.Reason, "lossless": r.Lossless, "asynchronous": r.Asynchronous, "longest_seconds": r.Longest.Seconds(), "longest_by": r.LongestBy,
 	}
 }
 
 // granting says whether locks are granted.
 func granting(r sqllock.Recovery) bool { return r.Remaining == 0 && !r.Pending() }
 
-// recovery is the Locker's, bounded. Where there are no pauses, or none that this user may see, locks are granted.
+// recovery is the Locker's, bounded. Where there are no pauses, or none to be seen, as by this user or on a replica, it is
+// the zero value.
 func (l looker) recovery(ctx context.Context) (sqllock.Recovery, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 
 	r, err := l.Recovery(ctx)
-	if errors.Is(err, sqllock.ErrUnsupported) || errors.Is(err, sqllock.ErrNotAllowed) {
+	if errors.Is(err, sqllock.ErrUnsupported) || errors.Is(err, sqllock.ErrNotAllowed) || errors.Is(err, sqllock.ErrReadOnly) {
 		return sqllock.Recovery{}, nil
 	}
 
@@ -127,12 +128,17 @@ func said(r sqllock.Recovery) string {
 	case r.Remaining > 0:
 		return fmt.Sprintf("nothing is granted for another %s, until %s: %s", r.Remaining.Round(time.Millisecond),
 			time.Now().Add(r.Remaining).UTC().Format("15:04:05 UTC"), plain.Text(r.Reason))
-	case r.Lossless:
+	case r.Crashed:
+		return fmt.Sprintf("the server has crashed, and grants commit asynchronously: nothing is granted for %s from the next attempt on", longest)
+	case r.Lossless && !r.Asynchronous:
 		return "locks are granted, also after a fail-over: " + plain.Text(r.Reason)
 	case r.Pending():
 		return fmt.Sprintf("another server has become the primary: nothing is granted for %s from the next attempt on", longest)
 	case longest == 0:
 		return "locks are granted, and no lease is known"
+	case r.Asynchronous:
+		return fmt.Sprintf("locks are granted, with asynchronous commit; after a fail-over or a crash nothing is for %s, the\n"+
+			"longest lease, which was asked for by %s", longest, plain.Text(r.LongestBy))
 	default:
 		return fmt.Sprintf("locks are granted; after a fail-over nothing is for %s, the longest lease, which was asked for by\n%s",
 			longest, plain.Text(r.LongestBy))

@@ -30,9 +30,14 @@ func recovery(ctx context.Context, e *exam) ([]Finding, error) {
 	case err != nil:
 		return nil, err
 	case r.Remaining > 0 || r.Pending():
-		return found(Warning, "another server has become the primary", fmt.Sprintf("nothing is granted for %s", max(r.Remaining, r.Longest).Round(time.Second)),
+		why := "another server has become the primary"
+		if r.Crashed || r.Remaining > 0 && r.Asynchronous {
+			why = "there was a fail-over, or a crash with asynchronous commit"
+		}
+
+		return found(Warning, why, fmt.Sprintf("nothing is granted for %s", max(r.Remaining, r.Longest).Round(time.Second)),
 			`wait, or, if no commit was lost, run "sqllock recovery --end"`), nil
-	case r.Lossless:
+	case r.Lossless && !r.Asynchronous:
 		return fine("fail-overs are said to lose no commit: %s", r.Reason), nil
 	case r.Longest >= longPause:
 		return found(Warning, fmt.Sprintf("a lease of %s was asked for by %s", r.Longest.Round(time.Second), r.LongestBy),
