@@ -136,6 +136,7 @@ DROP TABLE IF EXISTS sqllock_queue;
 DROP TABLE IF EXISTS sqllock_shares;
 DROP TABLE IF EXISTS sqllock_mutexes;
 DROP TABLE IF EXISTS sqllock_inserts;
+DROP TABLE IF EXISTS sqllock_run;
 DROP TABLE IF EXISTS sqllock_recovery;
 DROP TABLE IF EXISTS sqllock_floor;
 DROP TABLE IF EXISTS sqllock_locks;

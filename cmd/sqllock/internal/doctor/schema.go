@@ -203,7 +203,7 @@ func alterations(dialect databases.Dialect) []alteration {
 				fix: "ALTER TABLE ... DISABLE ROW LEVEL SECURITY",
 			},
 			{
-				query: `SELECT pg_catalog.count(*) FROM pg_catalog.pg_class WHERE relname::text LIKE 'sqllock%' AND relkind = 'r' AND pg_catalog.pg_table_is_visible(oid) AND relpersistence <> 'p'`,
+				query: `SELECT pg_catalog.count(*) FROM pg_catalog.pg_class WHERE relname::text LIKE 'sqllock%' AND relkind = 'r' AND pg_catalog.pg_table_is_visible(oid) AND relpersistence <> 'p' AND relname <> 'sqllock_run'`,
 				level: Warning, found: "%d tables are UNLOGGED", effect: "a crash of the server empties them: every lock is free, and tokens begin anew",
 				fix: "ALTER TABLE ... SET LOGGED",
 			},

@@ -51,7 +51,7 @@ func first(found [][]string) (groups []string) {
 // The migrations are written so that these find what there is; of the columns of views those that they name.
 var (
 	comment     = regexp.MustCompile(`(?m) *--.*$`)
-	createTable = regexp.MustCompile(`(?s)^CREATE TABLE (\w+) \((.*)\n\)`)
+	createTable = regexp.MustCompile(`(?s)^CREATE (?:UNLOGGED )?TABLE (\w+) \((.*)\n\)`)
 	createView  = regexp.MustCompile(`(?s)^CREATE VIEW (\w+) AS\s+SELECT (.*?)\n  FROM `)
 	columnLine  = regexp.MustCompile(`(?m)^    ([a-z_]+) +\w`)
 	selected    = regexp.MustCompile(` AS ([a-z_]+)\b`)
