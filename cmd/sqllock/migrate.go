@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -80,12 +81,7 @@ recorded it is refused, unless --force is given.`,
 					}
 				}
 
-				down := migrate.Down
-				if all {
-					down = migrate.DownAll
-				}
-
-				steps, err := down(ctx, open)
+				steps, err := migrate.Down(ctx, open, all)
 				report(cmd.OutOrStdout(), "rolled back", "nothing to roll back", open.Target, steps, err)
 
 				return hindered(ctx, open, "not all was rolled back", err)
@@ -138,12 +134,6 @@ func nothingToLose(ctx context.Context, db *dsn.Database) error {
 
 // noTicks is an error while ticks are recorded.
 func noTicks(ctx context.Context, db *dsn.Database) error {
-	conn, err := db.Locks.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-
 	table := "sqllock_locks"
 	if db.Target.Dialect == databases.MySQL || db.Target.Dialect == databases.TiDB {
 		table = "sqllock_leases"
@@ -151,23 +141,17 @@ func noTicks(ctx context.Context, db *dsn.Database) error {
 
 	var ticks []string
 
-	err = conn.Query(ctx, databases.Statement{
-		Name: "migrate.ticks",
-		SQL:  fmt.Sprintf("SELECT name, tick FROM %s WHERE tick <> 0 ORDER BY tick DESC, name LIMIT %d", table, named+1),
-	}, nil, func(row databases.Row) error {
+	err := dsn.Each(ctx, db.SQL, func(rows *sql.Rows) error {
 		var (
 			name string
 			tick int64
 		)
 
-		if err := row(&name, &tick); err != nil {
-			return err
-		}
+		err := rows.Scan(&name, &tick)
+		ticks = append(ticks, fmt.Sprintf("%q for %s", name, tickOf(tick).Format(time.RFC3339Nano)))
 
-		ticks = append(ticks, fmt.Sprintf("%q for %s", name, time.UnixMicro(tick).UTC().Format(time.RFC3339Nano)))
-
-		return nil
-	})
+		return err
+	}, fmt.Sprintf("SELECT name, tick FROM %s WHERE tick <> 0 ORDER BY tick DESC, name LIMIT %d", table, named+1))
 	if db.Locks.Classify(err) == databases.NoSchema { // a part of the tables is gone already
 		return nil
 	}

@@ -35,11 +35,11 @@ func TestUpDownUp(t *testing.T) {
 		}{
 			{"up", func() ([]migrate.Step, error) { return migrate.Up(ctx, db) }, total},
 			{"up again", func() ([]migrate.Step, error) { return migrate.Up(ctx, db) }, 0},
-			{"down", func() ([]migrate.Step, error) { return migrate.Down(ctx, db) }, 1},
+			{"down", func() ([]migrate.Step, error) { return migrate.Down(ctx, db, false) }, 1},
 			{"up after down", func() ([]migrate.Step, error) { return migrate.Up(ctx, db) }, 1},
-			{"down all", func() ([]migrate.Step, error) { return migrate.DownAll(ctx, db) }, total},
-			{"down all again", func() ([]migrate.Step, error) { return migrate.DownAll(ctx, db) }, 0},
-			{"down with nothing left", func() ([]migrate.Step, error) { return migrate.Down(ctx, db) }, 0},
+			{"down all", func() ([]migrate.Step, error) { return migrate.Down(ctx, db, true) }, total},
+			{"down all again", func() ([]migrate.Step, error) { return migrate.Down(ctx, db, true) }, 0},
+			{"down with nothing left", func() ([]migrate.Step, error) { return migrate.Down(ctx, db, false) }, 0},
 			{"up once more", func() ([]migrate.Step, error) { return migrate.Up(ctx, db) }, total},
 		} {
 			steps, err := step.do()
@@ -230,7 +230,7 @@ func TestBesideForeignTable(t *testing.T) {
 				t.Errorf("Up() = %d steps, %v, want what is in the way", len(steps), err)
 			}
 
-			steps, err := migrate.DownAll(ctx, db)
+			steps, err := migrate.Down(ctx, db, true)
 			if len(steps) != 0 || err != nil != (db.Target.Dialect == databases.MySQL) {
 				t.Errorf("DownAll() = %d steps, %v, want none", len(steps), err)
 			}
@@ -342,7 +342,7 @@ func TestDownBesideALock(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			steps, err := migrate.DownAll(ctx, db)
+			steps, err := migrate.Down(ctx, db, true)
 			if len(steps) != 0 || err == nil || ctx.Err() != nil {
 				t.Errorf("DownAll() beside a lock = %d steps, %v, want the server's error", len(steps), err)
 			}
@@ -351,7 +351,7 @@ func TestDownBesideALock(t *testing.T) {
 				t.Errorf("Release() after that = %v, want nil", err)
 			}
 
-			if steps, err := migrate.DownAll(ctx, db); len(steps) == 0 || err != nil {
+			if steps, err := migrate.Down(ctx, db, true); len(steps) == 0 || err != nil {
 				t.Errorf("DownAll() after the release = %d steps, %v, want all", len(steps), err)
 			}
 		})
@@ -379,7 +379,7 @@ func TestUpBesideDown(t *testing.T) {
 					t.Errorf("Up() = %v", err)
 				}
 
-				if _, err := migrate.DownAll(ctx, db); err != nil {
+				if _, err := migrate.Down(ctx, db, true); err != nil {
 					t.Errorf("DownAll() = %v", err)
 				}
 			}

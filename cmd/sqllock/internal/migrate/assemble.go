@@ -36,22 +36,8 @@ func stateOf(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (s s
 		return s, err
 	}
 
-	exists, err := versioned(ctx, db, conn)
-	if err != nil || !exists {
-		return s, err
-	}
-
-	store, err := versions(db)
-	if err != nil {
-		return s, err
-	}
-
-	latest, err := store.GetLatestVersion(ctx, conn)
-	if errors.Is(err, database.ErrVersionNotFound) {
-		err = nil
-	}
-
-	s.noted = latest > 0
+	v, err := versionsOf(ctx, db, conn)
+	s.noted = v.latest > 0
 
 	return s, err
 }
@@ -112,32 +98,16 @@ const firstName = "00001_create_locks.sql"
 
 // note notes the first version, as goose does.
 func note(ctx context.Context, db *dsn.Database, conn *sql.Conn) error {
-	store, err := versions(db)
-	if err != nil {
-		return err
+	v, err := versionsOf(ctx, db, conn)
+	if err == nil && !v.exists {
+		err = v.CreateVersionTable(ctx, conn)
 	}
 
-	exists, err := versioned(ctx, db, conn)
-	if err != nil {
-		return err
+	for next := v.latest + 1; err == nil && next <= 1; next++ {
+		err = v.Insert(ctx, conn, database.InsertRequest{Version: next})
 	}
 
-	if !exists {
-		if err := store.CreateVersionTable(ctx, conn); err != nil {
-			return err
-		}
-	}
-
-	latest, err := store.GetLatestVersion(ctx, conn)
-	if errors.Is(err, database.ErrVersionNotFound) {
-		latest, err = 0, store.Insert(ctx, conn, database.InsertRequest{Version: 0})
-	}
-
-	if err != nil || latest > 0 {
-		return err
-	}
-
-	return store.Insert(ctx, conn, database.InsertRequest{Version: 1})
+	return err
 }
 
 // adopt notes the version of tables for which none is noted, so that goose removes them. It returns false if there

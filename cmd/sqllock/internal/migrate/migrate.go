@@ -155,31 +155,9 @@ func goneAlready(err error) bool {
 	return errors.As(err, &refused) && (refused.Code == "XX000" || refused.Code == "2BP01")
 }
 
-// Down rolls the last applied migration back; none left is no error.
-func Down(ctx context.Context, db *dsn.Database) ([]Step, error) {
-	return down(ctx, db, func(p *goose.Provider, ctx context.Context) ([]*goose.MigrationResult, error) {
-		result, err := p.Down(ctx)
-
-		switch {
-		case errors.Is(err, goose.ErrNoNextVersion):
-			return nil, nil
-		case err != nil:
-			return nil, err
-		default:
-			return []*goose.MigrationResult{result}, nil
-		}
-	})
-}
-
-// DownAll rolls every migration back.
-func DownAll(ctx context.Context, db *dsn.Database) ([]Step, error) {
-	return down(ctx, db, func(p *goose.Provider, ctx context.Context) ([]*goose.MigrationResult, error) {
-		return p.DownTo(ctx, 0)
-	})
-}
-
-// down is run for tables of which perhaps a part is there, and no version noted.
-func down(ctx context.Context, db *dsn.Database, do migration) ([]Step, error) {
+// Down rolls the last applied migration back, or every one; none left is no error. Perhaps a part of the tables is there, and no
+// version noted.
+func Down(ctx context.Context, db *dsn.Database, all bool) ([]Step, error) {
 	schemas, err := SchemasOf(ctx, db)
 	if err != nil {
 		return nil, err
@@ -197,7 +175,28 @@ func down(ctx context.Context, db *dsn.Database, do migration) ([]Step, error) {
 		return nil, err // goose would make its version table
 	}
 
+	do := last
+	if all {
+		do = func(p *goose.Provider, ctx context.Context) ([]*goose.MigrationResult, error) {
+			return p.DownTo(ctx, 0)
+		}
+	}
+
 	return retried(ctx, func(_ int, err error) bool { return goneAlready(err) }, func() ([]Step, error) { return run(ctx, db, do) })
+}
+
+// last rolls the last applied migration back.
+func last(p *goose.Provider, ctx context.Context) ([]*goose.MigrationResult, error) {
+	result, err := p.Down(ctx)
+
+	switch {
+	case errors.Is(err, goose.ErrNoNextVersion):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	default:
+		return []*goose.MigrationResult{result}, nil
+	}
 }
 
 // migration is what goose is to do.
@@ -245,12 +244,7 @@ func Statuses(ctx context.Context, db *dsn.Database) ([]Status, error) {
 		return nil, err
 	}
 
-	exists, err := versioned(ctx, db, db.SQL)
-	if err != nil {
-		return nil, err
-	}
-
-	store, err := versions(db)
+	v, err := versionsOf(ctx, db, db.SQL)
 	if err != nil {
 		return nil, err
 	}
@@ -260,8 +254,8 @@ func Statuses(ctx context.Context, db *dsn.Database) ([]Status, error) {
 	for _, source := range p.ListSources() {
 		status := Status{Name: path.Base(source.Path)}
 
-		if exists {
-			found, err := store.GetMigration(ctx, db.SQL, source.Version)
+		if v.exists {
+			found, err := v.GetMigration(ctx, db.SQL, source.Version)
 			if err == nil {
 				status.Applied, status.At = found.IsApplied, found.Timestamp
 			} else if !errors.Is(err, database.ErrVersionNotFound) {
@@ -276,22 +270,41 @@ func Statuses(ctx context.Context, db *dsn.Database) ([]Status, error) {
 }
 
 // versions is the version table.
-func versions(db *dsn.Database) (database.Store, error) {
-	return database.NewStore(gooseDialect(db.Target.Dialect), migrations.TableName)
+type versions struct {
+	database.Store
+
+	exists bool  // wherever the database finds it
+	latest int64 // -1 if it has none
 }
 
-// versioned says whether the version table is there, wherever the database finds it.
-func versioned(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (bool, error) {
-	err := look(ctx, conn, "1", migrations.TableName)
+func versionsOf(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (v versions, err error) {
+	v.latest = -1
+
+	if v.Store, err = database.NewStore(gooseDialect(db.Target.Dialect), migrations.TableName); err != nil {
+		return v, err
+	}
+
+	err = look(ctx, conn, "1", migrations.TableName)
 
 	switch db.Locks.Classify(err) {
 	case databases.NoSchema:
-		return false, nil
+		return v, nil
 	case databases.NotAllowed:
-		return false, fmt.Errorf("this user may not look which migrations were applied: %w", err)
+		return v, fmt.Errorf("this user may not look which migrations were applied: %w", err)
 	default:
-		return err == nil, err
+		if err != nil {
+			return v, err
+		}
 	}
+
+	v.exists = true
+	v.latest, err = v.GetLatestVersion(ctx, conn)
+
+	if errors.Is(err, database.ErrVersionNotFound) {
+		v.latest, err = -1, nil
+	}
+
+	return v, err
 }
 
 func provider(db *dsn.Database) (*goose.Provider, error) {
