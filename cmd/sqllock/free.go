@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,11 +72,7 @@ that.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.slots = cmd.Flags().Changed("slot")
 
-			if strings.TrimSpace(f.reason) == "" {
-				return usage(cmd, errors.New("say why: --reason TEXT"))
-			}
-
-			if err := checkSlot(f.slot); err != nil {
+			if err := cmp.Or(checkReason(f.reason), checkSlot(f.slot)); err != nil {
 				return usage(cmd, err)
 			}
 
@@ -273,6 +270,15 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
+}
+
+// checkReason says what is wrong with --reason.
+func checkReason(reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return errors.New("say why: --reason TEXT")
+	}
+
+	return nil
 }
 
 // traceRoom is what the row has for a reason, with who gave it.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,8 +46,8 @@ pause. --lossless=false takes that back.`,
 			sets := cmd.Flags().Changed("lossless")
 
 			switch changes := f.end || sets; {
-			case changes && strings.TrimSpace(f.reason) == "":
-				return usage(cmd, errors.New("say why: --reason TEXT"))
+			case changes && checkReason(f.reason) != nil:
+				return usage(cmd, checkReason(f.reason))
 			case !changes && f.reason != "":
 				return usage(cmd, errors.New("--reason is for --end and --lossless"))
 			}

@@ -3,22 +3,17 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sqllock/sqllock/sqllock"
 )
 
-// resignFlags are the flags of "sqllock resign".
-type resignFlags struct {
-	database
-
-	reason string
-}
-
 func newResign() *cobra.Command {
-	f := &resignFlags{}
+	var (
+		db     database
+		reason string
+	)
 
 	cmd := &cobra.Command{
 		Use:   "resign NAME",
@@ -32,12 +27,12 @@ holds the lock.`,
 		Example: `  sqllock resign scheduler --reason "the machine is going down"`,
 		Args:    oneName, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if strings.TrimSpace(f.reason) == "" {
-				return usage(cmd, errors.New("say why: --reason TEXT"))
+			if err := checkReason(reason); err != nil {
+				return usage(cmd, err)
 			}
 
-			return f.look(cmd.Context(), func(l looker) error {
-				err := l.RequestRelease(cmd.Context(), args[0], trace(f.reason))
+			return db.look(cmd.Context(), func(l looker) error {
+				err := l.RequestRelease(cmd.Context(), args[0], trace(reason))
 
 				switch {
 				case errors.Is(err, sqllock.ErrNotHeld):
@@ -53,8 +48,8 @@ holds the lock.`,
 		},
 	}
 
-	f.register(cmd)
-	cmd.Flags().StringVar(&f.reason, "reason", "", "`text` for the holder (required)")
+	db.register(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "`text` for the holder (required)")
 
 	return cmd
 }
