@@ -3,6 +3,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -150,14 +151,18 @@ func (s shown) status() int {
 }
 
 func (s *server) name(w http.ResponseWriter, r *http.Request) {
-	page, number, ok := s.asked(w, r)
-	if !ok {
+	query := r.URL.Query()
+	page := shown{server: s, Live: true, Name: query.Get("name"), Slot: query.Get("slot")}
+	page.Title = plain.Text(page.Name)
+
+	slot, err := strconv.ParseUint(cmp.Or(page.Slot, "0"), 10, 16)
+	if err != nil || slot >= sqllock.MaxPermits {
+		http.Error(w, "there is no such slot", http.StatusBadRequest)
+
 		return
 	}
 
-	page.Live = true
-
-	status, err := s.Source.Inspect(r.Context(), page.Name, max(0, number))
+	status, err := s.Source.Inspect(r.Context(), page.Name, int(slot))
 	if errors.Is(err, sqllock.ErrInvalidName) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 
@@ -171,28 +176,6 @@ func (s *server) name(w http.ResponseWriter, r *http.Request) {
 	page.looked(seen.at, err)
 
 	s.write(w, "name", page.status(), page)
-}
-
-// asked is a page about the name that a request asks for, with the slot; a negative one if it is not given.
-func (s *server) asked(w http.ResponseWriter, r *http.Request) (page shown, number int, ok bool) {
-	query := r.URL.Query()
-	page = shown{server: s, Name: query.Get("name"), Slot: query.Get("slot")}
-	page.Title = plain.Text(page.Name)
-
-	number = -1
-
-	if page.Slot != "" {
-		parsed, err := strconv.ParseUint(page.Slot, 10, 16)
-		if err != nil || parsed >= sqllock.MaxPermits {
-			http.Error(w, "there is no such slot", http.StatusBadRequest)
-
-			return page, 0, false
-		}
-
-		number = int(parsed)
-	}
-
-	return page, number, true
 }
 
 func (s *server) doctor(w http.ResponseWriter, r *http.Request) {
