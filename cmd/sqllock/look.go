@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -46,28 +47,27 @@ func (d *database) look(ctx context.Context, do func(looker) error) error {
 // is told of.
 const lookTime = 5 * time.Second
 
-// Holders is the Locker's, bounded.
-func (l looker) Holders(ctx context.Context, filter sqllock.Filter) ([]sqllock.Status, error) {
+// inTime asks so long at most.
+func inTime[A, T any](ctx context.Context, ask func(context.Context, A) (T, error), about A) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 
-	return l.Locker.Holders(ctx, filter)
+	return ask(ctx, about)
+}
+
+// Holders is the Locker's, bounded.
+func (l looker) Holders(ctx context.Context, filter sqllock.Filter) ([]sqllock.Status, error) {
+	return inTime(ctx, l.Locker.Holders, filter)
 }
 
 // Inspect is the Locker's, bounded.
 func (l looker) Inspect(ctx context.Context, name string) (sqllock.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-
-	return l.Locker.Inspect(ctx, name)
+	return inTime(ctx, l.Locker.Inspect, name)
 }
 
 // Waiters is the Locker's, bounded.
 func (l looker) Waiters(ctx context.Context, filter sqllock.WaiterFilter) ([]sqllock.Waiter, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-
-	return l.Locker.Waiters(ctx, filter)
+	return inTime(ctx, l.Locker.Waiters, filter)
 }
 
 // glance is Inspect for those who look again and again: it does not ask whether the
@@ -149,4 +149,36 @@ func noDatabase(cmd *cobra.Command, names ...string) error {
 	}
 
 	return nil
+}
+
+// embeddedTime bounds the migration of the embedded file, which a process that
+// writes to it keeps waiting.
+const embeddedTime = 10 * time.Second
+
+// open opens the database for locks. The embedded file is migrated, because
+// nobody else would; what somebody named is theirs to migrate. say is told
+// where locks are kept if nobody said that.
+func open(ctx context.Context, target dsn.Target, say func(string)) (*dsn.Database, error) {
+	db, err := target.Open(ctx, false)
+	if err != nil {
+		return nil, exitError{exitUnavailable, err}
+	}
+
+	if !target.Embedded {
+		return db, nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, embeddedTime)
+	defer cancel()
+
+	if _, err := migrate.Up(ctx, db); err != nil {
+		return nil, exitError{exitUnavailable, errors.Join(fmt.Errorf("migrate %s: %w", target, err), db.Close())}
+	}
+
+	// Each time: who forgot to name the server on one of the machines would
+	// believe to have locks between them, and sees only what came last.
+	say(fmt.Sprintf("no --%s and no %s: locks are kept in %s, for this machine and user only",
+		dsn.Flag, dsn.Variable, target.Path))
+
+	return db, nil
 }
