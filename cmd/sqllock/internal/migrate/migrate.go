@@ -175,27 +175,26 @@ func Down(ctx context.Context, db *dsn.Database, all bool) ([]Step, error) {
 		return nil, err // goose would make its version table
 	}
 
-	do := last
-	if all {
-		do = func(p *goose.Provider, ctx context.Context) ([]*goose.MigrationResult, error) {
-			return p.DownTo(ctx, 0)
-		}
-	}
-
-	return retried(ctx, func(_ int, err error) bool { return goneAlready(err) }, func() ([]Step, error) { return run(ctx, db, do) })
+	return retried(ctx, func(_ int, err error) bool { return goneAlready(err) }, func() ([]Step, error) { return run(ctx, db, back(all)) })
 }
 
-// last rolls the last applied migration back.
-func last(p *goose.Provider, ctx context.Context) ([]*goose.MigrationResult, error) {
-	result, err := p.Down(ctx)
+// back rolls the last applied migration back, or every one.
+func back(all bool) migration {
+	return func(p *goose.Provider, ctx context.Context) ([]*goose.MigrationResult, error) {
+		if all {
+			return p.DownTo(ctx, 0)
+		}
 
-	switch {
-	case errors.Is(err, goose.ErrNoNextVersion):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	default:
-		return []*goose.MigrationResult{result}, nil
+		result, err := p.Down(ctx)
+
+		switch {
+		case errors.Is(err, goose.ErrNoNextVersion):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		default:
+			return []*goose.MigrationResult{result}, nil
+		}
 	}
 }
 
