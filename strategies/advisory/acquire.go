@@ -189,7 +189,8 @@ func (a *attempts) look(ctx context.Context, open []int) (again []int, err error
 				return nil, err // nobody waits for the same once more
 			}
 
-			if asks && !locked {
+			// The statement about several leaves out what goes alone, however often it is asked.
+			if asks && !locked && (len(open) == 1 || s.sql.Look.SQL == "") {
 				again = append(again, i)
 			} else {
 				a.tryAlone(ctx, i, len(open) == 1, locked)
