@@ -15,6 +15,7 @@ import (
 
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/test/edited"
 )
 
 // Settings of a round; the same for all rounds of a pair.
@@ -301,7 +302,7 @@ func (r *round) after(ctx context.Context, history *history) error {
 
 	strategy := r.Pair.strategy(db)
 	if variant != nil {
-		strategy = r.Pair.strategy(edited{db, variant})
+		strategy = r.Pair.strategy(edited.DB(db, variant.change))
 	}
 
 	locker, err := sqllock.New(strategy, append(variant.options(false),

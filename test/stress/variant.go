@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/sqllock/sqllock/internal/wallclock"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/test/edited"
 )
 
 // Variant is a lock that is known to be broken: the strategy of a pair with one thing changed. A run of it
@@ -343,7 +345,7 @@ func (v *Variant) strategy(w *worker, db databases.DB) (strategies.Strategy, err
 		return w.Pair.strategy(db), nil
 	}
 
-	made := w.Pair.strategy(edited{db, v})
+	made := w.Pair.strategy(edited.DB(db, v.change))
 
 	if v.replace == nil {
 		return made, nil
@@ -385,82 +387,26 @@ func (v *Variant) tx(tx databases.Tx) databases.Tx {
 		return tx
 	}
 
-	return editedTx{editedSession{tx, v}, tx}
+	return edited.Tx(tx, v.change)
 }
 
-// edited is a database whose statements are changed.
-type edited struct {
-	databases.DB
-
-	variant *Variant
-}
-
-func (e edited) Conn(ctx context.Context) (databases.Conn, error) {
-	conn, err := e.DB.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	return editedConn{editedSession{conn, e.variant}, conn}, nil
-}
-
-type editedSession struct {
-	databases.Session
-
-	variant *Variant
-}
-
-func (s editedSession) change(stmt databases.Statement, v databases.Values) (databases.Statement, databases.Values) {
-	if edit := s.variant.edit[stmt.Name]; edit != nil {
+// change is a statement, and its values, as the variant sends them.
+func (v *Variant) change(stmt databases.Statement, values databases.Values) (databases.Statement, databases.Values) {
+	if edit := v.edit[stmt.Name]; edit != nil {
 		stmt = edit(stmt)
 	}
 
-	if s.variant.bind != nil {
-		changed := make(databases.Values, len(v)+1)
-		for name, value := range v {
-			changed[name] = value
+	if v.bind != nil {
+		values = maps.Clone(values)
+		if values == nil {
+			values = databases.Values{}
 		}
 
-		s.variant.bind(changed)
-
-		v = changed
+		v.bind(values)
 	}
 
-	return stmt, v
+	return stmt, values
 }
-
-func (s editedSession) Exec(
-	ctx context.Context, stmt databases.Statement, v databases.Values,
-) (databases.Result, error) {
-	stmt, v = s.change(stmt, v)
-
-	return s.Session.Exec(ctx, stmt, v)
-}
-
-func (s editedSession) Query(
-	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
-) error {
-	stmt, v = s.change(stmt, v)
-
-	return s.Session.Query(ctx, stmt, v, each)
-}
-
-type editedConn struct {
-	editedSession
-
-	conn databases.Conn
-}
-
-func (c editedConn) Release() { c.conn.Release() }
-func (c editedConn) Discard() { c.conn.Discard() }
-
-type editedTx struct {
-	editedSession
-
-	tx databases.Tx
-}
-
-func (t editedTx) Database() string { return t.tx.Database() }
 
 // lateTrust counts the lease from the reply to the acquisition.
 type lateTrust struct {
