@@ -15,9 +15,24 @@ import (
 	"github.com/sqllock/sqllock/sqllock"
 )
 
-// fleet are the processes that use a pair's locks, for as long as there are fail-overs.
+// failing are servers that lose commits, again and again.
+type failing interface {
+	PrimaryDSN() string
+	StandbyDSN() string
+	// CaughtUp has nothing lost that was committed before.
+	CaughtUp(ctx context.Context) error
+	// Cut has all lost that is committed from here on.
+	Cut(ctx context.Context) error
+	Crash(ctx context.Context) error
+	// Promote returns when writes are taken where StandbyDSN says.
+	Promote(ctx context.Context) error
+	// Succeed lets it happen once more.
+	Succeed(ctx context.Context) error
+}
+
+// fleet are the processes that use the servers' locks, for as long as there are fail-overs.
 type fleet struct {
-	cluster
+	failing
 	witness   *witness
 	database  string
 	address   *mover // of the primary, by the name that all dial
@@ -27,49 +42,65 @@ type fleet struct {
 
 // team are those who use one strategy: one process holds locks, and two want them.
 type team struct {
-	strategy               strategy
+	strategy
+	witness                *witness
+	wants                  []want
 	holder, rival, another *sqllock.Locker
 	kept                   []*keptLock
+
+	survives bool // not all need be lost
 }
 
-func newFleet(t *testing.T, database string, c cluster) *fleet {
+func newFleet(t *testing.T, database string, servers failing) *fleet {
 	t.Helper()
 
-	f := &fleet{cluster: c, witness: newWitness(), database: database, address: newMover("")}
-	f.address.move(f.where(t, c.PrimaryDSN()))
+	f := &fleet{failing: servers, witness: newWitness(), database: database, address: newMover("")}
+	f.address.move(f.where(t, servers.PrimaryDSN()))
 
-	if database == "postgres" {
-		migrate(t, open(t, c.PrimaryDSN()), databases.Postgres)
+	return f
+}
+
+// crew has a team for each strategy whose locks are leases.
+func (f *fleet) crew(t *testing.T) {
+	t.Helper()
+
+	if f.database == "postgres" {
+		migrate(t, open(t, f.PrimaryDSN()), databases.Postgres)
 	} else {
-		config := mariadbConfig(t, c.PrimaryDSN())
+		config := mariadbConfig(t, f.PrimaryDSN())
 		config.ParseTime = true // goose reads times
 		migrate(t, mariadbPool(t, config), databases.MySQL)
 	}
 
 	for _, s := range leased {
-		member := func() *sqllock.Locker {
-			locker := newLocker(t, s, f.connect(t))
-
-			// Before the first lock its waits would end when the database cannot be reached.
-			first := mustAcquire(t, locker, s.Name+"/first", sqllock.WithLease(shortestLease))
-			do(t, "release", first.Release)
-
-			return locker
-		}
-		m := &team{strategy: s, holder: member(), rival: member(), another: member()}
-
-		for _, w := range wants {
-			m.kept = append(m.kept, &keptLock{want: w, mode: s.Name + " " + w.kind, name: s.Name + "/kept/" + w.kind})
-		}
-
-		f.teams = append(f.teams, m)
+		f.join(t, &team{strategy: s, witness: f.witness, wants: wants}, func() databases.DB { return f.connect(t, "") })
 	}
-
-	return f
 }
 
-// connect is a process's pool, which dials the primary by its name.
-func (f *fleet) connect(t *testing.T) databases.DB {
+// join adds a team, each of whose processes has a pool of its own.
+func (f *fleet) join(t *testing.T, m *team, pool func() databases.DB, options ...sqllock.LockerOption) {
+	t.Helper()
+
+	member := func() *sqllock.Locker {
+		locker := newLocker(t, m.strategy, pool(), options...)
+
+		// Before the first lock its waits would end when the database cannot be reached.
+		first := mustAcquire(t, locker, m.Name+"/first", sqllock.WithLease(shortestLease/2))
+		do(t, "release", first.Release)
+
+		return locker
+	}
+	m.holder, m.rival, m.another = member(), member(), member()
+
+	for _, w := range m.wants {
+		m.kept = append(m.kept, &keptLock{want: w, mode: m.Name + " " + w.kind, name: m.Name + "/kept/" + w.kind})
+	}
+
+	f.teams = append(f.teams, m)
+}
+
+// connect is a process's pool, which dials the primary by its name. PostgreSQL's may be of another database there.
+func (f *fleet) connect(t *testing.T, name string) databases.DB {
 	t.Helper()
 
 	if f.database != "postgres" {
@@ -88,6 +119,10 @@ func (f *fleet) connect(t *testing.T) databases.DB {
 	config.MaxConns = poolSize
 	config.ConnConfig.DialFunc = f.address.dial
 	config.ConnConfig.ConnectTimeout = 5 * time.Second
+
+	if name != "" {
+		config.ConnConfig.Database = name
+	}
 
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(t.Context()), config)
 	if err != nil {
@@ -117,6 +152,7 @@ type want struct {
 	permits int  // of the name; all of them are asked for
 	reads   bool // the rival reads
 	several bool // the lock has another name, too, and the rival wants that
+	durable bool // what is granted of a name that there was is not lost
 }
 
 var wants = []want{
@@ -174,7 +210,7 @@ type lostLock struct {
 }
 
 // hold has a kept lock begin a lease.
-func (f *fleet) hold(t *testing.T, m *team, k *keptLock) {
+func (m *team) hold(t *testing.T, k *keptLock) {
 	t.Helper()
 
 	if k.lock != nil {
@@ -182,32 +218,32 @@ func (f *fleet) hold(t *testing.T, m *team, k *keptLock) {
 			return
 		}
 
-		f.witness.forget(k.lock)
+		m.witness.forget(k.lock)
 
 		_ = k.lock.Release(t.Context()) // the names that are not lost
 	}
 
 	k.lock = mustAcquire(t, m.holder, k.name, append(k.options(k.name), sqllock.WithLease(longestLease))...)
-	f.seen(t, k.mode, k.lock, k.shared)
+	m.seen(t, k.mode, k.lock, k.shared)
 }
 
 // wantKept is after a fail-over.
-func (f *fleet) wantKept(k *keptLock) {
+func (m *team) wantKept(k *keptLock) {
 	var gone *sqllock.LostError
 
 	switch err := k.lock.Err(); {
 	case err == nil:
-		f.witness.count(k.mode, func(c *count) { c.kept++ })
+		m.witness.count(k.mode, func(c *count) { c.kept++ })
 	case errors.As(err, &gone) && (gone.Reason == sqllock.ReasonExpired || gone.Reason == sqllock.ReasonTakenOver):
 		// The fail-over took too long. What was taken over too early is a second holder.
-		f.witness.count(k.mode, func(c *count) { c.expired++ })
+		m.witness.count(k.mode, func(c *count) { c.expired++ })
 	default:
-		f.witness.fault("%s: Err() of %q, of which the standby had heard, = %v, want nil", k.mode, k.name, err)
+		m.witness.fault("%s: Err() of %q, of which the standby had heard, = %v, want nil", k.mode, k.name, err)
 	}
 }
 
 // lose has a lock granted that is going to be lost.
-func (f *fleet) lose(t *testing.T, m *team, l *lostLock) {
+func (m *team) lose(t *testing.T, l *lostLock) {
 	t.Helper()
 
 	options := append(l.options(l.name), sqllock.WithLease(longestLease))
@@ -226,17 +262,26 @@ func (f *fleet) lose(t *testing.T, m *team, l *lostLock) {
 		return
 	}
 
-	f.seen(t, l.mode, lock, l.shared)
+	m.seen(t, l.mode, lock, l.shared)
 
 	l.lock = lock
 }
 
 // wantTold waits until a lost lock is not trusted any more. If it is renewed, a renewal has to say so.
-func (f *fleet) wantTold(t *testing.T, l *lostLock) {
+func (m *team) wantTold(t *testing.T, l *lostLock) {
 	t.Helper()
 
-	<-l.lock.Done()
-	f.witness.forget(l.lock)
+	bound := patience
+	if m.survives {
+		bound = 2 * longestLease // some renewals have come by then
+	}
+
+	select {
+	case <-l.lock.Done():
+	case <-time.After(bound):
+	}
+
+	m.witness.forget(l.lock)
 
 	// Not that of the test, which may be over.
 	defer func() { _ = l.lock.Release(context.WithoutCancel(t.Context())) }()
@@ -244,23 +289,25 @@ func (f *fleet) wantTold(t *testing.T, l *lostLock) {
 	var gone *sqllock.LostError
 
 	switch {
+	case m.survives && l.lock.Err() == nil:
+		m.witness.count(l.mode, func(c *count) { c.kept++ })
 	case !errors.As(l.lock.Err(), &gone):
-		f.witness.fault("%s: Err() of %q = %v, want a LostError", l.mode, l.name, l.lock.Err())
+		m.witness.fault("%s: Err() of %q = %v, want a LostError", l.mode, l.name, l.lock.Err())
 	case !l.renewed:
 	case gone.Reason == sqllock.ReasonUnknown, gone.Reason == sqllock.ReasonTakenOver:
-		f.witness.count(l.mode, func(c *count) { c.told++ })
+		m.witness.count(l.mode, func(c *count) { c.told++ })
 	case gone.Reason == sqllock.ReasonExpired: // the fail-over took too long for a renewal
-		f.witness.count(l.mode, func(c *count) { c.late++ })
+		m.witness.count(l.mode, func(c *count) { c.late++ })
 	default:
-		f.witness.fault("%s: Err() of %q = %v, want a renewal to tell of the loss", l.mode, l.name, gone)
+		m.witness.fault("%s: Err() of %q = %v, want a renewal to tell of the loss", l.mode, l.name, gone)
 	}
 }
 
 // seen shows a grant to the witness.
-func (f *fleet) seen(t *testing.T, mode string, lock *sqllock.Lock, shared bool) {
+func (m *team) seen(t *testing.T, mode string, lock *sqllock.Lock, shared bool) {
 	t.Helper()
 
-	beside, seconds := f.witness.granted(mode, lock, shared)
+	beside, seconds := m.witness.granted(mode, lock, shared)
 
 	for _, other := range beside {
 		if seconds <= shown {
@@ -271,7 +318,7 @@ func (f *fleet) seen(t *testing.T, mode string, lock *sqllock.Lock, shared bool)
 }
 
 // try asks for what another had, and may still trust, until it is granted.
-func (f *fleet) try(ctx context.Context, t *testing.T, m *team, l *lostLock) {
+func (m *team) try(ctx context.Context, t *testing.T, l *lostLock) {
 	t.Helper()
 
 	name, options := l.rival(l.name)
@@ -279,13 +326,13 @@ func (f *fleet) try(ctx context.Context, t *testing.T, m *team, l *lostLock) {
 	for {
 		lock, err := m.rival.TryAcquire(ctx, name, options...)
 		if err == nil {
-			f.use(ctx, t, l.mode, lock, l.reads)
+			m.use(ctx, t, l.mode, lock, l.reads)
 
 			return
 		}
 
 		if !pause(ctx, pace) {
-			f.witness.fault("%s: TryAcquire(%q) until %s after the crash = %v, want the lock at last", l.mode, name, patience, err)
+			m.witness.fault("%s: TryAcquire(%q) until %s after the crash = %v, want the lock at last", l.mode, name, patience, err)
 
 			return
 		}
@@ -293,23 +340,23 @@ func (f *fleet) try(ctx context.Context, t *testing.T, m *team, l *lostLock) {
 }
 
 // wait stands in the line since before the crash.
-func (f *fleet) wait(ctx context.Context, t *testing.T, m *team, l *lostLock) {
+func (m *team) wait(ctx context.Context, t *testing.T, l *lostLock) {
 	t.Helper()
 
 	name, options := l.rival(l.name)
 
 	lock, err := m.another.Acquire(ctx, name, options...)
 	if err != nil {
-		f.witness.fault("%s: Acquire(%q) since before the crash, within %s = %v, want the lock", l.mode, name, patience, err)
+		m.witness.fault("%s: Acquire(%q) since before the crash, within %s = %v, want the lock", l.mode, name, patience, err)
 
 		return
 	}
 
-	f.use(ctx, t, l.mode, lock, l.reads)
+	m.use(ctx, t, l.mode, lock, l.reads)
 }
 
 // tryKept asks for what another keeps, until the context ends.
-func (f *fleet) tryKept(ctx context.Context, t *testing.T, m *team, k *keptLock) {
+func (m *team) tryKept(ctx context.Context, t *testing.T, k *keptLock) {
 	t.Helper()
 
 	name, options := k.rival(k.name)
@@ -317,18 +364,18 @@ func (f *fleet) tryKept(ctx context.Context, t *testing.T, m *team, k *keptLock)
 	for pause(ctx, 3*pace) {
 		// The name's second permit is free, and the other names if their lock is lost.
 		if lock, err := m.rival.TryAcquire(ctx, name, options...); err == nil {
-			f.use(ctx, t, k.mode, lock, k.reads)
+			m.use(ctx, t, k.mode, lock, k.reads)
 		}
 	}
 }
 
 // use holds a lock for a moment.
-func (f *fleet) use(ctx context.Context, t *testing.T, mode string, lock *sqllock.Lock, shared bool) {
+func (m *team) use(ctx context.Context, t *testing.T, mode string, lock *sqllock.Lock, shared bool) {
 	t.Helper()
 
-	f.seen(t, mode, lock, shared)
+	m.seen(t, mode, lock, shared)
 	pause(ctx, pace/4)
-	f.witness.forget(lock)
+	m.witness.forget(lock)
 
 	_ = lock.Release(context.WithoutCancel(ctx)) // or its lease ends
 }

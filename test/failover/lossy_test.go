@@ -34,14 +34,7 @@ const (
 func TestLostGrants(t *testing.T) {
 	t.Parallel()
 
-	times := enoughFailOvers
-
-	if given := os.Getenv("SQLLOCK_TEST_FAILOVERS"); given != "" {
-		var err error
-		if times, err = strconv.Atoi(given); err != nil || times < 1 {
-			t.Fatalf("SQLLOCK_TEST_FAILOVERS=%q, want a number", given)
-		}
-	}
+	times := howOften(t)
 
 	var (
 		mutex sync.Mutex
@@ -55,6 +48,7 @@ func TestLostGrants(t *testing.T) {
 			t.Parallel()
 
 			f := newFleet(t, database, startReplicated(t, database, servers.Asynchronous))
+			f.crew(t)
 
 			// Also if a round ends the test.
 			defer func() {
@@ -73,6 +67,22 @@ func TestLostGrants(t *testing.T) {
 	}
 }
 
+func howOften(t *testing.T) int {
+	t.Helper()
+
+	given := os.Getenv("SQLLOCK_TEST_FAILOVERS")
+	if given == "" {
+		return enoughFailOvers
+	}
+
+	times, err := strconv.Atoi(given)
+	if err != nil || times < 1 {
+		t.Fatalf("SQLLOCK_TEST_FAILOVERS=%q, want a number", given)
+	}
+
+	return times
+}
+
 // round is a fail-over, or two at once.
 func (f *fleet) round(t *testing.T, number int) {
 	t.Helper()
@@ -81,7 +91,7 @@ func (f *fleet) round(t *testing.T, number int) {
 
 	for _, m := range f.teams {
 		for _, k := range m.kept {
-			f.hold(t, m, k)
+			m.hold(t, k)
 		}
 	}
 
@@ -100,7 +110,7 @@ func (f *fleet) round(t *testing.T, number int) {
 
 	for _, l := range lost {
 		if !l.renewed && l.permits == 0 {
-			rivals.Go(func() { f.wait(ctx, t, l.team, l.lostLock) })
+			rivals.Go(func() { l.team.wait(ctx, t, l.lostLock) })
 		}
 	}
 
@@ -108,13 +118,13 @@ func (f *fleet) round(t *testing.T, number int) {
 
 	for _, l := range lost {
 		for range l.many() {
-			rivals.Go(func() { f.try(ctx, t, l.team, l.lostLock) })
+			rivals.Go(func() { l.team.try(ctx, t, l.lostLock) })
 		}
 	}
 
 	for _, m := range f.teams {
 		for _, k := range m.kept {
-			others.Go(func() { f.tryKept(ctx, t, m, k) })
+			others.Go(func() { m.tryKept(ctx, t, k) })
 		}
 	}
 
@@ -126,7 +136,7 @@ func (f *fleet) round(t *testing.T, number int) {
 	promoted := time.Now()
 
 	for _, l := range lost {
-		rivals.Go(func() { f.wantTold(t, l.lostLock) })
+		rivals.Go(func() { l.team.wantTold(t, l.lostLock) })
 	}
 
 	do(t, "follow the promoted standby", f.Succeed)
@@ -138,7 +148,7 @@ func (f *fleet) round(t *testing.T, number int) {
 
 	for _, m := range f.teams {
 		for _, k := range m.kept {
-			f.wantKept(k)
+			m.wantKept(k)
 		}
 	}
 }
@@ -156,7 +166,7 @@ func (f *fleet) endPrimary(t *testing.T, number int) {
 
 	for _, m := range f.teams {
 		for _, k := range m.kept {
-			f.witness.count(k.mode, func(c *count) { c.failOvers++ })
+			m.witness.count(k.mode, func(c *count) { c.failOvers++ })
 		}
 	}
 
@@ -175,12 +185,12 @@ func (f *fleet) loseAll(t *testing.T, number int) (all []losing) {
 	t.Helper()
 
 	for _, m := range f.teams {
-		for _, w := range wants {
+		for _, w := range m.wants {
 			for i, name := range []string{"known", fmt.Sprintf("new/%d", number)} {
 				for range w.many() {
 					all = append(all, losing{&lostLock{
-						want: w, mode: m.strategy.Name + " " + w.kind, name: m.strategy.Name + "/" + name + "/" + w.kind,
-						renewed: (number+i)%2 == 0,
+						want: w, mode: m.Name + " " + w.kind, name: m.Name + "/" + name + "/" + w.kind,
+						renewed: (number+i)%2 == 0 && !w.durable,
 					}, m})
 				}
 			}
@@ -189,11 +199,16 @@ func (f *fleet) loseAll(t *testing.T, number int) (all []losing) {
 
 	var acquiring sync.WaitGroup
 
-	for _, l := range all {
-		acquiring.Go(func() { f.lose(t, l.team, l.lostLock) })
-	}
+	// What had been granted before is not lost, either.
+	for _, durable := range []bool{true, false} {
+		for _, l := range all {
+			if l.durable == durable {
+				acquiring.Go(func() { l.team.lose(t, l.lostLock) })
+			}
+		}
 
-	acquiring.Wait()
+		acquiring.Wait()
+	}
 
 	if t.Failed() {
 		t.FailNow() // and do not wait for what was not granted

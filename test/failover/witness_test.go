@@ -134,7 +134,7 @@ func (w *witness) sum() (sum count) {
 
 // heading is that of tables.
 func heading() string {
-	return fmt.Sprintf("%-9s %-15s %10s %7s %14s %5s %9s %5s %8s\n",
+	return fmt.Sprintf("%-14s %-15s %10s %7s %14s %5s %9s %5s %8s\n",
 		"database", "mode", "fail-overs", "grants", "second holders", "told", "too late", "kept", "expired")
 }
 
@@ -147,7 +147,7 @@ func (w *witness) table(database string) string {
 
 	for _, mode := range slices.Sorted(maps.Keys(w.counts)) {
 		c := w.counts[mode]
-		fmt.Fprintf(&text, "%-9s %-15s %10d %7d %14d %5d %9d %5d %8d\n",
+		fmt.Fprintf(&text, "%-14s %-15s %10d %7d %14d %5d %9d %5d %8d\n",
 			database, mode, c.failOvers, c.grants, c.seconds, c.told, c.late, c.kept, c.expired)
 	}
 

@@ -17,7 +17,9 @@ import (
 type power interface {
 	// crash ends the server at once, as a power cut does: no client is told, nothing is written any more.
 	crash(ctx context.Context) error
-	// start starts it again after a crash, with the data it had, and returns where it listens.
+	// shutdown ends it as an administrator does: clients are told, and all is written.
+	shutdown(ctx context.Context) error
+	// start starts it again after that, or a crash, with the data it had, and returns where it listens.
 	start(ctx context.Context) (address string, err error)
 	// ended says why the server that was started is gone again; nil while it runs.
 	ended(ctx context.Context) error
@@ -33,7 +35,12 @@ func (s *Set) Crash(ctx context.Context, name string) error {
 	return s.act(name, func(p power) error { return p.crash(ctx) })
 }
 
-// Restart starts a server again that [Set.Crash] ended, and returns when it has recovered and lets clients
+// Shutdown ends the server of a database without a loss; [Set.Restart] brings it back.
+func (s *Set) Shutdown(ctx context.Context, name string) error {
+	return s.act(name, func(p power) error { return p.shutdown(ctx) })
+}
+
+// Restart starts a server again that [Set.Crash] or [Set.Shutdown] ended, and returns when it has recovered and lets clients
 // in. Its address, and so its DSN, may be another than before.
 func (s *Set) Restart(ctx context.Context, name string) error {
 	return s.act(name, func(p power) error {
@@ -148,6 +155,12 @@ func (c containerPower) crash(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+func (c containerPower) shutdown(ctx context.Context) error {
+	_, err := c.docker.client.ContainerStop(ctx, c.id, client.ContainerStopOptions{})
+
+	return err
 }
 
 func (c containerPower) start(ctx context.Context) (string, error) {

@@ -63,6 +63,12 @@ func (p *binaryPower) crash(ctx context.Context) error {
 	}
 }
 
+func (p *binaryPower) shutdown(context.Context) error {
+	p.stop()
+
+	return nil
+}
+
 func (p *binaryPower) start(ctx context.Context) (string, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
