@@ -120,8 +120,8 @@ stress: ## Check the promises while faults strike, on servers of its own
 
 # A slice of it is in `make test`.
 .PHONY: failover
-failover: ## Fail over to standbys that lag, FAILOVERS times on each database, and count second holders
-	cd test && SQLLOCK_TEST_FAILOVERS=$(FAILOVERS) go test -count=1 -v -timeout 2h $(TESTFLAGS) -run '^TestLostGrants$$' ./failover
+failover: ## Fail over to standbys that lag, FAILOVERS times on each database, crash PostgreSQL as often, and count second holders
+	cd test && SQLLOCK_TEST_FAILOVERS=$(FAILOVERS) go test -count=1 -v -timeout 2h $(TESTFLAGS) -run '^Test(Lost|Crashed)Grants$$' ./failover
 
 # On clusters that somebody brought up: test/reach says how they are named. What is not named is said to be not run.
 .PHONY: reach

@@ -2,8 +2,9 @@
 // fail-over: a primary ends, its standby is promoted, and the pools of those who
 // hold locks and of those who want them move there.
 //
-// Every test has a primary and a standby of its own. With PostgreSQL a holder is
-// a process with pgx's pool, a rival one with database/sql.
+// Every test has a primary and a standby of its own; TestCrashedGrants has one
+// server, which crashes and comes back. With PostgreSQL a holder is a process with
+// pgx's pool, a rival one with database/sql.
 package failover_test
 
 import (
