@@ -80,7 +80,15 @@ func TestKeptSession(t *testing.T) {
 		}
 	}
 
-	pair("the first")
+	// Not a try: on a busy machine the first session takes longer to open than that may last.
+	first, err := locker.Acquire(t.Context(), "kept")
+	if err == nil {
+		err = first.Release(t.Context())
+	}
+
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	if n := faulty.Leaks(); n != 1 {
 		t.Errorf("after the release %d connections are kept, want 1", n)
@@ -96,7 +104,7 @@ func TestKeptSession(t *testing.T) {
 
 	var ended int
 
-	err := db.QueryRowContext(t.Context(), `SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
+	err = db.QueryRowContext(t.Context(), `SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
 		WHERE application_name = 'sqllock advisory' AND datname = current_database()`).Scan(&ended)
 	if err != nil || ended != 1 {
 		t.Fatalf("ended %d sessions, %v, want the kept one", ended, err)
