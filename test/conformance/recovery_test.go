@@ -526,8 +526,9 @@ func TestAsynchronousCommit(t *testing.T) {
 				t.Helper()
 				exec(t, beside, "DELETE FROM sqllock_run")
 
-				if st, err := waits.Recovery(t.Context()); err != nil || !st.Asynchronous || !st.Pending() {
-					t.Errorf("Recovery after a crash = %+v, %v, want that a pause is pending", st, err)
+				// A renewal may have noted the crash by now.
+				if st, err := waits.Recovery(t.Context()); err != nil || !st.Pending() && st.Remaining <= 0 {
+					t.Errorf("Recovery after a crash = %+v, %v, want that there is a pause, or that one is pending", st, err)
 				}
 
 				for _, locker := range []*sqllock.Locker{waits, locker} {

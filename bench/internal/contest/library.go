@@ -52,7 +52,8 @@ func variants() []variant {
 		{CASNoHandOff, casOn, []sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{NoHandOff: true})}, servers},
 		{"sqllock cas, durable release", casOn, []sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{DurableRelease: true})}, servers[:1]},
 		{
-			"sqllock cas, asynchronous commit", casOn, []sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{AsynchronousCommit: true})},
+			"sqllock cas, asynchronous commit", casOn,
+			[]sqllock.LockerOption{sqllock.WithTuning(sqllock.Tuning{AsynchronousCommit: true})},
 			servers[:1],
 		},
 		{Insert, func(db databases.DB) strategies.Strategy { return insert.New(db) }, nil, all},
