@@ -231,8 +231,8 @@ func (f *fleet) report(t *testing.T) {
 		t.Errorf("%d second holders in %d fail-overs, want none", sum.seconds, f.failOvers)
 	}
 
-	// On a machine that has much else to do some leases end before anybody is told.
-	if sum.told == 0 || sum.kept == 0 {
+	// On a machine that has much else to do leases end before anybody is told: the table says how many.
+	if slow := sum.late > 0 || sum.expired > 0; !slow && (sum.told == 0 || sum.kept == 0) {
 		t.Errorf("%d holders were told of a loss, and %d locks were kept, want some of both", sum.told, sum.kept)
 	}
 }
