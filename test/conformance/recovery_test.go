@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
+	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/test/catalog"
 )
 
@@ -213,6 +215,62 @@ func TestExpiredInARecoveryPause(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRecoveryTogether: many find a fail-over at once, each with a lease that is to be noted, in sessions that are isolated more strictly.
+// Each is told of the pause, none of anything else, and what they noted is as long as the longest.
+func TestRecoveryTogether(t *testing.T) {
+	t.Parallel()
+
+	const lockers = 8
+
+	for _, server := range recoverable {
+		for _, isolation := range []string{"repeatable read", "serializable"} {
+			t.Run(server+"/"+isolation, func(t *testing.T) {
+				t.Parallel()
+
+				db, beside := isolated(t, server, isolation)
+
+				all := make([]*sqllock.Locker, lockers)
+				for i := range all {
+					all[i] = lockerOn(t, cas.New(db), sqllock.WithLease(time.Minute))
+				}
+
+				kept := acquire(t, all[0], "kept")
+
+				ask := func(what string, leases time.Duration, want error) {
+					t.Helper()
+
+					var asking sync.WaitGroup
+
+					for i, locker := range all {
+						asking.Go(func() {
+							_, err := locker.TryAcquire(t.Context(), what+strconv.Itoa(i), sqllock.WithLease(leases+time.Duration(i)*time.Minute))
+							if !errors.Is(err, want) {
+								t.Errorf("%s: TryAcquire = %v, want %v", what, err, want)
+							}
+						})
+					}
+
+					asking.Wait()
+
+					if st, err := all[0].Recovery(t.Context()); err != nil || st.Longest.Round(time.Second) != leases+(lockers-1)*time.Minute {
+						t.Errorf("%s: Recovery = %+v, %v, want the longest lease of %d", what, st, err, lockers)
+					}
+				}
+
+				ask("before", time.Minute, nil)
+				promote(t, beside)
+				ask("in the pause", time.Hour, sqllock.ErrRecovering)
+
+				if err := errors.Join(kept.Extend(t.Context(), time.Minute), all[1].EndRecovery(t.Context(), "a test")); err != nil {
+					t.Error(err)
+				}
+
+				ask("after its end", 2*time.Hour, nil)
+			})
+		}
+	}
 }
 
 // TestLongestPromise: a recovery pause is as long as the longest lease that there may be, which is noted before it is granted, and
