@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/test/edited"
 )
 
 // watched is a database whose statements are looked at before they are sent.
@@ -14,12 +15,7 @@ type watched struct {
 }
 
 func (w watched) Conn(ctx context.Context) (databases.Conn, error) {
-	conn, err := w.DB.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	return watchedConn{watchedSession{conn, w.look}, conn}, nil
+	return edited.DB(w.DB, w.change).Conn(ctx)
 }
 
 func (w watched) Wakes() bool {
@@ -38,43 +34,10 @@ func (w watched) Listen(ctx context.Context, channels []string, ready func(), no
 }
 
 // Tx is a transaction whose statements are looked at as those of the database.
-func (w watched) Tx(tx databases.Tx) databases.Tx { return watchedTx{watchedSession{tx, w.look}, tx} }
+func (w watched) Tx(tx databases.Tx) databases.Tx { return edited.Tx(tx, w.change) }
 
-type watchedSession struct {
-	databases.Session
+func (w watched) change(stmt databases.Statement, v databases.Values) (databases.Statement, databases.Values) {
+	w.look(stmt, v)
 
-	look func(databases.Statement, databases.Values)
+	return stmt, v
 }
-
-func (s watchedSession) Exec(
-	ctx context.Context, stmt databases.Statement, v databases.Values,
-) (databases.Result, error) {
-	s.look(stmt, v)
-
-	return s.Session.Exec(ctx, stmt, v)
-}
-
-func (s watchedSession) Query(
-	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
-) error {
-	s.look(stmt, v)
-
-	return s.Session.Query(ctx, stmt, v, each)
-}
-
-type watchedConn struct {
-	watchedSession
-
-	conn databases.Conn
-}
-
-func (c watchedConn) Release() { c.conn.Release() }
-func (c watchedConn) Discard() { c.conn.Discard() }
-
-type watchedTx struct {
-	watchedSession
-
-	tx databases.Tx
-}
-
-func (t watchedTx) Database() string { return t.tx.Database() }

@@ -6,7 +6,8 @@
 //  2. container: the image postgres:17, mysql:9.7, mariadb:11.8 (SQLLOCK_TEST_POSTGRES_IMAGE and so on
 //     name others), if a Docker engine answers and has it or can pull it. SQLLOCK_TEST_NEAR=1 uses the
 //     container's own address where this machine reaches it, and not a port that the engine publishes
-//     through a proxy of its own, which takes longer than a small statement does;
+//     through a proxy of its own, which takes longer than a small statement does. It is not for tests that end
+//     servers: the next container gets the address of one that has ended;
 //  3. binary: server programs found on this machine, run in a temporary folder;
 //  4. apt: those programs from the distribution's packages, if we are root on Debian or one of its kin.
 //
