@@ -132,12 +132,6 @@ func (*DB) Classify(err error) databases.Class {
 		return databases.NoSchema
 	case "25006": // read_only_sql_transaction
 		return databases.ReadOnly
-	case "0A000": // feature_not_supported
-		if routine(err) == "get_relation_info" { // which plans nothing on a standby that reads an unlogged table
-			return databases.ReadOnly
-		}
-
-		return databases.Refused
 	case "53300": // too_many_connections: of the server, the database or the role
 		return databases.Full
 	case "42501": // insufficient_privilege
@@ -146,6 +140,11 @@ func (*DB) Classify(err error) databases.Class {
 		"57P05": // idle_session_timeout
 		return databases.Unreachable
 	default:
+		// feature_not_supported: nothing is planned on a standby that reads an unlogged table.
+		if state == "0A000" && routine(err) == "get_relation_info" {
+			return databases.ReadOnly
+		}
+
 		if strings.HasPrefix(state, "08") { // connection exceptions, of which proxies tell, too
 			return databases.Unreachable
 		}

@@ -30,8 +30,7 @@ func (c *session) acquireAll(ctx context.Context, requests []strategies.Request)
 
 	open, err := a.plan(ctx)
 
-	// A round follows the making of rows, once in a name's life, and one what is noted about the server.
-	for round := 0; round < 3 && err == nil && len(open) > 0; round++ {
+	for round := 0; round < grants.MaxRounds && err == nil && len(open) > 0; round++ {
 		if err = a.draw(ctx, open); err == nil {
 			open, err = a.look(ctx, open)
 		}
@@ -186,7 +185,7 @@ func (a *attempts) look(ctx context.Context, open []int) (again []int, err error
 		if found && !s.store.Unready(st) {
 			asks, err := s.store.Refused(ctx, a.conn, st, r)
 			if a.errs[i] = a.explain(err); errors.Is(err, strategies.ErrBusy) {
-				return nil, err // nobody waits for the same once more
+				return nil, a.errs[i] // nobody waits for the same once more
 			}
 
 			// The statement about several leaves out what goes alone, however often it is asked.

@@ -39,7 +39,6 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 		acquire = s.sql.Acquire[1]
 	}
 
-	// A round follows the making of the row, once in a name's life, and one what is noted about the server.
 	for round := 1; ; round++ {
 		token, err := s.draw(ctx, on, acquire, values)
 		if token != 0 || err != nil {
@@ -52,10 +51,10 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 		case err != nil:
 			return 0, err
 		case found && !s.Unready(st):
-			if again, err := s.Refused(ctx, on, st, r); !again || round == maxRounds {
+			if again, err := s.Refused(ctx, on, st, r); !again || round == MaxRounds {
 				return 0, err
 			}
-		case round == maxRounds:
+		case round == MaxRounds:
 			return 0, ComesAndGoes(r.Name)
 		default:
 			if err := s.Create(ctx, on, r); err != nil {
@@ -65,7 +64,8 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 	}
 }
 
-const maxRounds = 3
+// MaxRounds is how often an attempt asks: after the making of the row, once in a name's life, and after what is noted about the server.
+const MaxRounds = 3
 
 // ComesAndGoes is the answer to a request whose row was not there again after it had been made.
 func ComesAndGoes(name string) error {

@@ -82,9 +82,10 @@
 
 -- Conditions, always true, that let the commit of a lease not wait for the disk, if that is asked for: of one that is renewed; of one
 -- that is granted, unless its token is ahead of the clock, and so not less than the next one's by itself; and of several.
--- let commit-lease = CASE WHEN :asynchronous::boolean THEN pg_catalog.set_config('synchronous_commit', 'off', true) <> '' ELSE true END
--- let commit = CASE WHEN :asynchronous::boolean AND l.token + :tokens::bigint <= {micros} THEN pg_catalog.set_config('synchronous_commit', 'off', true) <> '' ELSE true END
--- let commit-all = (SELECT CASE WHEN :asynchronous::boolean AND pg_catalog.max(f.next) <= {micros} THEN pg_catalog.set_config('synchronous_commit', 'off', true) <> '' ELSE true END FROM free f)
+-- let off = pg_catalog.set_config('synchronous_commit', 'off', true) <> ''
+-- let commit-lease = CASE WHEN :asynchronous::boolean THEN {off} ELSE true END
+-- let commit = CASE WHEN :asynchronous::boolean AND l.token + :tokens::bigint <= {micros} THEN {off} ELSE true END
+-- let commit-all = (SELECT CASE WHEN :asynchronous::boolean AND pg_catalog.max(f.next) <= {micros} THEN {off} ELSE true END FROM free f)
 
 -- True if somebody waits. It notifies the first in line: that it is its turn, and what Request.Line says; of a slot the
 -- first that knows as many. It sees the line as it was when the statement began. Who has come since, while the name's row

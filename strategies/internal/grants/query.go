@@ -162,11 +162,18 @@ func (s *Store) retryBusy(
 func (s *Store) WithLockTimeout(
 	ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values,
 ) error {
-	err := s.withLockTimeout(ctx, on, func() error { return execAll(ctx, on, statements, values) })
+	err := s.execBriefly(ctx, on, statements, values)
 
 	// Of one that makes the same, or on InnoDB has locked the gap, which a
 	// guard of another name can.
 	return s.busy(err, "another transaction keeps the row of the name from being made, and has not ended")
+}
+
+// execBriefly is execAll for statements that wait for no row lock for long.
+func (s *Store) execBriefly(
+	ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values,
+) error {
+	return s.withLockTimeout(ctx, on, func() error { return execAll(ctx, on, statements, values) })
 }
 
 // Create makes the rows of a request's name, if they are not there.

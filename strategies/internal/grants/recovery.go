@@ -44,6 +44,9 @@ func (s *Store) recoverable() bool { return s.sql.Recovery.State.SQL != "" }
 // the lock any more: it may be a day, and all names would wait for as long.
 func (s *Store) promised(r strategies.Request) int64 { return s.lease(r.Lease) + ceil(r.LockDelay) }
 
+// asynchronous says whether what is granted need not wait for the disk. A minimum hold is to outlast a crash.
+func asynchronous(r strategies.Request) bool { return r.AsynchronousCommit && r.MinHold == 0 }
+
 // promise notes how long grants may last before they are asked for. What this store has noted is not noted again: if it was set back
 // the grant is refused, and Refused notes it.
 func (s *Store) promise(ctx context.Context, on databases.Session, requests ...strategies.Request) error {
@@ -74,35 +77,47 @@ func (s *Store) noteServer(ctx context.Context, on databases.Session, r strategi
 	values := s.Values(r)
 	values["by"], values["reason"] = r.Holder.String(), "another server has become the primary"
 
-	for began := time.Now(); ; {
-		same, allowed, changes := false, false, int64(0)
+	note := []databases.Statement{s.sql.Recovery.Note}
+	if asynchronous(r) && s.clusterName() == "" {
+		note = []databases.Statement{s.sql.Recovery.Run, s.sql.Recovery.Note}
+	}
 
-		found, err := s.readRecovery(ctx, on, values, &st, &same, &allowed, &changes)
+	for began := time.Now(); ; {
+		row, err := s.readRecovery(ctx, on, values)
+		st = row.Recovery
 
 		switch {
-		case err == nil && noted && !allowed && r.AsynchronousCommit:
-			return st, noted, &strategies.UnsupportedError{
-				Strategy: s.strategy, Where: "with asynchronous commit, whose table sqllock_run is not unlogged",
-				Fix: "ALTER TABLE sqllock_run SET UNLOGGED",
-			}
-		case err != nil || noted || found && same && allowed:
+		case err != nil:
 			return st, noted, err
-		case found && !same && st.Server == st.Previous && st.Remaining > 0 && changes >= byTurns:
+		case noted && !row.allowed && asynchronous(r):
+			return st, noted, s.logged()
+		case noted || row.same && row.allowed:
+			return st, noted, nil
+		case !row.same && st.Server == st.Previous && st.Remaining > 0 && row.changes >= byTurns:
 			return st, noted, &strategies.UnsupportedError{
 				Strategy: s.strategy, Fix: `connect to one of them only, and run "sqllock recovery --end" on that`,
 				Where: fmt.Sprintf("on two servers that take writes by turns, %q and %q", st.Noted, st.Server),
 			}
 		}
 
-		note := []databases.Statement{s.sql.Recovery.Note}
-		if r.AsynchronousCommit && s.clusterName() == "" {
-			note = []databases.Statement{s.sql.Recovery.Run, s.sql.Recovery.Note}
-		}
-
-		err = s.withLockTimeout(ctx, on, func() error { return execAll(ctx, on, note, values) })
+		err = s.execBriefly(ctx, on, note, values)
 		if noted = err == nil; !noted && (!s.Busy(err) || time.Since(began) > time.Second) {
 			return st, noted, s.busy(err, lockedRecovery)
 		}
+	}
+}
+
+// logged is why a crash would not show.
+func (s *Store) logged() error {
+	if s.clusterName() != "" {
+		return &strategies.UnsupportedError{
+			Strategy: s.strategy, Where: "with asynchronous commit on a server that shows no timeline", Fix: "do without it",
+		}
+	}
+
+	return &strategies.UnsupportedError{
+		Strategy: s.strategy, Where: "with asynchronous commit, whose table sqllock_run is not unlogged",
+		Fix: "ALTER TABLE sqllock_run SET UNLOGGED",
 	}
 }
 
@@ -112,16 +127,24 @@ const byTurns = 3
 
 const lockedRecovery = "another transaction has the row of sqllock_recovery locked, which says whether there was a fail-over, and has not ended"
 
-func (s *Store) readRecovery(
-	ctx context.Context, on databases.Session, values databases.Values, st *strategies.Recovery, same, allowed *bool, changes *int64,
-) (found bool, err error) {
+// recoveryRow is what the row says, beside what it allows: all zero if there is none.
+type recoveryRow struct {
+	strategies.Recovery
+
+	same    bool  // no grant is lost that has not ended
+	allowed bool  // so long a grant is noted, and the run if it commits asynchronously
+	changes int64 // of the server, in the latest pause
+}
+
+func (s *Store) readRecovery(ctx context.Context, on databases.Session, values databases.Values) (row recoveryRow, err error) {
 	var left, longest int64
 
-	found, err = ReadOne(ctx, on, s.sql.Recovery.State, values,
-		same, allowed, &left, &st.Noted, &st.Server, &st.Previous, &st.Reason, &st.Lossless, &st.Asynchronous, &st.Crashed, changes, &longest, &st.LongestBy)
-	st.Remaining, st.Longest = micros(max(0, left)), micros(longest)
+	_, err = ReadOne(ctx, on, s.sql.Recovery.State, values,
+		&row.same, &row.allowed, &left, &row.Noted, &row.Server, &row.Previous, &row.Reason, &row.Lossless, &row.Asynchronous, &row.Crashed,
+		&row.changes, &longest, &row.LongestBy)
+	row.Remaining, row.Longest = micros(max(0, left)), micros(longest)
 
-	return found, err
+	return row, err
 }
 
 // recovering is the answer to a request that was refused: that nothing is granted, or nil. again says that it may have been refused for
@@ -139,7 +162,7 @@ func (s *Store) recovering(ctx context.Context, on databases.Session, r strategi
 	case st.Remaining > 0:
 		return false, &strategies.HeldError{Name: r.Name, Recovering: true, Remaining: st.Remaining, Detail: st.Reason}
 	case free && !again && s.sql.Recovery.Settle.SQL != "":
-		err = s.withLockTimeout(ctx, on, func() error { return execAll(ctx, on, []databases.Statement{s.sql.Recovery.Settle}, nil) })
+		err = s.execBriefly(ctx, on, []databases.Statement{s.sql.Recovery.Settle}, nil)
 
 		return err == nil, s.busy(err, lockedRecovery)
 	default:
@@ -200,7 +223,8 @@ func (b Base) Recovery(ctx context.Context) (st strategies.Recovery, err error) 
 			return err
 		}
 
-		_, err := s.readRecovery(ctx, on, s.Values(strategies.Request{}), &st, new(bool), new(bool), new(int64))
+		row, err := s.readRecovery(ctx, on, s.Values(strategies.Request{}))
+		st = row.Recovery
 
 		return err
 	})

@@ -26,19 +26,18 @@ type call struct {
 }
 
 var callColumns = columns[call]{
-	"name":     func(c call) any { return c.Name },
-	"owner":    func(c call) any { return c.Owner },
-	"key":      func(c call) any { return c.key },
-	"strategy": func(c call) any { return c.store.strategy },
-	"where":    func(c call) any { return c.store.Where() },
-	"lease":    func(c call) any { return c.store.lease(c.Lease) },
-	"cluster":  func(c call) any { return c.store.clusterName() },
-	"promise":  func(c call) any { return c.store.promised(*c.Request) },
-	"delay":    func(c call) any { return ceil(c.LockDelay) },
-	"min_hold": func(c call) any { return ceil(c.MinHold) },
-	"durable":  func(c call) any { return c.DurableRelease },
-	// A minimum hold is to outlast a crash.
-	"asynchronous": func(c call) any { return c.AsynchronousCommit && c.MinHold == 0 },
+	"name":         func(c call) any { return c.Name },
+	"owner":        func(c call) any { return c.Owner },
+	"key":          func(c call) any { return c.key },
+	"strategy":     func(c call) any { return c.store.strategy },
+	"where":        func(c call) any { return c.store.Where() },
+	"lease":        func(c call) any { return c.store.lease(c.Lease) },
+	"cluster":      func(c call) any { return c.store.clusterName() },
+	"promise":      func(c call) any { return c.store.promised(*c.Request) },
+	"delay":        func(c call) any { return ceil(c.LockDelay) },
+	"min_hold":     func(c call) any { return ceil(c.MinHold) },
+	"durable":      func(c call) any { return c.DurableRelease },
+	"asynchronous": func(c call) any { return asynchronous(*c.Request) },
 	"tokens":       func(c call) any { return tokens(*c.Request) },
 	"first":        func(c call) any { return c.First },
 	"line":         func(c call) any { return c.Line },
@@ -73,12 +72,12 @@ func (s *Store) Values(r strategies.Request) databases.Values {
 // batchValues are what a statement about several requests binds, whose keys are nil if they have none.
 func (s *Store) batchValues(statement databases.Statement, requests []strategies.Request, keys []any) databases.Values {
 	calls := make([]call, len(requests))
-	process, durable, asynchronous, promise := "", false, true, int64(0)
+	process, durable, allAsynchronous, promise := "", false, true, int64(0)
 
 	for i := range requests {
 		calls[i] = call{Request: &requests[i], store: s}
 		process, durable = cmp.Or(process, requests[i].Process), durable || requests[i].DurableRelease
-		asynchronous = asynchronous && requests[i].AsynchronousCommit && requests[i].MinHold == 0
+		allAsynchronous = allAsynchronous && asynchronous(requests[i])
 		promise = max(promise, s.promised(requests[i]))
 
 		if keys != nil {
@@ -87,8 +86,8 @@ func (s *Store) batchValues(statement databases.Statement, requests []strategies
 	}
 
 	values := callColumns.ofAll(statement, calls)
-	values["process"], values["durable"] = process, durable           // all are of one process
-	values["promise"], values["asynchronous"] = promise, asynchronous // what suits all
+	values["process"], values["durable"] = process, durable              // all are of one process
+	values["promise"], values["asynchronous"] = promise, allAsynchronous // what suits all
 
 	return values
 }
