@@ -74,6 +74,10 @@ func TestCrashedGrants(t *testing.T) {
 
 		t.Log("\n" + table)
 		f.report(t)
+
+		if f.failOvers >= enoughCrashes {
+			f.reportSome(t)
+		}
 	}()
 
 	uncaught := func(b *breach) bool { return !b.caught() }

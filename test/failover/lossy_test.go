@@ -53,6 +53,7 @@ func TestLostGrants(t *testing.T) {
 			// Also if a round ends the test.
 			defer func() {
 				f.report(t)
+				f.reportSome(t)
 
 				mutex.Lock()
 				defer mutex.Unlock()
@@ -225,14 +226,17 @@ func (f *fleet) report(t *testing.T) {
 		t.Error(fault)
 	}
 
-	sum := f.witness.sum()
-
-	if sum.seconds > 0 {
+	if sum := f.witness.sum(); sum.seconds > 0 {
 		t.Errorf("%d second holders in %d fail-overs, want none", sum.seconds, f.failOvers)
 	}
+}
 
-	// On a machine that has much else to do leases end before anybody is told: the table says how many.
-	if slow := sum.late > 0 || sum.expired > 0; !slow && (sum.told == 0 || sum.kept == 0) {
+// reportSome fails if nothing was shown of those who lose a lock, or of those who keep one.
+func (f *fleet) reportSome(t *testing.T) {
+	t.Helper()
+
+	// On a machine that has much else to do some leases end before anybody is told.
+	if sum := f.witness.sum(); sum.told == 0 || sum.kept == 0 {
 		t.Errorf("%d holders were told of a loss, and %d locks were kept, want some of both", sum.told, sum.kept)
 	}
 }
