@@ -87,7 +87,7 @@ func framesFrom(t *testing.T, stacks, root string) []string {
 
 	// The goroutine that sends the statement comes first.
 	frames, created := at(goroutines[0])
-	frames = frames[2:] // who looks, and watchedSession.Query
+	frames = frames[3:] // who looks, watched.change, and the Query of package edited
 
 	for created != "" {
 		i := slices.IndexFunc(goroutines, func(text string) bool {
