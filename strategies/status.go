@@ -91,7 +91,12 @@ type Recovery struct {
 	LongestBy string
 }
 
-// Pending says whether a pause begins with the next attempt.
-func (r Recovery) Pending() bool {
-	return r.Crashed || r.Noted != "" && r.Server != r.Noted && !r.Lossless
+// Pause is how long nothing is granted yet: what remains of a pause, or the whole of one that begins with the next attempt. It is
+// zero if locks are granted.
+func (r Recovery) Pause() time.Duration {
+	if r.Crashed || r.Noted != "" && r.Server != r.Noted && !r.Lossless {
+		return max(r.Remaining, r.Longest)
+	}
+
+	return r.Remaining
 }

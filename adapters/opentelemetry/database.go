@@ -14,7 +14,7 @@ import (
 const databaseTime = 5 * time.Second
 
 // ObserveDatabase makes gauges of who holds and who waits for locks in the database, in whatever process. The locker is asked
-// at each collection, with two short queries that take five seconds together at most; without an answer the
+// at each collection, with three short queries that take five seconds together at most; without an answer the
 // gauge sqllock.database.up is 0, and the others have no value. Every process that has them reports the same: one is enough.
 // Names are no attributes. Unregister what it returns before the locker is closed. Errors are those of the meter.
 func ObserveDatabase(provider metric.MeterProvider, locker *sqllock.Locker) (metric.Registration, error) {
@@ -29,7 +29,10 @@ func ObserveDatabase(provider metric.MeterProvider, locker *sqllock.Locker) (met
 	oldest, oldestErr := meter.Float64ObservableGauge("sqllock.database.oldest_wait", metric.WithUnit("s"),
 		metric.WithDescription("How long the one waits who has waited longest."))
 
-	if err := errors.Join(upErr, holdersErr, waitersErr, oldestErr); err != nil {
+	recovery, recoveryErr := meter.Float64ObservableGauge("sqllock.database.recovery", metric.WithUnit("s"),
+		metric.WithDescription("How long nothing is granted yet after a fail-over. Missing where there is no such pause."))
+
+	if err := errors.Join(upErr, holdersErr, waitersErr, oldestErr, recoveryErr); err != nil {
 		return nil, err
 	}
 
@@ -72,6 +75,10 @@ func ObserveDatabase(provider metric.MeterProvider, locker *sqllock.Locker) (met
 		observer.ObserveInt64(waiters, int64(len(waiting)))
 		observer.ObserveFloat64(oldest, longest.Seconds())
 
+		if r, err := locker.Recovery(ctx); err == nil {
+			observer.ObserveFloat64(recovery, r.Pause().Seconds())
+		}
+
 		return nil
-	}, up, holders, waiters, oldest)
+	}, up, holders, waiters, oldest, recovery)
 }

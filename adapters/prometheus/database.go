@@ -23,13 +23,13 @@ type Database struct {
 	locker   *sqllock.Locker
 	timeout  time.Duration
 
-	up, holders, waiters, oldest, unheld *prometheus.Desc
+	up, recovery, holders, waiters, oldest, unheld *prometheus.Desc
 
 	asking chan struct{}        // has an element while the database is asked
 	since  map[string]time.Time // since when each name was waited for without a holder; of who asks
 }
 
-// NewDatabase returns a collector that asks through the locker: with two short queries at each scrape, which take
+// NewDatabase returns a collector that asks through the locker: with three short queries at each scrape, which take
 // timeout together at most, or [DefaultTimeout] if that is not positive. The scrape's own timeout should be longer.
 func NewDatabase(locker *sqllock.Locker, timeout time.Duration, options ...Option) *Database {
 	s := newSettings(options)
@@ -47,6 +47,8 @@ func NewDatabase(locker *sqllock.Locker, timeout time.Duration, options ...Optio
 
 		up: prometheus.NewDesc("sqllock_database_up",
 			"1 if the database said in time who holds and waits for locks, else 0, and the other metrics of it are missing.", nil, nil),
+		recovery: prometheus.NewDesc("sqllock_database_recovery_seconds",
+			"How long nothing is granted yet after a fail-over; 0 if locks are granted. Missing where there is no such pause.", nil, nil),
 		holders: gauge("holders", "Grants of locks in the database, by whatever process."),
 		waiters: gauge("waiters", "Processes that wait for a lock, once for each name."),
 		oldest:  gauge("oldest_wait_seconds", "How long the one waits who has waited longest."),
@@ -57,9 +59,16 @@ func NewDatabase(locker *sqllock.Locker, timeout time.Duration, options ...Optio
 
 // Describe is for the registry.
 func (d *Database) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{d.up, d.holders, d.waiters, d.oldest, d.unheld} {
+	for _, desc := range []*prometheus.Desc{d.up, d.recovery, d.holders, d.waiters, d.oldest, d.unheld} {
 		descs <- desc
 	}
+}
+
+// answer is what the database said.
+type answer struct {
+	labels   map[string]*figures
+	pause    time.Duration // how long nothing is granted yet
+	recovers bool          // whether that is known
 }
 
 // figures are what is told of a label.
@@ -74,7 +83,7 @@ func (d *Database) Collect(metrics chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), d.timeout) //nolint:forbidigo // see above
 	defer cancel()
 
-	all, err := d.inTime(ctx)
+	said, err := d.inTime(ctx)
 	if err != nil {
 		metrics <- prometheus.MustNewConstMetric(d.up, prometheus.GaugeValue, 0)
 
@@ -83,7 +92,11 @@ func (d *Database) Collect(metrics chan<- prometheus.Metric) {
 
 	metrics <- prometheus.MustNewConstMetric(d.up, prometheus.GaugeValue, 1)
 
-	for lock, f := range all {
+	if said.recovers {
+		metrics <- prometheus.MustNewConstMetric(d.recovery, prometheus.GaugeValue, said.pause.Seconds())
+	}
+
+	for lock, f := range said.labels {
 		values := d.settings.values(lock)
 
 		for desc, value := range map[*prometheus.Desc]float64{
@@ -96,15 +109,15 @@ func (d *Database) Collect(metrics chan<- prometheus.Metric) {
 }
 
 // inTime is ask for a driver that may not return when its context ends: one scrape at a time is in it.
-func (d *Database) inTime(ctx context.Context) (map[string]*figures, error) {
+func (d *Database) inTime(ctx context.Context) (answer, error) {
 	select {
 	case d.asking <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return answer{}, ctx.Err()
 	}
 
 	var (
-		all      map[string]*figures
+		said     answer
 		err      error
 		answered = make(chan struct{})
 	)
@@ -113,32 +126,32 @@ func (d *Database) inTime(ctx context.Context) (map[string]*figures, error) {
 		defer func() { <-d.asking }()
 		defer close(answered)
 
-		all, err = d.ask(ctx)
+		said, err = d.ask(ctx)
 	}()
 
 	select {
 	case <-answered:
-		return all, err
+		return said, err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return answer{}, ctx.Err()
 	}
 }
 
-// ask returns the figures of each label; without names those of all, which are there also if they are zero.
-func (d *Database) ask(ctx context.Context) (map[string]*figures, error) {
+// ask asks for the figures of each label; without names those of all, which are there also if they are zero.
+func (d *Database) ask(ctx context.Context) (answer, error) {
 	// First those who wait: one that is granted its lock in between is a holder then.
 	waiters, err := d.locker.Waiters(ctx, sqllock.WaiterFilter{})
 	if err != nil && !errors.Is(err, sqllock.ErrUnsupported) {
 		d.remember(nil)
 
-		return nil, err
+		return answer{}, err
 	}
 
 	holders, err := d.locker.Holders(ctx, sqllock.Filter{})
 	if err != nil {
 		d.remember(nil)
 
-		return nil, err
+		return answer{}, err
 	}
 
 	all := map[string]*figures{}
@@ -183,7 +196,13 @@ func (d *Database) ask(ctx context.Context) (map[string]*figures, error) {
 		f.unheld = max(f.unheld, lasts)
 	}
 
-	return all, nil
+	said := answer{labels: all}
+
+	if r, err := d.locker.Recovery(ctx); err == nil {
+		said.pause, said.recovers = r.Pause(), true
+	}
+
+	return said, nil
 }
 
 // remember takes the names that are waited for without a holder, and returns for how long

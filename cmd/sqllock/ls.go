@@ -192,7 +192,7 @@ const clearScreen = "\x1b[H\x1b[2J"
 
 func (f *lsFlags) print(out io.Writer, listed listing, width int) error {
 	if f.json {
-		if !granting(listed.recovery) {
+		if listed.recovery.Pause() > 0 {
 			warn(said(listed.recovery))
 		}
 
@@ -211,7 +211,7 @@ func (f *lsFlags) print(out io.Writer, listed listing, width int) error {
 		b.WriteString(listed.none + "\n")
 	}
 
-	if !granting(listed.recovery) {
+	if listed.recovery.Pause() > 0 {
 		b.WriteString(said(listed.recovery) + "\n")
 	}
 

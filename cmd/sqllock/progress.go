@@ -130,7 +130,7 @@ func waitingFor(ctx context.Context, l looker, names []string) waiting {
 		w.why = ", held by nobody: it changes hands, the database is busy, or an open transaction has its row locked" +
 			inLine(l.place(ctx, status.Name))
 
-		if r, err := l.recovery(ctx); err == nil && !granting(r) {
+		if r, err := l.recovery(ctx); err == nil && r.Pause() > 0 {
 			w.why = "; " + said(r)
 		}
 	}

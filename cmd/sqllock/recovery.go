@@ -97,13 +97,10 @@ func (f *recoveryFlags) print(out io.Writer, r sqllock.Recovery) error {
 // recoveryOf is what --json shows of a recovery.
 func recoveryOf(r sqllock.Recovery) map[string]any {
 	return map[string]any{
-		"granting": granting(r), "remaining_seconds": r.Remaining.Seconds(), "server": r.Noted, "previous": r.Previous,
+		"granting": r.Pause() == 0, "remaining_seconds": r.Remaining.Seconds(), "server": r.Noted, "previous": r.Previous,
 		"reason": r.Reason, "lossless": r.Lossless, "asynchronous": r.Asynchronous, "longest_seconds": r.Longest.Seconds(), "longest_by": r.LongestBy,
 	}
 }
-
-// granting says whether locks are granted.
-func granting(r sqllock.Recovery) bool { return r.Remaining == 0 && !r.Pending() }
 
 // recovery is the Locker's, bounded. Where there are no pauses, or none to be seen, as by this user or on a replica, it is
 // the zero value.
@@ -131,7 +128,7 @@ func said(r sqllock.Recovery) string {
 		return fmt.Sprintf("the server has crashed, and grants commit asynchronously: nothing is granted for %s from the next attempt on", longest)
 	case r.Lossless && !r.Asynchronous:
 		return "locks are granted, also after a fail-over: " + plain.Text(r.Reason)
-	case r.Pending():
+	case r.Pause() > 0:
 		return fmt.Sprintf("another server has become the primary: nothing is granted for %s from the next attempt on", longest)
 	case longest == 0:
 		return "locks are granted, and no lease is known"

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -192,8 +191,8 @@ func (s source) lookAt(ctx context.Context, name string) (page.Locks, error) {
 	}
 
 	r, err := s.recovery(ctx)
-	if err == nil && !granting(r) {
-		seen.Pause, seen.Left = said(r), cmp.Or(r.Remaining, r.Longest)
+	if seen.Left = r.Pause(); seen.Left > 0 {
+		seen.Pause = said(r)
 	}
 
 	return seen, s.told(err)

@@ -233,7 +233,7 @@ func (s seen) print(out io.Writer) error {
 		add("", s.row)
 	}
 
-	if !granting(s.recovery) {
+	if s.recovery.Pause() > 0 {
 		add("pause", said(s.recovery))
 	}
 
@@ -368,7 +368,7 @@ func (s seen) json(tells bool) seenJSON {
 		shown.Permits = &held
 	}
 
-	if !granting(s.recovery) {
+	if s.recovery.Pause() > 0 {
 		shown.Recovery = recoveryOf(s.recovery)
 	}
 

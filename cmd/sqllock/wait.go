@@ -115,7 +115,7 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 		}
 
 		if !status.Held() {
-			sayTaken(status.Status)
+			sayTaken(ctx, l, status.Status)
 
 			return nil
 		}
@@ -139,8 +139,12 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 }
 
 // sayTaken says it if the next holder is kept out all the same.
-func sayTaken(status sqllock.Status) {
+func sayTaken(ctx context.Context, l looker, status sqllock.Status) {
 	if kept := taken(status); kept != "" {
 		warn(fmt.Sprintf("nobody holds lock %q, but it stays taken %s", status.Name, kept))
+	}
+
+	if r, err := l.recovery(ctx); err == nil && r.Pause() > 0 {
+		warn(fmt.Sprintf("nobody holds lock %q, but %s", status.Name, said(r)))
 	}
 }

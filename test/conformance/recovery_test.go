@@ -465,7 +465,7 @@ func TestRecoveryEnds(t *testing.T) {
 		promote(t, beside)
 		tries("after a fail-over", sqllock.ErrRecovering)
 
-		if st, err := locker.Recovery(t.Context()); err != nil || st.Remaining < 50*time.Second || st.Remaining > time.Minute || st.Pending() {
+		if st, err := locker.Recovery(t.Context()); err != nil || st.Remaining < 50*time.Second || st.Remaining > time.Minute || st.Server != st.Noted {
 			t.Errorf("Recovery() in the pause = %+v, %v, want a minute", st, err)
 		}
 
@@ -476,7 +476,7 @@ func TestRecoveryEnds(t *testing.T) {
 				t.Errorf("EndRecovery() = %v", err)
 			}
 
-			if st, err := locker.Recovery(t.Context()); err != nil || st.Remaining != 0 || st.Pending() {
+			if st, err := locker.Recovery(t.Context()); err != nil || st.Pause() != 0 {
 				t.Errorf("Recovery() after its end = %+v, %v, want none", st, err)
 			}
 
@@ -487,7 +487,7 @@ func TestRecoveryEnds(t *testing.T) {
 		end("twice")
 		promote(t, beside)
 
-		if st, err := locker.Recovery(t.Context()); err != nil || !st.Pending() {
+		if st, err := locker.Recovery(t.Context()); err != nil || st.Pause() == 0 {
 			t.Errorf("Recovery() before the pause = %+v, %v, want that it is pending", st, err)
 		}
 
@@ -585,7 +585,7 @@ func TestAsynchronousCommit(t *testing.T) {
 				exec(t, beside, "DELETE FROM sqllock_run")
 
 				// A renewal may have noted the crash by now.
-				if st, err := waits.Recovery(t.Context()); err != nil || !st.Pending() && st.Remaining <= 0 {
+				if st, err := waits.Recovery(t.Context()); err != nil || st.Pause() == 0 {
 					t.Errorf("Recovery after a crash = %+v, %v, want that there is a pause, or that one is pending", st, err)
 				}
 

@@ -29,13 +29,13 @@ func recovery(ctx context.Context, e *exam) ([]Finding, error) {
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case r.Remaining > 0 || r.Pending():
+	case r.Pause() > 0:
 		why := "another server has become the primary"
 		if r.Crashed || r.Remaining > 0 && r.Asynchronous {
 			why = "there was a fail-over, or a crash with asynchronous commit"
 		}
 
-		return found(Warning, why, fmt.Sprintf("nothing is granted for %s", max(r.Remaining, r.Longest).Round(time.Second)),
+		return found(Warning, why, fmt.Sprintf("nothing is granted for %s", r.Pause().Round(time.Second)),
 			`wait, or, if no commit was lost, run "sqllock recovery --end"`), nil
 	case r.Lossless && !r.Asynchronous:
 		return fine("fail-overs are said to lose no commit: %s", r.Reason), nil
