@@ -469,6 +469,25 @@ func TestRecoveryEnds(t *testing.T) {
 			t.Errorf("Recovery() in the pause = %+v, %v, want a minute", st, err)
 		}
 
+		// Those behind the first in line are told the same.
+		ended, waits := make(chan error, 1), lockerOn(t, made())
+
+		go func() {
+			lock, err := waits.Acquire(t.Context(), "job")
+			if err == nil {
+				err = lock.Release(t.Context())
+			}
+
+			ended <- err
+		}()
+
+		untilWaiting(t, locker, "job")
+		tries("while another waits in the pause", sqllock.ErrRecovering)
+
+		if _, err := locker.Acquire(t.Context(), "job", sqllock.WithMaxWait(500*time.Millisecond)); !errors.Is(err, sqllock.ErrRecovering) {
+			t.Errorf("Acquire behind another one in the pause = %v, want ErrRecovering", err)
+		}
+
 		end := func(reason string) {
 			t.Helper()
 
@@ -481,6 +500,14 @@ func TestRecoveryEnds(t *testing.T) {
 			}
 
 			tries("after its end", nil)
+		}
+
+		if err := locker.EndRecovery(t.Context(), "a switchover"); err != nil {
+			t.Errorf("EndRecovery() = %v", err)
+		}
+
+		if err := <-ended; err != nil {
+			t.Errorf("Acquire that waited in the pause = %v", err)
 		}
 
 		end("a switchover")
@@ -622,14 +649,27 @@ func TestAsynchronousCommit(t *testing.T) {
 
 			crash()
 
-			if err := locker.EndRecovery(t.Context(), "it was a test"); err != nil {
-				t.Fatal(err)
-			}
+			// Before its first use, and after it: a row of a logged table outlasts a crash.
+			for _, before := range []string{"DELETE FROM sqllock_run; ALTER TABLE sqllock_run SET LOGGED", "ALTER TABLE sqllock_run SET LOGGED"} {
+				exec(t, beside, before)
 
-			exec(t, beside, "DELETE FROM sqllock_run; ALTER TABLE sqllock_run SET LOGGED")
+				if err := locker.EndRecovery(t.Context(), "it was a test"); err != nil {
+					t.Fatal(err)
+				}
 
-			if _, err := locker.TryAcquire(t.Context(), "other"); !errors.Is(err, sqllock.ErrUnsupported) {
-				t.Errorf("TryAcquire with a table that is logged = %v, want ErrUnsupported", err)
+				if _, err := locker.TryAcquire(t.Context(), "other"); !errors.Is(err, sqllock.ErrUnsupported) {
+					t.Errorf("TryAcquire with a table that is logged = %v, want ErrUnsupported", err)
+				}
+
+				if err := acquire(t, waits, "other").Release(t.Context()); err != nil {
+					t.Errorf("a lock that waits for the disk: %v", err)
+				}
+
+				exec(t, beside, "ALTER TABLE sqllock_run SET UNLOGGED")
+
+				if err := acquire(t, locker, "again").Release(t.Context()); err != nil {
+					t.Errorf("a lock with the table as it was made: %v", err)
+				}
 			}
 		})
 	}

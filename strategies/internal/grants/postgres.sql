@@ -63,10 +63,13 @@
 -- it is empty on a standby that is promoted (https://www.postgresql.org/docs/current/sql-createtable.html#SQL-CREATETABLE-UNLOGGED).
 -- let run = coalesce((SELECT r.run FROM sqllock_run r WHERE r.id = 1::bigint), ''::pg_catalog.text)
 
+-- True while a crash empties it.
+-- let unlogged = EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.oid = 'sqllock_run'::pg_catalog.regclass::pg_catalog.oid AND c.relpersistence::pg_catalog.text = 'u'::pg_catalog.text)
+
 -- True of the row while no grant is lost that has not ended; and if it allows what is asked for. What commits asynchronously needs a
 -- run that is noted, so that a crash shows.
 -- let whole = (v.server = {server} OR v.lossless) AND v.run = {run}
--- let allowed = v.allowed_us >= :promise::bigint AND (NOT :asynchronous::boolean OR v.run <> '' AND v.run = {run})
+-- let allowed = v.allowed_us >= :promise::bigint AND (NOT :asynchronous::boolean OR v.run <> '' AND v.run = {run} AND {unlogged})
 
 -- True of the row before it is noted that another server has become the primary; and that this one has crashed.
 -- let moved = (v.server <> '' AND v.server <> {server} AND NOT v.lossless)
@@ -331,7 +334,7 @@ SELECT ''::pg_catalog.text, pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal
 -- name: recovery.run
 -- Nobody else is told of it, if the table is not unlogged any more.
 INSERT INTO sqllock_run (id, run) SELECT 1::bigint, pg_catalog.gen_random_uuid()::pg_catalog.text
- WHERE {briefly} AND EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.oid = 'sqllock_run'::pg_catalog.regclass::pg_catalog.oid AND c.relpersistence::pg_catalog.text = 'u'::pg_catalog.text)
+ WHERE {briefly} AND {unlogged}
     ON CONFLICT DO NOTHING
 
 -- name: recovery.state

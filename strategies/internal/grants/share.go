@@ -142,9 +142,10 @@ func (s *Store) Refused(ctx context.Context, on databases.Session, st State, r s
 		return false, err
 	}
 
-	// Somebody else's attempt has the row locked, or nothing is granted. A lease is in nobody's way who has the lock of the session.
-	if free := st.Left+st.Delay <= 0 || st.Owner == r.Owner; (free || s.ofSessions()) && !st.Waits(r) {
-		if again, err = s.recovering(ctx, on, r, free); err != nil {
+	// Others wait, somebody else's attempt has the row locked, or nothing is granted. A lease is in nobody's way who has the lock of the
+	// session.
+	if free := st.Left+st.Delay <= 0 || st.Owner == r.Owner; free || s.ofSessions() {
+		if again, err = s.recovering(ctx, on, r, free && !st.Waits(r)); err != nil {
 			return false, err
 		}
 	}
