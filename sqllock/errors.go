@@ -56,7 +56,7 @@ var (
 	ErrNoSchema = strategies.ErrNoSchema
 	// ErrReadOnly reports that the server is a replica or takes no writes.
 	ErrReadOnly = strategies.ErrReadOnly
-	// ErrNotAllowed reports that the database user lacks a privilege on sqllock's tables.
+	// ErrNotAllowed reports that the database user lacks a privilege: on sqllock's tables, or to end another user's session.
 	ErrNotAllowed = strategies.ErrNotAllowed
 	// ErrUnreachable reports that the database cannot be reached, or did not answer in
 	// time, or that another transaction kept it from answering, such as an open guard under

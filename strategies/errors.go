@@ -22,7 +22,7 @@ var (
 	ErrInvalidOption      = errors.New("invalid option")
 	ErrNoSchema           = errors.New("sqllock's tables are missing or outdated")
 	ErrReadOnly           = errors.New("database is read-only")
-	ErrNotAllowed         = errors.New("the database user lacks a privilege on sqllock's tables")
+	ErrNotAllowed         = errors.New("the database user lacks a privilege")
 	ErrUnreachable        = errors.New("the database cannot be reached or does not answer")
 	ErrTooManyConnections = errors.New("no free connection")
 

@@ -134,7 +134,7 @@ func (*DB) Classify(err error) databases.Class {
 		1203, // the user has more than max_user_connections
 		1226: // the account has as many as WITH MAX_USER_CONNECTIONS allows it, or used up what it has for an hour
 		return databases.Full
-	case 1044, 1142, 1143, 1227, 1370: // no privilege: on a database, a table, a column, of a kind, on a routine
+	case 1044, 1095, 1142, 1143, 1227, 1370: // no privilege: on a database, a session, a table, a column, of a kind, on a routine
 		return databases.NotAllowed
 	case 1053, // the server is shutting down
 		1047, // a node of Galera that is not ready

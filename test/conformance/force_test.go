@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sqllock/sqllock/databases"
@@ -11,7 +12,35 @@ import (
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies/insert"
+	"github.com/sqllock/sqllock/test/catalog"
 )
+
+// TestForceOfAnotherUsersSession: who may not end the session of a holder has taken its lock away all the same.
+func TestForceOfAnotherUsersSession(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range []string{"postgres", "mysql", "mariadb"} {
+		grant, db, all := restricted(t, server)
+		grant("SELECT, INSERT, UPDATE, DELETE")
+
+		for _, strategy := range catalog.ConnectionHeld() {
+			t.Run(server+"/"+strategy.Name, func(t *testing.T) {
+				name := uniqueName()
+				lock := acquire(t, lockerOn(t, strategy.Make(all)), name)
+
+				err := sqllocktest.ForceRelease(t.Context(), lockerOn(t, strategy.Make(db)), name, "for a test")
+				if !errors.Is(err, sqllock.ErrNotAllowed) || !strings.Contains(err.Error(), "taken away") || strings.Contains(err.Error(), "doctor") {
+					t.Errorf("ForceRelease() = %v, want ErrNotAllowed, and that the lock was taken away", err)
+				}
+
+				lost := new(sqllock.LostError)
+				if err := lock.Check(t.Context()); !errors.As(err, &lost) || lost.Reason != sqllock.ReasonForced {
+					t.Errorf("Check() = %v, want a loss, forced", err)
+				}
+			})
+		}
+	}
+}
 
 // TestForceBesideAWriter forces a lock of insert, which is two statements on SQLite. The
 // grant ends with the first, though somebody writes to the file for long before the other.

@@ -152,7 +152,7 @@ func (s *Store) Explain(err error) error {
 		return busyError(changed, err)
 	case class == databases.NoSchema:
 		return &strategies.SchemaError{Err: err}
-	case class == databases.NotAllowed:
+	case class == databases.NotAllowed && !errors.Is(err, strategies.ErrNotAllowed):
 		return fmt.Errorf("%w; \"sqllock doctor\" says which GRANTs are missing: %w", strategies.ErrNotAllowed, err)
 	case class == databases.Unreachable && !errors.Is(err, strategies.ErrUnreachable):
 		return fmt.Errorf("%w: %w", strategies.ErrUnreachable, err)

@@ -153,13 +153,19 @@ func (s *Store) EndSessions(
 	return left, err
 }
 
-// kill ends sessions, whose holders' locks are to end with them. One that has
-// ended by itself does not keep the others.
+// kill ends sessions, whose holders have no lock any more. One that has ended by itself does not keep the others.
 func (s *Store) kill(ctx context.Context, on databases.Session, ids []int64, kill databases.Statement) error {
 	var errs []error
 
 	for _, id := range ids {
-		if _, err := on.Exec(ctx, Written(kill, id), databases.Values{"id": id}); err != nil && !s.gone(err) {
+		_, err := on.Exec(ctx, Written(kill, id), databases.Values{"id": id})
+
+		switch {
+		case err == nil, s.gone(err):
+		case s.db.Classify(err) == databases.NotAllowed:
+			errs = append(errs, fmt.Errorf("%w: the lock was taken away, but this user may not end session %d, which keeps it from others of "+
+				"this strategy until the holder notices; an administrator may end it: %w", strategies.ErrNotAllowed, id, err))
+		default:
 			errs = append(errs, err)
 		}
 	}
