@@ -89,10 +89,15 @@ test: graph gotest slice ## Vet and test every module against real databases
 
 # Not through Docker's proxy of published ports, which takes as much of a processor as a small server. The variable is
 # for withservers; what the tests start themselves is reached as ever.
+#
+# The suite mostly waits: what needs a processor and no server runs beside it. The tests of the command and of test/ change
+# settings of the servers, and come after it.
 .PHONY: gotest
 gotest: $(WITHSERVERS) ## What of it go test runs
 	@$(if $(RACE),,echo "no C compiler: the tests run without the race detector")
-	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- $(MAKE) -k --no-print-directory SQLLOCK_TEST_NEAR= test-suite test-with-servers
+	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- sh -c '$(MAKE) -k -j 2 --output-sync=target --no-print-directory SQLLOCK_TEST_NEAR= \
+		test-suite test-without-servers; status=$$?; \
+		$(MAKE) -k --no-print-directory SQLLOCK_TEST_NEAR= test-with-servers && exit $$status'
 
 # The known-bad variants without the race detector, which makes processes so slow that what is wrong with some of them,
 # a race of milliseconds, hardly happens.
@@ -102,16 +107,24 @@ slice: ## What of it stress runs
 	$(BIN)/stress -locks=false $(STRESSFLAGS)
 	$(BIN)/stress-slice -variants=false -duration $(SLICE) -round 8s $(STRESSFLAGS)
 
-# With the DSNs in the environment, as withservers sets them. The benchmarks are only vetted, which compiles them.
-.PHONY: test-with-servers
-test-with-servers:
-	$(call each,$(MODULES),go vet ./...)
-	$(call each,$(TESTED) $(ADAPTERS),go test $$race -skip $(SUITE) -timeout $(TIMEOUT) -parallel $$parallel $(TESTFLAGS) ./...)
-
+# With the DSNs in the environment, as withservers sets them.
 .PHONY: test-suite
 test-suite:
-	$(if $(RACE),cd cmd/sqllock && SQLLOCK_TEST_DATABASES=sqlite go test $(RACE) -run '^TestScripts$$' -timeout $(TIMEOUT) -parallel $(BUSY) $(TESTFLAGS) .)
 	cd test && go test -run $(SUITE) -timeout $(TIMEOUT) -parallel $(PARALLEL) $(TESTFLAGS) ./conformance
+
+.PHONY: test-with-servers
+test-with-servers:
+	$(call each,$(filter-out ./,$(TESTED)),go test -skip $(SUITE) -timeout $(TIMEOUT) -parallel $$parallel $(TESTFLAGS) \
+		$$(go list ./... | grep -v /test/model))
+
+# The models are one goroutine each, and the benchmarks are only vetted, which compiles them.
+.PHONY: test-without-servers
+test-without-servers:
+	go test $(RACE) -timeout $(TIMEOUT) -parallel $(PARALLEL) $(TESTFLAGS) ./...
+	cd test && go test -timeout $(TIMEOUT) $(TESTFLAGS) ./model/...
+	$(if $(RACE),cd cmd/sqllock && SQLLOCK_TEST_DATABASES=sqlite go test $(RACE) -run '^TestScripts$$' -timeout $(TIMEOUT) -parallel $(BUSY) $(TESTFLAGS) .)
+	$(call each,$(ADAPTERS),go test -timeout $(TIMEOUT) -parallel $$parallel $(TESTFLAGS) ./...)
+	cd bench && go vet ./...
 
 .PHONY: stress
 stress: ## Check the promises while faults strike, on servers of its own
