@@ -40,6 +40,7 @@ CREATE TABLE sqllock_recovery (
     id           bigint      NOT NULL PRIMARY KEY CHECK (id = 1),
     server       text        NOT NULL DEFAULT '',
     run          text        NOT NULL DEFAULT '',      -- that of sqllock_run, if grants commit asynchronously
+    crashed      boolean     NOT NULL DEFAULT false,   -- the latest pause is of a crash, too
     previous     text        NOT NULL DEFAULT '',      -- the server before
     changes      bigint      NOT NULL DEFAULT 0,       -- of the server, in the latest pause
     paused_until timestamptz NOT NULL DEFAULT 'epoch', -- nothing is granted before

@@ -607,9 +607,9 @@ func TestAsynchronousCommit(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			crash := func() {
+			crash := func(also, reason string) {
 				t.Helper()
-				exec(t, beside, "DELETE FROM sqllock_run")
+				exec(t, beside, "DELETE FROM sqllock_run; "+also)
 
 				// A renewal may have noted the crash by now.
 				if st, err := waits.Recovery(t.Context()); err != nil || st.Pause() == 0 {
@@ -617,13 +617,22 @@ func TestAsynchronousCommit(t *testing.T) {
 				}
 
 				for _, locker := range []*sqllock.Locker{waits, locker} {
-					if _, err := locker.TryAcquire(t.Context(), "other"); !errors.Is(err, sqllock.ErrRecovering) {
-						t.Errorf("TryAcquire after a crash = %v, want ErrRecovering", err)
+					if _, err := locker.TryAcquire(t.Context(), "other"); !errors.Is(err, sqllock.ErrRecovering) || !strings.Contains(err.Error(), reason) {
+						t.Errorf("TryAcquire after a crash = %v, want ErrRecovering: %s", err, reason)
 					}
+
+					// That is of fail-overs.
+					if err := locker.SetLossless(t.Context(), true, "the standby is synchronous"); err != nil {
+						t.Fatal(err)
+					}
+				}
+
+				if _, err := locker.TryAcquire(t.Context(), "other"); !errors.Is(err, sqllock.ErrRecovering) {
+					t.Errorf("TryAcquire after a crash = %v, want ErrRecovering", err)
 				}
 			}
 
-			crash()
+			crash("", "the server has crashed")
 
 			began := time.Now()
 
@@ -647,7 +656,7 @@ func TestAsynchronousCommit(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			crash()
+			crash("UPDATE sqllock_recovery SET server = 'another'", "another server has become the primary")
 
 			// Before its first use, and after it: a row of a logged table outlasts a crash.
 			for _, before := range []string{"DELETE FROM sqllock_run; ALTER TABLE sqllock_run SET LOGGED", "ALTER TABLE sqllock_run SET LOGGED"} {

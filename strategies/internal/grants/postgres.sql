@@ -71,9 +71,10 @@
 -- let whole = (v.server = {server} OR v.lossless) AND v.run = {run}
 -- let allowed = v.allowed_us >= :promise::bigint AND (NOT :asynchronous::boolean OR v.run <> '' AND v.run = {run} AND {unlogged})
 
--- True of the row before it is noted that another server has become the primary; and that this one has crashed.
--- let moved = (v.server <> '' AND v.server <> {server} AND NOT v.lossless)
+-- True of the row before it is noted that a server has crashed which had grants that commit asynchronously, or that another one has
+-- become the primary.
 -- let crashed = v.run <> '' AND v.run <> {run}
+-- let moved = (v.server <> '' AND v.server <> {server} AND ({crashed} OR NOT v.lossless))
 
 -- True unless a server that has become the primary, or has crashed, may lack grants from before, or a grant would last longer than has
 -- been noted: see recovery.go.
@@ -350,6 +351,7 @@ SELECT 1::bigint, {server}, {run}, :promise::bigint, :by::pg_catalog.text, :prom
    SET changes = CASE WHEN NOT {moved} THEN v.changes WHEN v.paused_until > {now} THEN v.changes + 1::bigint ELSE 1::bigint END,
        paused_until = CASE WHEN {moved} OR {crashed} THEN greatest(v.paused_until, {now} + v.longest_us::float * interval '1 microsecond') ELSE v.paused_until END,
        reason = CASE WHEN {moved} THEN :reason::pg_catalog.text WHEN {crashed} THEN 'the server has crashed, and grants are with asynchronous commit' ELSE v.reason END,
+       crashed = {crashed} OR v.crashed AND v.paused_until > {now},
        previous = CASE WHEN v.server = {server} THEN v.previous ELSE v.server END,
        longest_by = CASE WHEN v.longest_us < :promise::bigint THEN :by::pg_catalog.text ELSE v.longest_by END,
        allowed_by = CASE WHEN v.allowed_us < :promise::bigint THEN :by::pg_catalog.text ELSE v.allowed_by END,
@@ -371,13 +373,13 @@ UPDATE sqllock_recovery v SET paused_until = {now}, reason = :reason::pg_catalog
  WHERE v.id = 1::bigint AND (v.server <> {server} OR v.run <> {run} OR v.paused_until > {now}) AND {briefly}
 
 -- name: recovery.lossless
--- It ends a pause after a fail-over. What else there is of a pause goes on, and its reason stays beside this one.
+-- It ends a pause after a fail-over alone. What else there is of a pause goes on, and its reason stays beside this one.
 INSERT INTO sqllock_recovery AS v (id, lossless, reason, lowered_at)
 SELECT 1::bigint, :lossless::boolean, :reason::pg_catalog.text, {now} WHERE {briefly}
     ON CONFLICT (id) DO UPDATE
    SET lossless = excluded.lossless,
-       paused_until = CASE WHEN excluded.lossless AND v.run = '' THEN least(v.paused_until, {now}) ELSE v.paused_until END,
-       reason = CASE WHEN v.paused_until > {now} AND NOT (excluded.lossless AND v.run = '')
+       paused_until = CASE WHEN excluded.lossless AND v.run = '' AND NOT v.crashed THEN least(v.paused_until, {now}) ELSE v.paused_until END,
+       reason = CASE WHEN v.paused_until > {now} AND NOT (excluded.lossless AND v.run = '' AND NOT v.crashed)
                      THEN pg_catalog.concat(v.reason, '; '::pg_catalog.text, excluded.reason) ELSE excluded.reason END
 
 
