@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
@@ -437,6 +440,22 @@ func TestLockedRecovery(t *testing.T) {
 
 		acquire(t, locker, "afterwards")
 	})
+}
+
+// TestServerIDOfASession: the server's id is compared, which a session of MariaDB keeps as it was, and may change for itself.
+func TestServerIDOfASession(t *testing.T) {
+	t.Parallel()
+
+	config := mysqlDatabase(t, mysqlConfig(t, "mariadb"))
+	other := config.Clone()
+	other.Params = map[string]string{"server_id": "7777"}
+
+	for _, config := range []*driver.Config{config, other} {
+		locker := lockerOn(t, cas.New(mysql.New(mysqlPool(t, config))))
+		if err := acquire(t, locker, "job").Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestRecoveryEnds: an operator ends a pause, or says that there need be none; two servers that take writes by turns are refused.
