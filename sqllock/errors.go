@@ -21,8 +21,8 @@ var (
 	// error matches ErrLost or ErrReleased as well.
 	ErrNotAcquired = strategies.ErrNotAcquired
 	// ErrDeadlock reports a wait for a lock whose holder waits for this one, directly or over
-	// others. The youngest of these waits gets it, with a *[DeadlockError]. Each must have begun
-	// under the context of the lock that its process holds, which [Lock.Context] returns and
+	// others. It comes with ErrNotAcquired: look for it first. The youngest of these waits gets it, with a *[DeadlockError]. Each
+	// must have begun under the context of the lock that its process holds, which [Lock.Context] returns and
 	// [Locker.Do] passes on. A wait with a limit counts, too. A holder counts as waiting if
 	// anything waits under the context of its lock. Strategy forupdate also returns it, without a *[DeadlockError], if all
 	// connections of the pool that may hold locks do, and another one is waited for under each of those.
@@ -76,7 +76,7 @@ var (
 // false after [ErrDeadlock], where what is held has to be released first, under the context of a lock that has ended, and when the
 // lock was acquired and work has run: after a *[LostError] or a *[ReleaseError]. [Locker.Do] also returns the error of its function,
 // which Retryable cannot tell from one of Do itself: if the function returned an [ErrUnreachable] of its own, it is true, although
-// work has run. So note in the function what was committed, as the example of a handler at Do does.
+// work has run. So note in the function what was sent and committed, as the example of a handler at Do does.
 func Retryable(err error) bool {
 	return !isAny(err, ErrDeadlock, ErrLost, ErrReleased, ErrClosed) &&
 		isAny(err, ErrNotAcquired, ErrRecovering, ErrUnreachable, ErrTooManyConnections, ErrReadOnly)

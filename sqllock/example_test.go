@@ -89,33 +89,45 @@ func ExampleLocker_Do() {
 	// <nil>
 }
 
-// An HTTP handler looks at what was committed first, and at the error of Do afterwards.
+// An HTTP handler looks first at what was sent and committed, and at the error of Do afterwards.
 func ExampleLocker_Do_handler() {
 	ctx := context.Background()
 	memory, locker := exampleLocker()
 
 	handler := func(w http.ResponseWriter, r *http.Request) {
-		committed := false
+		sent, committed := false, false
 		work := func(ctx context.Context, lock *sqllock.Lock) error {
 			tx := memory.Begin()                 // pool.Begin(ctx); Guard takes postgres.Tx(tx)
 			defer func() { _ = tx.Rollback() }() // does nothing after the commit
 
-			err := lock.Guard(ctx, tx)
-			if err == nil {
-				err = tx.Commit()
-				committed = err == nil
+			if err := lock.Guard(ctx, tx); err != nil {
+				return err
 			}
+
+			// Here the transaction reads and writes.
+
+			if err := ctx.Err(); err != nil { // the lock is lost, or the request has ended
+				return err
+			}
+
+			sent = true // from here on nobody knows, unless the commit succeeds
+			err := tx.Commit()
+			committed = err == nil
 
 			return err
 		}
 
 		switch err := locker.Do(r.Context(), "account/7", work, sqllock.WithMaxWait(time.Second)); {
 		case committed: // log an error: it is about the release or a loss
-		case errors.Is(err, sqllock.ErrNotAcquired) && !errors.Is(err, sqllock.ErrLost):
+		case sent: // look for the token to find out
+			w.WriteHeader(http.StatusInternalServerError)
+		case r.Context().Err() != nil, errors.Is(err, sqllock.ErrLost), errors.Is(err, sqllock.ErrDeadlock), errors.Is(err, sqllock.ErrClosed):
+			w.WriteHeader(http.StatusServiceUnavailable) // nothing was written
+		case errors.Is(err, sqllock.ErrNotAcquired):
 			w.WriteHeader(http.StatusConflict)
-		case sqllock.Retryable(err), errors.Is(err, sqllock.ErrClosed):
+		case sqllock.Retryable(err):
 			w.WriteHeader(http.StatusServiceUnavailable)
-		default: // ErrLost, too: rolled back, unless a COMMIT was sent
+		default: // a mistake; nothing was written
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	}
