@@ -1,6 +1,7 @@
 // Guarded-pgx adds to a balance under a lock, with pgx. The guard makes sure
 // that the transaction commits only if the lock is still ours, even if this
-// process was paused for an hour before COMMIT. Start some of them at once.
+// process was paused for an hour before COMMIT. Start some of them at once, as
+// a user who may create tables.
 //
 //	export DATABASE_URL=postgres://app:secret@localhost/app
 //	sqllock migrate up

@@ -1,9 +1,10 @@
 // Guarded-sql is guarded-pgx for MySQL and MariaDB, with database/sql, and
 // releases the lock as part of the transaction. DATABASE_DSN is in the form of
-// go-sql-driver/mysql; the command sqllock wants a URL.
+// go-sql-driver/mysql; the command sqllock wants a URL. The user may create
+// tables.
 //
 //	export DATABASE_DSN='app:secret@tcp(localhost:3306)/app?interpolateParams=true'
-//	sqllock migrate up --dsn mysql://app:secret@localhost:3306/app
+//	DATABASE_URL=mysql://app:secret@localhost:3306/app sqllock migrate up
 //	go run ./examples/guarded-sql
 package main
 
