@@ -330,8 +330,8 @@ func (l *Locker) recoverer(ctx context.Context, verb string, do func(strategies.
 // this version needs them. The other tables are made together with those, and are not looked at. It is for a readiness probe. It reads what is known of a name that nobody can have, in two small statements on one connection
 // of the pool at a time, and changes nothing. The answer is of this moment, and takes until ctx ends, 5 seconds at most.
 //
-// Nil does not say that locks can be acquired: whether the server takes writes, as a standby does not, and whether
-// the account may write is not looked at. Nor are the locks that are held: those have contexts of their own. Do not make a liveness
+// Nil does not say that locks can be acquired: whether the server takes writes, as a standby does not, whether the account may write,
+// and whether there is a recovery pause ([ErrRecovering]) is not looked at. Nor are the locks that are held: those have contexts of their own. Do not make a liveness
 // probe of it: a restart does not mend the database, and ends the locks of the process.
 //
 // Errors are those of [Locker.Acquire]: [ErrUnreachable] or [ErrTooManyConnections], with ctx's error if that ended the wait for the

@@ -38,7 +38,7 @@ const (
 	// strategy quorum there is no line.
 	Waiting
 	// Recovering: a call that waits has met a recovery pause, in which nothing is granted ([ErrRecovering]). Held says why, and for how
-	// long from when it was asked. It comes once for a pause, and like Waiting to one of the calls of a locker for the same lock.
+	// long from when it was asked. It comes once in a pause for each call, and like Waiting to one of those of a locker for the same lock.
 	Recovering
 )
 

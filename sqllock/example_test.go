@@ -234,7 +234,6 @@ func ExampleLocker_Inspect() {
 	// false cron
 }
 
-// Who had it last, and why that ended.
 func ExampleSlotName() {
 	ctx := context.Background()
 	_, locker := exampleLocker()
@@ -255,7 +254,7 @@ func ExampleLocker_Ready() {
 	ctx := context.Background()
 	_, locker := exampleLocker()
 
-	// A Kubernetes readinessProbe asks for it: httpGet: {path: /readyz, port: 8080}, with timeoutSeconds: 3.
+	// A Kubernetes readinessProbe asks for it: httpGet: {path: /readyz, port: 8080}, with timeoutSeconds: 5.
 	ready := func(w http.ResponseWriter, r *http.Request) {
 		if err := locker.Ready(r.Context()); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -278,6 +277,7 @@ func ExampleLocker_Ready() {
 	// 503 look whether the database is ready: locker closed
 }
 
+// Who had it last, and why that ended.
 func ExampleStatus() {
 	ctx := context.Background()
 	_, locker := exampleLocker(sqllock.WithLabel("report"))
