@@ -17,7 +17,7 @@ var pageRows = []struct{ scenario, column, title string }{
 	{"pair", "pair", "acquire and release a name that nobody else wants"},
 	{"own32", "pairs/s", "32 goroutines, a name each: pairs/s"},
 	{"own256", "pairs/s", "256 goroutines, a name each: pairs/s"},
-	{"hot", "hand-overs/s", "16 goroutines of one process, one name: hand-overs/s"},
+	{"hot", "hand-overs/s", "16 goroutines of one process, one name: hand-overs/s, in memory but for Redis"},
 	{"beside", "longest wait of the other process", "the same beside a second process: its longest wait"},
 	{"handover", "p50 from the start of the release", "hand-over to another process, from the start of the release, p50"},
 	{"takeover", "taken over after", "take-over after SIGKILL, lease 3 s"},
