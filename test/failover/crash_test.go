@@ -139,6 +139,7 @@ type edit struct{ this, by string }
 
 const (
 	sameRun   = `v\.run = coalesce\(\(SELECT r\.run FROM sqllock_run r WHERE r\.id = 1::bigint\), ''::pg_catalog\.text\)`
+	unlogged  = `EXISTS \(SELECT 1 FROM pg_catalog\.pg_class c WHERE .*? = 'u'::pg_catalog\.text\)`
 	microsNow = `\(pg_catalog\.date_part\('epoch', pg_catalog\.clock_timestamp\(\)\) \* 1000000::float\)::bigint`
 )
 
@@ -153,7 +154,7 @@ func newBreaches() []*breach {
 			{`v\.allowed_us >= (\$\d+::bigint)`, `$1 IS NOT NULL`},
 		}},
 		{name: "no run noted", strategies: leased[:1], wants: wants[:1], edits: []edit{
-			{`\(NOT (\$\d+::boolean) OR v\.run <> '' AND ` + sameRun + `\)`, `$1 IS NOT NULL`},
+			{`\(NOT (\$\d+::boolean) OR v\.run <> '' AND ` + sameRun + ` AND ` + unlogged + `\)`, `$1 IS NOT NULL`},
 			{`(INSERT INTO sqllock_run .*\s+WHERE )`, `${1}false AND `},
 		}},
 		{

@@ -40,15 +40,26 @@ func (b Base) ReapIdle(ctx context.Context, idle time.Duration, limit int) (remo
 
 	err = s.Use(ctx, func(on databases.Conn) (err error) {
 		removed, more, err = s.remove(ctx, on, s.sql.Idle, s.sql.Remove.Lock, idle, limit)
-		if err == nil && !more {
-			err = s.sweep(ctx, on)
+		if err != nil || more {
+			return err
 		}
 
-		return err
+		if now := time.Now().Unix(); now-s.lowered.Load() >= lowerEvery {
+			s.lowered.Store(now)
+
+			if err := s.lowerPromise(ctx, on); err != nil {
+				return err
+			}
+		}
+
+		return s.sweep(ctx, on)
 	})
 
 	return removed, more, err
 }
+
+// lowerEvery is how often, in seconds, whoever removes idle names looks whether the longest lease is over.
+const lowerEvery = 3600
 
 // page is how many rows Reap removes at a time.
 const page = 1000

@@ -33,6 +33,7 @@ type Store struct {
 	noted       atomic.Int64           // how long a grant may last, as this store has noted it in the database
 	cluster     atomic.Pointer[string] // why no server lacks a commit of the one before, or nothing; nil before it is asked
 	swept       atomic.Bool            // what dead waiters left
+	lowered     atomic.Int64           // when it was looked last whether the longest lease is over, in Unix seconds
 	sharesSwept atomic.Bool            // what dead readers left
 	invalid     error
 }
