@@ -20,25 +20,29 @@ func TestForceOfAnotherUsersSession(t *testing.T) {
 	t.Parallel()
 
 	for _, server := range []string{"postgres", "mysql", "mariadb"} {
-		grant, db, all := restricted(t, server)
-		grant("SELECT, INSERT, UPDATE, DELETE")
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
 
-		for _, strategy := range catalog.ConnectionHeld() {
-			t.Run(server+"/"+strategy.Name, func(t *testing.T) {
-				name := uniqueName()
-				lock := acquire(t, lockerOn(t, strategy.Make(all)), name)
+			grant, db, all := restricted(t, server)
+			grant("SELECT, INSERT, UPDATE, DELETE")
 
-				err := sqllocktest.ForceRelease(t.Context(), lockerOn(t, strategy.Make(db)), name, "for a test")
-				if !errors.Is(err, sqllock.ErrNotAllowed) || !strings.Contains(err.Error(), "taken away") || strings.Contains(err.Error(), "doctor") {
-					t.Errorf("ForceRelease() = %v, want ErrNotAllowed, and that the lock was taken away", err)
-				}
+			for _, strategy := range catalog.ConnectionHeld() {
+				t.Run(strategy.Name, func(t *testing.T) {
+					name := uniqueName()
+					lock := acquire(t, lockerOn(t, strategy.Make(all)), name)
 
-				lost := new(sqllock.LostError)
-				if err := lock.Check(t.Context()); !errors.As(err, &lost) || lost.Reason != sqllock.ReasonForced {
-					t.Errorf("Check() = %v, want a loss, forced", err)
-				}
-			})
-		}
+					err := sqllocktest.ForceRelease(t.Context(), lockerOn(t, strategy.Make(db)), name, "for a test")
+					if !errors.Is(err, sqllock.ErrNotAllowed) || !strings.Contains(err.Error(), "taken away") || strings.Contains(err.Error(), "doctor") {
+						t.Errorf("ForceRelease() = %v, want ErrNotAllowed, and that the lock was taken away", err)
+					}
+
+					lost := new(sqllock.LostError)
+					if err := lock.Check(t.Context()); !errors.As(err, &lost) || lost.Reason != sqllock.ReasonForced {
+						t.Errorf("Check() = %v, want a loss, forced", err)
+					}
+				})
+			}
+		})
 	}
 }
 
