@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/test/edited"
 	"github.com/sqllock/sqllock/test/servers"
@@ -92,6 +93,31 @@ func TestCrashedGrants(t *testing.T) {
 	}
 
 	wantNoPause(t, f, server)
+}
+
+// TestStandbyAway: who gives up waiting for a synchronous standby leaves a commit that only this server has, and others see it.
+func TestStandbyAway(t *testing.T) {
+	t.Parallel()
+
+	server := startCrashing(t)
+	server.create(t, "away")
+	beside := open(t, server.dsn("away"))
+
+	exec(t, beside, "ALTER SYSTEM SET synchronous_standby_names = 'away'")
+	exec(t, beside, "SELECT pg_reload_conf()")
+
+	for _, s := range leased {
+		for i := range 2 {
+			locker, err := sqllock.New(s.Make(postgres.NewStd(open(t, server.dsn("away")))), sqllock.WithTuning(sqllock.Tuning{AsynchronousCommit: true}))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if _, err := locker.TryAcquire(t.Context(), s.Name); !errors.Is(err, sqllock.ErrUnreachable) {
+				t.Errorf("TryAcquire %d of %s = %v, want ErrUnreachable: the standby does not know that grants commit asynchronously", i, s.Name, err)
+			}
+		}
+	}
 }
 
 // wantNoPause is for a restart without a crash.

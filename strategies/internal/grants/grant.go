@@ -153,7 +153,7 @@ func (g *Grant) RenewOn(ctx context.Context, on databases.Session, lease time.Du
 		}
 
 		// Or a server that has become the primary is not to renew it, or so long a lease has to be noted anew.
-		if _, _, err := g.store.noteServer(ctx, on, r); err != nil {
+		if _, _, err := g.store.noteServer(ctx, on, r, false); err != nil {
 			return err
 		}
 	}

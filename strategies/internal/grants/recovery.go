@@ -49,6 +49,9 @@ func asynchronous(r strategies.Request) bool { return r.AsynchronousCommit && r.
 
 // promise notes how long grants may last before they are asked for. What this store has noted is not noted again: if it was set back
 // the grant is refused, and Refused notes it.
+//
+// A grant that commits asynchronously says nothing of what was committed before it. What others have noted may be on this server alone:
+// who gives up waiting for a synchronous standby has committed. So it is written again.
 func (s *Store) promise(ctx context.Context, on databases.Session, requests ...strategies.Request) error {
 	var longest strategies.Request
 
@@ -63,7 +66,7 @@ func (s *Store) promise(ctx context.Context, on databases.Session, requests ...s
 		return nil
 	}
 
-	_, _, err := s.noteServer(ctx, on, longest)
+	_, _, err := s.noteServer(ctx, on, longest, longest.AsynchronousCommit)
 	if err == nil {
 		s.noted.Store(us)
 	}
@@ -71,9 +74,11 @@ func (s *Store) promise(ctx context.Context, on databases.Session, requests ...s
 	return err
 }
 
-// noteServer notes which server this is, and how long a grant may last that the request brings, if the row does not say so: whether it
+// noteServer notes which server this is, and how long a grant may last that the request brings, if the row does not say so or anyway: whether it
 // did is noted. It returns what the row says then.
-func (s *Store) noteServer(ctx context.Context, on databases.Session, r strategies.Request) (st strategies.Recovery, noted bool, err error) {
+func (s *Store) noteServer(
+	ctx context.Context, on databases.Session, r strategies.Request, anyway bool,
+) (st strategies.Recovery, noted bool, err error) {
 	values := s.Values(r)
 	values["by"], values["reason"] = r.Holder.String(), "another server has become the primary"
 
@@ -91,7 +96,7 @@ func (s *Store) noteServer(ctx context.Context, on databases.Session, r strategi
 			return st, noted, err
 		case noted && !row.allowed && asynchronous(r):
 			return st, noted, s.logged()
-		case noted || row.same && row.allowed:
+		case noted || row.same && row.allowed && !anyway:
 			return st, noted, nil
 		case !row.same && st.Server == st.Previous && st.Remaining > 0 && row.changes >= byTurns:
 			return st, noted, &strategies.UnsupportedError{
@@ -154,7 +159,7 @@ func (s *Store) recovering(ctx context.Context, on databases.Session, r strategi
 		return false, nil
 	}
 
-	st, again, err := s.noteServer(ctx, on, r)
+	st, again, err := s.noteServer(ctx, on, r, false)
 
 	switch {
 	case err != nil:
