@@ -132,9 +132,7 @@ func (c *session) acquireShared(ctx context.Context, r strategies.Request) (gran
 
 	// On the session itself: while it is written, the session has the lock.
 	// Others have it, too.
-	record, err := s.store.Grants(ctx, c.conn, r, true, func(ctx context.Context, r strategies.Request, seen grants.State) (int64, error) {
-		return s.store.Acquire(ctx, c.conn, r, grants.Replaces{Strategy: name, Token: seen.Token})
-	})
+	record, err := s.store.Grants(ctx, c.conn, r, grants.Replaces{Strategy: name})
 	if err == nil {
 		c.readers[at.key]++
 

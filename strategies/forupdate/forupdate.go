@@ -263,11 +263,7 @@ func (s *Strategy) write(ctx context.Context, r strategies.Request, instead gran
 	// session may end, too, while this is on its way.
 	// What a reader has seen since then it has seen under its own lock.
 	err = s.store.Attempt(ctx, func(ctx context.Context, conn databases.Conn) (err error) {
-		record, err = s.store.Grants(ctx, conn, r, true, func(ctx context.Context, r strategies.Request, later grants.State) (int64, error) {
-			instead.Token = max(instead.Token, later.Token)
-
-			return s.store.Acquire(ctx, conn, r, instead)
-		})
+		record, err = s.store.Grants(ctx, conn, r, instead)
 
 		return err
 	})

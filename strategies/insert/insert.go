@@ -58,23 +58,23 @@ type taker struct {
 
 // oneByOne looks first, without a lock: that is all that a try costs while
 // the name is held.
-func (s *taker) oneByOne(ctx context.Context, conn databases.Conn, r strategies.Request) (int64, error) {
+func (s *taker) oneByOne(ctx context.Context, on databases.Session, r strategies.Request) (int64, error) {
 	var owner string
 
 	named := databases.Values{"name": r.Name}
 
-	st, found, err := grants.ReadState(ctx, conn, s.sql.Insert.Look, named, &owner)
+	st, found, err := grants.ReadState(ctx, on, s.sql.Insert.Look, named, &owner)
 
 	switch {
 	case err != nil:
 		return 0, err
 	case found && (st.Owner != r.Owner && st.Left+st.Delay > 0 || st.Waits(r)):
-		_, err = s.store.Refused(ctx, conn, st, r)
+		_, err = s.store.Refused(ctx, on, st, r)
 
 		return 0, err
 	case owner != "" && owner != r.Owner:
 		// Before anything is taken: it may be that it cannot be deleted.
-		cleared, err := conn.Exec(ctx, s.sql.Insert.Clear, s.store.Values(r))
+		cleared, err := on.Exec(ctx, s.sql.Insert.Clear, s.store.Values(r))
 		if err != nil {
 			return 0, err
 		}
@@ -84,28 +84,28 @@ func (s *taker) oneByOne(ctx context.Context, conn databases.Conn, r strategies.
 		}
 	}
 
-	token, err := s.store.Acquire(ctx, conn, r, grants.Replaces{})
+	token, err := s.store.Acquire(ctx, on, r, grants.Replaces{})
 	if err != nil {
 		return 0, err
 	}
 
-	made, err := conn.Exec(ctx, s.sql.Insert.Make, s.store.Values(r))
+	made, err := on.Exec(ctx, s.sql.Insert.Make, s.store.Values(r))
 
 	if err == nil && made.RowsAffected == 0 {
 		// It was there, from an attempt before; or somebody has a row locked.
-		_, _, err = grants.ReadState(ctx, conn, s.sql.Insert.Look, named, &owner)
+		_, _, err = grants.ReadState(ctx, on, s.sql.Insert.Look, named, &owner)
 	}
 
 	if err == nil && (made.RowsAffected > 0 || owner == r.Owner) || !s.store.Clean(err) {
 		return token, err
 	}
 
-	return 0, s.giveBack(ctx, conn, r, err)
+	return 0, s.giveBack(ctx, on, r, err)
 }
 
 // giveBack frees the record whose row could not be made, or the name would be held by
 // nobody until its lease ends. If that fails, too, the outcome is open.
-func (s *taker) giveBack(ctx context.Context, conn databases.Conn, r strategies.Request, cause error) (err error) {
+func (s *taker) giveBack(ctx context.Context, on databases.Session, r strategies.Request, cause error) (err error) {
 	refused := cause != nil && !s.store.Busy(cause)
 
 	switch {
@@ -114,9 +114,9 @@ func (s *taker) giveBack(ctx context.Context, conn databases.Conn, r strategies.
 	case refused:
 		// A user who may not insert may not delete, either. A row that an attempt before has
 		// made is in nobody's way without the record.
-		err = s.store.ReleaseRecord(ctx, conn, r)
+		err = s.store.ReleaseRecord(ctx, on, r)
 	default:
-		err = s.store.Release(ctx, conn, r)
+		err = s.store.Release(ctx, on, r)
 	}
 
 	switch {
@@ -130,10 +130,10 @@ func (s *taker) giveBack(ctx context.Context, conn databases.Conn, r strategies.
 }
 
 // inTransaction does both in one transaction.
-func (s *taker) inTransaction(ctx context.Context, conn databases.Conn, r strategies.Request) (token int64, err error) {
-	err = s.store.InTransaction(ctx, conn, s.sql.Rows.Begin, func() (bool, error) {
-		if token, err = s.store.Acquire(ctx, conn, r, grants.Replaces{}); err == nil {
-			_, err = conn.Exec(ctx, s.sql.Insert.Make, s.store.Values(r))
+func (s *taker) inTransaction(ctx context.Context, on databases.Session, r strategies.Request) (token int64, err error) {
+	err = s.store.InTransaction(ctx, on, s.sql.Rows.Begin, func() (bool, error) {
+		if token, err = s.store.Acquire(ctx, on, r, grants.Replaces{}); err == nil {
+			_, err = on.Exec(ctx, s.sql.Insert.Make, s.store.Values(r))
 		}
 
 		return true, err

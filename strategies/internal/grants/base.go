@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/internal/calls"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -31,19 +30,16 @@ func (b Base) Validate() error { return b.store.Validate() }
 func (Base) Close(context.Context) {}
 
 // Leased is what a strategy embeds whose locks are leases in the database, and nothing else of a session. It can do everything.
-type Leased struct {
-	Base
-
-	take Take
-}
-
-// Take takes the row of a name for a request's owner, and what the strategy keeps beside it, and returns the token.
-type Take func(ctx context.Context, on databases.Conn, r strategies.Request) (int64, error)
+type Leased struct{ Base }
 
 var _ strategies.Raiser = Leased{}
 
 // Leased returns what such a strategy of the store embeds. Without take its row is all that is taken.
-func (s *Store) Leased(take Take) Leased { return Leased{s.Base(), take} }
+func (s *Store) Leased(take Take) Leased {
+	s.take = take
+
+	return Leased{s.Base()}
+}
 
 // Features says what the strategy can do.
 func (l Leased) Features() strategies.Features {
@@ -70,34 +66,21 @@ func (l Leased) Acquire(ctx context.Context, requests []strategies.Request) ([]s
 	defer l.store.Return(conn, &errs[0])
 	defer cancel()
 
-	if r := requests[0]; r.Mode == strategies.Shared || l.take != nil {
-		made[0], errs[0] = l.acquire(ctx, conn, r)
-	} else if token, err := l.store.Acquire(ctx, conn, r, Replaces{}); err == nil {
-		g := l.store.Grant(r, token)
-		made[0] = g.Granted(g)
+	var g *Grant
+
+	if r := requests[0]; r.Mode == strategies.Shared || l.store.take != nil {
+		g, err = l.store.Grants(ctx, conn, r, Replaces{})
+	} else if token, failed := l.store.Acquire(ctx, conn, r, Replaces{}); failed != nil {
+		err = failed
 	} else {
-		errs[0] = err
+		g = l.store.Grant(r, token)
+	}
+
+	if errs[0] = err; err == nil {
+		made[0] = g.Granted(g)
 	}
 
 	return made, errs
-}
-
-// acquire is Acquire of one, of whatever kind.
-func (l Leased) acquire(ctx context.Context, on databases.Conn, r strategies.Request) (made strategies.Grant, err error) {
-	g, err := l.store.Grants(ctx, on, r, false, func(ctx context.Context, r strategies.Request, _ State) (int64, error) {
-		if l.take != nil {
-			token, err := l.take(ctx, on, r)
-
-			return token, l.store.AsHeld(ctx, on, r.Name, err)
-		}
-
-		return l.store.Acquire(ctx, on, r, Replaces{})
-	})
-	if err != nil {
-		return made, err
-	}
-
-	return g.Granted(g), nil
 }
 
 // Renew renews grants, or checks them.

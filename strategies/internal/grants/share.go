@@ -63,16 +63,13 @@ type Shares struct {
 	Clear databases.Statement `sql:"share.clear"`
 }
 
-// Begin takes the name's row for the request's owner. Of a phase's it is told what the row was seen to say.
-type Begin func(ctx context.Context, r strategies.Request, seen State) (token int64, err error)
-
-// Grants grants the name for a request: to a reader as share does, or else as acquire does.
-func (s *Store) Grants(ctx context.Context, on databases.Session, r strategies.Request, ours bool, acquire Begin) (*Grant, error) {
+// Grants grants the name for a request: to a reader as share does, or else by the row.
+func (s *Store) Grants(ctx context.Context, on databases.Session, r strategies.Request, instead Replaces) (*Grant, error) {
 	if r.Mode == strategies.Shared {
-		return s.share(ctx, on, r, ours, acquire)
+		return s.share(ctx, on, r, instead)
 	}
 
-	token, err := acquire(ctx, r, State{})
+	token, err := s.takeRow(ctx, on, r, instead)
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +80,9 @@ func (s *Store) Grants(ctx context.Context, on databases.Session, r strategies.R
 // shareTries is how often a reader looks how the name's row is, which others change meanwhile.
 const shareTries = 5
 
-// share grants the name to a reader, in the phase that there is, or in one that begins. ours says that the caller has a
+// share grants the name to a reader, in the phase that there is, or in one that begins. Who may replace grants has a
 // session's lock which shows that no writer has the name whose record is of this strategy.
-func (s *Store) share(ctx context.Context, on databases.Session, r strategies.Request, ours bool, begin Begin) (*Grant, error) {
+func (s *Store) share(ctx context.Context, on databases.Session, r strategies.Request, instead Replaces) (*Grant, error) {
 	if err := s.promise(ctx, on, r); err != nil {
 		return nil, s.AsHeld(ctx, on, r.Name, err)
 	}
@@ -93,7 +90,7 @@ func (s *Store) share(ctx context.Context, on databases.Session, r strategies.Re
 	var refused error
 
 	for range shareTries {
-		g, goesOn, err := s.shareAsIs(ctx, on, r, ours, begin)
+		g, goesOn, err := s.shareAsIs(ctx, on, r, instead)
 		if err = s.AsHeld(ctx, on, r.Name, err); err == nil || !goesOn || !errors.Is(err, strategies.ErrNotAcquired) {
 			return g, err
 		}
@@ -106,7 +103,7 @@ func (s *Store) share(ctx context.Context, on databases.Session, r strategies.Re
 
 // shareAsIs is one try, and says whether there is use in another one if the name was not granted.
 func (s *Store) shareAsIs(
-	ctx context.Context, on databases.Session, r strategies.Request, ours bool, begin Begin,
+	ctx context.Context, on databases.Session, r strategies.Request, instead Replaces,
 ) (g *Grant, goesOn bool, err error) {
 	st, _, err := s.State(ctx, on, r.Name)
 	read := strings.HasPrefix(st.Owner, s.phasePrefix()) && st.Left > 0
@@ -120,14 +117,14 @@ func (s *Store) shareAsIs(
 		}
 
 		return nil, true, ComesAndGoes(r.Name)
-	case st.Waits(r), !read && st.Left+st.Delay > 0 && !ours:
+	case st.Waits(r), !read && st.Left+st.Delay > 0 && instead.Strategy == "":
 		_, err = s.Refused(ctx, on, st, r)
 
 		return nil, false, err
 	case read:
 		g, err = s.join(ctx, on, r, st)
 	default:
-		g, err = s.begin(ctx, on, r, st, begin)
+		g, err = s.begin(ctx, on, r, st, instead)
 	}
 
 	// Not if the name is kept for those who wait.
@@ -194,8 +191,8 @@ func (s *Store) reader(r strategies.Request, phase string, token int64) *Grant {
 	return g
 }
 
-// begin begins a phase.
-func (s *Store) begin(ctx context.Context, on databases.Session, r strategies.Request, st State, begin Begin) (*Grant, error) {
+// begin begins a phase. What the row was seen to say may be replaced, too.
+func (s *Store) begin(ctx context.Context, on databases.Session, r strategies.Request, st State, instead Replaces) (*Grant, error) {
 	// Not everybody runs a reaper.
 	if !s.sharesSwept.Swap(true) {
 		if _, err := s.clear(ctx, on, s.sql.Shares.Stale, s.sql.Shares.Clear); err != nil {
@@ -208,7 +205,12 @@ func (s *Store) begin(ctx context.Context, on databases.Session, r strategies.Re
 	return g.enter(ctx, on, func() (err error) {
 		row := g.request
 		row.Owner = g.owner
-		g.last, err = begin(ctx, row, st)
+
+		if instead.Strategy != "" {
+			instead.Token = max(instead.Token, st.Token)
+		}
+
+		g.last, err = s.takeRow(ctx, on, row, instead)
 
 		return err
 	})

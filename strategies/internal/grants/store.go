@@ -26,6 +26,7 @@ type Store struct {
 	db          databases.DB
 	strategy    string
 	sql         *Dialect
+	take        Take // nil: Acquire
 	verified    atomic.Bool
 	reached     atomic.Bool            // the server has been asked what it is, and answered
 	place       atomic.Pointer[place]  // what the first session found, with tables that were not dropped since; nil before
