@@ -177,12 +177,12 @@ func (a *attempts) look(ctx context.Context, open []int) (again []int, err error
 
 		r := a.requests[i]
 
-		st, found, locked, err := a.state(ctx, r.Name, a.places[i].key)
+		st, locked, err := a.state(ctx, r.Name, a.places[i].key)
 		if err != nil {
 			return nil, a.explain(err)
 		}
 
-		if found && !s.store.Unready(st) {
+		if !s.store.Unready(st) {
 			asks, err := s.store.Refused(ctx, a.conn, st, r)
 			if a.errs[i] = a.explain(err); errors.Is(err, strategies.ErrBusy) {
 				return nil, a.errs[i] // nobody waits for the same once more

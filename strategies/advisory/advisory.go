@@ -183,7 +183,7 @@ func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, rea
 		}
 
 		values = databases.Values{"key": s.key(namespace, seen.Name)}
-		before, err = grants.Sessions(ctx, on, s.sql.Session, values, grants.Any)
+		before, err = grants.Sessions(ctx, on, s.sql.Session, values, nil)
 
 		return err
 	})
@@ -192,14 +192,12 @@ func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, rea
 	}
 
 	found, err = s.base.ForceRelease(ctx, seen, reason)
-	if err != nil || !found {
+	if err != nil || !found || len(before) == 0 {
 		return found, err
 	}
 
 	// And not that of a successor, who may have the name by now.
-	same := func(id int64) bool { return slices.Contains(before, id) }
-
-	_, err = s.store.EndSessions(ctx, s.sql.Session, values, same, s.sql.Kill)
+	_, err = s.store.EndSessions(ctx, s.sql.Session, values, before, s.sql.Kill)
 
 	return true, err
 }

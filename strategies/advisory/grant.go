@@ -363,9 +363,8 @@ func (g *grant) releaseElsewhere(ctx context.Context) error {
 
 	if c.gone != nil && !g.unlocked {
 		s, values := c.strategy, databases.Values{"key": g.place.key}
-		same := func(id int64) bool { return id == c.id }
 
-		if left, err := s.store.EndSessions(ctx, s.sql.Session, values, same, s.sql.Kill); err != nil || left {
+		if left, err := s.store.EndSessions(ctx, s.sql.Session, values, []int64{c.id}, s.sql.Kill); err != nil || left {
 			return cmp.Or(err, grants.ErrSessionEnds)
 		}
 	}

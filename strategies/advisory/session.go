@@ -218,28 +218,28 @@ func (c *session) inTheWay(at place) *grant {
 }
 
 // state reads a name's rows, and whether a session is known to have its key.
-func (c *session) state(ctx context.Context, name string, key any) (st grants.State, found, locked bool, err error) {
+func (c *session) state(ctx context.Context, name string, key any) (st grants.State, locked bool, err error) {
 	s := c.strategy
 
 	if s.sql.State.SQL == "" {
-		st, found, err = s.store.State(ctx, c.conn, name)
+		st, err = s.store.State(ctx, c.conn, name)
 
-		return st, found, false, err
+		return st, false, err
 	}
 
 	var readOnly bool
 
-	st, found, err = grants.ReadState(ctx, c.conn, s.sql.State, databases.Values{"name": name, "key": key}, &readOnly, &locked)
+	st, err = grants.ReadState(ctx, c.conn, s.sql.State, databases.Values{"name": name, "key": key}, &readOnly, &locked)
 	if err == nil && readOnly {
 		err = grants.ErrReplica
 	}
 
-	return st, found, locked, err
+	return st, locked, err
 }
 
 // held tells who has a name that another session has locked.
 func (c *session) held(ctx context.Context, name string) error {
-	st, _, err := c.strategy.store.State(ctx, c.conn, name)
+	st, err := c.strategy.store.State(ctx, c.conn, name)
 	if err == nil {
 		err = c.strategy.store.HeldBySession(ctx, c.conn, name, st)
 	}

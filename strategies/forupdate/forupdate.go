@@ -173,7 +173,7 @@ func (s *Strategy) lockOn(ctx context.Context, conn databases.Conn, r strategies
 	// Before the transaction: one that has read the table keeps the lock of the
 	// table until it ends. Whoever would change the table then waits for that, and in
 	// line behind them the renewals of all other locks.
-	seen, _, err = s.store.State(ctx, conn, r.Name)
+	seen, err = s.store.State(ctx, conn, r.Name)
 	if err != nil || seen.Waits(r) {
 		return "", seen, err
 	}
@@ -291,7 +291,7 @@ func (s *Strategy) missing(ctx context.Context, conn databases.Conn, r strategie
 
 	if seen.Owner == "" || seen.Left <= 0 {
 		// Whoever has the row came after the look, or had not written it down.
-		if seen, _, err = s.store.State(ctx, conn, r.Name); err != nil {
+		if seen, err = s.store.State(ctx, conn, r.Name); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
-	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
 
 // Reap also ends the sessions of holders whose lease expired. The server does
@@ -42,5 +41,5 @@ func (s *Strategy) ForceRelease(ctx context.Context, seen strategies.Status, rea
 
 // endSessions ends the sessions that a statement lists.
 func (s *Strategy) endSessions(ctx context.Context, list databases.Statement, values databases.Values) (left bool, err error) {
-	return s.store.EndSessions(ctx, list, values, grants.Any, s.sql.Kill)
+	return s.store.EndSessions(ctx, list, values, nil, s.sql.Kill)
 }

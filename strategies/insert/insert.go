@@ -63,12 +63,12 @@ func (s *taker) oneByOne(ctx context.Context, on databases.Session, r strategies
 
 	named := databases.Values{"name": r.Name}
 
-	st, found, err := grants.ReadState(ctx, on, s.sql.Insert.Look, named, &owner)
+	st, err := grants.ReadState(ctx, on, s.sql.Insert.Look, named, &owner)
 
 	switch {
 	case err != nil:
 		return 0, err
-	case found && (st.Owner != r.Owner && st.Left+st.Delay > 0 || st.Waits(r)):
+	case st.Owner != r.Owner && st.Left+st.Delay > 0, st.Waits(r):
 		_, err = s.store.Refused(ctx, on, st, r)
 
 		return 0, err
@@ -93,7 +93,7 @@ func (s *taker) oneByOne(ctx context.Context, on databases.Session, r strategies
 
 	if err == nil && made.RowsAffected == 0 {
 		// It was there, from an attempt before; or somebody has a row locked.
-		_, _, err = grants.ReadState(ctx, on, s.sql.Insert.Look, named, &owner)
+		_, err = grants.ReadState(ctx, on, s.sql.Insert.Look, named, &owner)
 	}
 
 	if err == nil && (made.RowsAffected > 0 || owner == r.Owner) || !s.store.Clean(err) {

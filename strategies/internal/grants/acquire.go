@@ -59,12 +59,12 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 			return token, s.AsHeld(ctx, on, r.Name, err)
 		}
 
-		st, found, err := s.State(ctx, on, r.Name)
+		st, err := s.State(ctx, on, r.Name)
 
 		switch {
 		case err != nil:
 			return 0, err
-		case found && !s.Unready(st):
+		case !st.gone && !s.Unready(st):
 			if again, err := s.Refused(ctx, on, st, r); !again || round == MaxRounds {
 				return 0, err
 			}
@@ -99,7 +99,7 @@ func (s *Store) AsHeld(ctx context.Context, on databases.Session, name string, r
 		return &strategies.HeldError{Name: name, Detail: refused.Error()}
 	}
 
-	if st, _, err := s.State(ctx, on, name); err == nil && st.Left+st.Delay > 0 {
+	if st, err := s.State(ctx, on, name); err == nil && st.Left+st.Delay > 0 {
 		return st.Held(name)
 	}
 

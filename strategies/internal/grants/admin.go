@@ -76,19 +76,15 @@ func limit(n int) int64 { return cmp.Or(int64(n), math.MaxInt64) }
 
 // Status tells of the name's latest grant, and whether it is guarded.
 func (b Base) Status(ctx context.Context, name string) (status strategies.Status, found bool, err error) {
-	err = b.store.look(ctx, func(on databases.Conn) (err error) {
-		status, found, err = b.store.status(ctx, on, name)
+	status, err = result(ctx, b.store.look, func(on databases.Conn) (strategies.Status, error) { return b.store.status(ctx, on, name) })
 
-		return err
-	})
-
-	return status, found, err
+	return status, status.Token > 0, err
 }
 
-func (s *Store) status(ctx context.Context, on databases.Conn, name string) (status strategies.Status, found bool, err error) {
-	st, found, err := s.State(ctx, on, name)
-	if err != nil || !found || st.Token <= 0 {
-		return status, false, err
+func (s *Store) status(ctx context.Context, on databases.Conn, name string) (status strategies.Status, err error) {
+	st, err := s.State(ctx, on, name)
+	if err != nil || st.Token <= 0 {
+		return status, err
 	}
 
 	status = strategies.Status{Name: name, Token: st.Token, Owner: st.Owner, Holder: st.Holder}
@@ -97,7 +93,7 @@ func (s *Store) status(ctx context.Context, on databases.Conn, name string) (sta
 	// Names sort by their bytes, so the name itself comes first of its slots.
 	listed, err := s.list(ctx, on, strategies.Filter{Name: name, Limit: 1})
 	if err != nil {
-		return status, true, err
+		return status, err
 	}
 
 	if len(listed) == 1 && listed[0].Name == name && listed[0].Token == status.Token {
@@ -108,7 +104,7 @@ func (s *Store) status(ctx context.Context, on databases.Conn, name string) (sta
 
 	notes, err := s.notes(ctx, on, name)
 	if err != nil {
-		return status, true, err
+		return status, err
 	}
 
 	status.Mark = notes.Mark
@@ -118,7 +114,7 @@ func (s *Store) status(ctx context.Context, on databases.Conn, name string) (sta
 
 	status.Guarded, err = s.guarded(ctx, on, name)
 
-	return status, true, err
+	return status, err
 }
 
 // guarded says whether the name's row is locked. That is not known where there is no
@@ -164,7 +160,7 @@ func (s *Store) Force(ctx context.Context, seen strategies.Status, reason string
 		// The second round follows the holder's own release, after which a minimum hold
 		// keeps the name taken.
 		for {
-			st, _, err := s.State(ctx, on, seen.Name)
+			st, err := s.State(ctx, on, seen.Name)
 
 			switch {
 			case err != nil || st.free():

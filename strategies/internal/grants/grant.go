@@ -86,7 +86,7 @@ func (g *Grant) values() databases.Values {
 	return values
 }
 
-func (g *Grant) state(ctx context.Context, on databases.Session) (State, bool, error) {
+func (g *Grant) state(ctx context.Context, on databases.Session) (State, error) {
 	return g.store.State(ctx, on, g.request.Name)
 }
 
@@ -182,7 +182,7 @@ func (g *Grant) check(ctx context.Context, on databases.Session, runs bool) erro
 // leftOf is how long the lease of the grant runs, negative if it has ended, and what its row says. The error says if the grant is not
 // there, or not the name's latest.
 func (g *Grant) leftOf(ctx context.Context, on databases.Session) (left time.Duration, st State, err error) {
-	st, _, err = g.state(ctx, on)
+	st, err = g.state(ctx, on)
 	owner, left := st.Owner, st.Left
 
 	if err == nil && owner == g.owner && g.Shared() {
@@ -267,17 +267,17 @@ func (g *Grant) end(ctx context.Context, on databases.Session, tells bool) (free
 		return freed, s.busy(err, "another transaction is in the way of the release")
 	}
 
-	st, found, err := g.state(ctx, on)
+	st, err := g.state(ctx, on)
 
 	switch {
 	case err != nil:
 		return false, err
-	case found && st.Owner == "" && st.Token == g.last && st.Ended == "":
+	case !st.gone && st.Owner == "" && st.Token == g.last && st.Ended == "":
 		// Released before, in a transaction or by a try whose answer was lost, and with it whether others wait.
 		g.contended.Store(true)
 
 		return false, nil
-	case again && !found:
+	case again && st.gone:
 		return false, nil // so, too, and the row of the idle name has been removed since
 	default:
 		return false, g.lostOn(ctx, on, st)

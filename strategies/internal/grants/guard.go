@@ -209,7 +209,7 @@ func (b Base) ReleaseTx(ctx context.Context, tx strategies.Tx, granted strategie
 		return g.store.Explain(err)
 	}
 
-	st, _, err := g.state(ctx, on)
+	st, err := g.state(ctx, on)
 
 	switch {
 	case err != nil:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -106,16 +107,16 @@ func (s *Store) ValidateSessions(refused map[databases.Dialect]string, onePool s
 	}
 }
 
-// Sessions returns the ids of the server's sessions that a statement lists, and for which ours is true.
+// Sessions returns the ids of the server's sessions that a statement lists, and that are among some; nil is all.
 func Sessions(
-	ctx context.Context, on databases.Session, list databases.Statement, values databases.Values, ours func(id int64) bool,
+	ctx context.Context, on databases.Session, list databases.Statement, values databases.Values, among []int64,
 ) (ids []int64, err error) {
 	err = on.Query(ctx, list, values, func(row databases.Row) error {
 		// MySQL may evaluate what it lists twice, and the session ends in between.
 		var id *int64
 
 		err := row(&id)
-		if id != nil && ours(*id) {
+		if id != nil && (among == nil || slices.Contains(among, *id)) {
 			ids = append(ids, *id)
 		}
 
@@ -125,23 +126,20 @@ func Sessions(
 	return ids, err
 }
 
-// Any is true of any session.
-func Any(int64) bool { return true }
-
 // ErrSessionEnds is the error of a release after EndSessions has left a session.
 var ErrSessionEnds = errors.New("the server is ending the session that had the lock")
 
-// EndSessions ends the sessions that a statement lists and for which ours is true. left: one of them is still there, and ends in
+// EndSessions ends the sessions that a statement lists and that are among some. left: one of them is still there, and ends in
 // a moment.
 func (s *Store) EndSessions(
-	ctx context.Context, list databases.Statement, values databases.Values, ours func(id int64) bool, kill databases.Statement,
+	ctx context.Context, list databases.Statement, values databases.Values, among []int64, kill databases.Statement,
 ) (left bool, err error) {
 	err = s.Use(ctx, func(on databases.Conn) error {
-		ids, err := Sessions(ctx, on, list, values, ours)
+		ids, err := Sessions(ctx, on, list, values, among)
 
 		if err == nil && len(ids) > 0 {
 			if err = s.kill(ctx, on, ids, kill); err == nil {
-				ids, err = Sessions(ctx, on, list, values, ours)
+				ids, err = Sessions(ctx, on, list, values, among)
 			}
 		}
 

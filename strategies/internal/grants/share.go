@@ -105,7 +105,7 @@ func (s *Store) share(ctx context.Context, on databases.Session, r strategies.Re
 func (s *Store) shareAsIs(
 	ctx context.Context, on databases.Session, r strategies.Request, instead Replaces,
 ) (g *Grant, goesOn bool, err error) {
-	st, _, err := s.State(ctx, on, r.Name)
+	st, err := s.State(ctx, on, r.Name)
 	read := strings.HasPrefix(st.Owner, s.phasePrefix()) && st.Left > 0
 
 	switch {
@@ -299,7 +299,7 @@ func (Base) Join(ctx context.Context, granted strategies.Grant, r strategies.Req
 			return g.join(ctx, on, r)
 		}
 
-		st, _, err := g.state(ctx, on)
+		st, err := g.state(ctx, on)
 		if err == nil && st.Owner != g.owner {
 			err = g.lostOn(ctx, on, st)
 		}

@@ -28,8 +28,8 @@ type State struct {
 	row  string // the owner of the row that a strategy keeps beside, where that is read
 }
 
-// State reads a name's rows. found is false if there are none.
-func (s *Store) State(ctx context.Context, on databases.Session, name string) (st State, found bool, err error) {
+// State reads a name's rows. All is zero if there are none.
+func (s *Store) State(ctx context.Context, on databases.Session, name string) (State, error) {
 	return ReadState(ctx, on, s.sql.State, databases.Values{"name": name})
 }
 
@@ -37,16 +37,16 @@ func (s *Store) State(ctx context.Context, on databases.Session, name string) (s
 // those of State.
 func ReadState(
 	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values, more ...any,
-) (st State, found bool, err error) {
+) (st State, err error) {
+	st.gone = true
+
 	err = on.Query(ctx, statement, values, func(row databases.Row) error {
-		found = true
+		st.gone = false
 
 		return st.scan(row, more...)
 	})
 
-	st.gone = err == nil && !found
-
-	return st, found, err
+	return st, err
 }
 
 // scan reads a row of a statement for State, with more columns before its own.
