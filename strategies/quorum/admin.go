@@ -50,19 +50,11 @@ func (s *Strategy) List(ctx context.Context, f strategies.Filter) ([]strategies.
 		return nil, err
 	}
 
-	groups := make(map[string][]strategies.Status) // by owner, who has one name
-
-	for _, a := range answers {
-		for _, status := range a.value {
-			if status.Owner != "" && status.Remaining > 0 {
-				groups[status.Owner] = append(groups[status.Owner], status)
-			}
-		}
-	}
+	listed := slices.DeleteFunc(slices.Concat(answers.values()...), func(st strategies.Status) bool { return !st.Held() })
 
 	var held []strategies.Status
 
-	for _, group := range groups {
+	for _, group := range byOwner(listed, grantee) { // who has one name
 		if len(group) >= s.majority() {
 			held = append(held, s.whole(group, len(answers)-answers.count()))
 		}
@@ -90,16 +82,9 @@ func (s *Strategy) Status(ctx context.Context, lock string) (strategies.Status, 
 		return strategies.Status{}, false, err
 	}
 
-	var found []strategies.Status
-
-	for _, a := range answers {
-		if status := a.value; a.did() && status.Token > 0 {
-			found = append(found, status)
-		}
-	}
-
+	found := slices.DeleteFunc(answers.values(), func(st strategies.Status) bool { return st.Token <= 0 })
 	free := slices.DeleteFunc(slices.Clone(found), func(st strategies.Status) bool { return st.Owner != "" })
-	silent, held := len(answers)-answers.count(), largest(found, func(st strategies.Status) string { return st.Owner })
+	silent, held := len(answers)-answers.count(), largest(found, grantee)
 
 	switch majority := s.majority(); {
 	case len(found) == 0:
@@ -118,6 +103,8 @@ func (s *Strategy) Status(ctx context.Context, lock string) (strategies.Status, 
 }
 
 func tokenOf(st strategies.Status) int64 { return st.Token }
+
+func grantee(st strategies.Status) string { return st.Owner }
 
 // whole is the status of a grant that a majority tells of, while others are silent.
 func (s *Strategy) whole(group []strategies.Status, silent int) strategies.Status {

@@ -48,7 +48,7 @@ func (s *Strategy) Validate() error {
 			return fmt.Errorf("%s: %w: strategy %d is nil", op, strategies.ErrInvalidOption, i+1)
 		}
 
-		if j := slices.IndexFunc(s.members[:i], func(other strategies.Strategy) bool { return same(other, member) }); j >= 0 {
+		if j := slices.IndexFunc(s.members[:i], func(other strategies.Strategy) bool { return reflect.TypeOf(other).Comparable() && other == member }); j >= 0 {
 			return fmt.Errorf("%s: %w: strategies %d and %d are the same; each needs a server of its own", op, strategies.ErrInvalidOption, j+1, i+1)
 		}
 
@@ -79,11 +79,6 @@ func isNil(s strategies.Strategy) bool {
 	v := reflect.ValueOf(s)
 
 	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-// same says whether two strategies are one.
-func same(a, b strategies.Strategy) bool {
-	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.TypeOf(a).Comparable() && a == b
 }
 
 // Features says what the strategy can do: what a lock is, and no more.

@@ -11,9 +11,10 @@ import (
 
 // answer is what a server said.
 type answer[T any] struct {
-	value T
-	err   error
-	came  bool // false: it was not asked, or the call was given up, and err says so
+	server int
+	value  T
+	err    error
+	came   bool // false: it was not asked, or the call was given up, and err says so
 }
 
 // did says whether the server did what it was asked for.
@@ -22,16 +23,19 @@ func (a answer[T]) did() bool { return a.came && a.err == nil }
 // answers are those of all servers, in their order.
 type answers[T any] []answer[T]
 
-// count is how many did what they were asked for.
-func (all answers[T]) count() (did int) {
+// values are what those said who did what they were asked for.
+func (all answers[T]) values() (values []T) {
 	for _, a := range all {
 		if a.did() {
-			did++
+			values = append(values, a.value)
 		}
 	}
 
-	return did
+	return values
 }
+
+// count is how many did what they were asked for.
+func (all answers[T]) count() int { return len(all.values()) }
 
 // errs are their errors, nil where there is none.
 func (all answers[T]) errs() []error {
@@ -69,13 +73,12 @@ func (r round[T]) ask(ctx context.Context, servers int, some []int, call func(ct
 	sent, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
 
-	answered, replies := make(answers[T], servers), make(chan int, len(some))
+	replies := make(chan answer[T], len(some))
 
 	for _, i := range some {
 		go func() {
 			value, err := call(sent, i)
-			answered[i] = answer[T]{value: value, err: err, came: true}
-			replies <- i
+			replies <- answer[T]{i, value, err, true}
 		}()
 	}
 
@@ -98,8 +101,8 @@ func (r round[T]) ask(ctx context.Context, servers int, some []int, call func(ct
 		}
 
 		select {
-		case i := <-replies:
-			said[i] = answered[i]
+		case a := <-replies:
+			said[a.server] = a
 			open--
 
 			continue
@@ -130,7 +133,7 @@ func (r round[T]) ask(ctx context.Context, servers int, some []int, call func(ct
 	for ; open > 0 && r.take != nil; open-- {
 		go func() {
 			late := <-replies
-			r.take(late, answered[late])
+			r.take(late.server, late)
 		}()
 	}
 

@@ -51,18 +51,26 @@ func (s *Strategy) refused(lock string, answers answers[strategies.Grant], left 
 	return refusal
 }
 
-// largest returns the most that one owner has, whom of tells; whoever it does not know is nobody.
-func largest[T any](all []T, of func(T) string) (most []T) {
+// byOwner are those that each owner has, whom of tells; whoever it does not know is nobody.
+func byOwner[T any](all []T, of func(T) string) map[string][]T {
 	groups := make(map[string][]T)
 
 	for _, one := range all {
-		owner := of(one)
-		if owner == "" {
-			continue
+		if owner := of(one); owner != "" {
+			groups[owner] = append(groups[owner], one)
 		}
+	}
 
-		if groups[owner] = append(groups[owner], one); len(groups[owner]) > len(most) {
-			most = groups[owner]
+	return groups
+}
+
+// largest returns the most that one owner has.
+func largest[T any](all []T, of func(T) string) (most []T) {
+	groups := byOwner(all, of)
+
+	for _, one := range all {
+		if group := groups[of(one)]; len(group) > len(most) {
+			most = group
 		}
 	}
 

@@ -192,21 +192,18 @@ func (b Base) ReleaseTx(ctx context.Context, tx strategies.Tx, granted strategie
 	}
 
 	busy := g.store.Busy(err)
+	if err != nil && !busy {
+		return g.store.Explain(err)
+	}
 
 	// The caller's snapshot may not show what became of the lock; ask outside it. If
 	// the lock is still the grant's there, this transaction has released it before.
-	if err == nil || busy {
-		if lost := g.superseded(ctx); errors.Is(lost, strategies.ErrLost) {
-			return lost
-		}
+	if lost := g.superseded(ctx); errors.Is(lost, strategies.ErrLost) {
+		return lost
 	}
 
 	if busy {
 		return fmt.Errorf("%w: %w", errRenewed, g.store.Explain(err))
-	}
-
-	if err != nil {
-		return g.store.Explain(err)
 	}
 
 	st, err := g.state(ctx, on)

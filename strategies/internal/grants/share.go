@@ -87,18 +87,12 @@ func (s *Store) share(ctx context.Context, on databases.Session, r strategies.Re
 		return nil, s.AsHeld(ctx, on, r.Name, err)
 	}
 
-	var refused error
-
-	for range shareTries {
+	for try := 1; ; try++ {
 		g, goesOn, err := s.shareAsIs(ctx, on, r, instead)
-		if err = s.AsHeld(ctx, on, r.Name, err); err == nil || !goesOn || !errors.Is(err, strategies.ErrNotAcquired) {
+		if err = s.AsHeld(ctx, on, r.Name, err); !goesOn || try == shareTries || !errors.Is(err, strategies.ErrNotAcquired) {
 			return g, err
 		}
-
-		refused = err
 	}
-
-	return nil, refused
 }
 
 // shareAsIs is one try, and says whether there is use in another one if the name was not granted.
@@ -320,35 +314,29 @@ func (g *Grant) readPhase(ctx context.Context, on databases.Session) (phase stri
 // leave takes the reader out of its phase, and ends that or its lease with the last of its readers. It says whether the
 // name's row was the phase's before.
 func (g *Grant) leave(ctx context.Context, on databases.Session) (was bool, err error) {
-	leave := func() error {
-		_, err := on.Exec(ctx, g.store.sql.Shares.Leave, g.values())
-
-		return err
+	now, err := g.phase(ctx, on)
+	if err != nil {
+		return false, err
 	}
 
-	// Whoever does not know its phase looks for nothing but what it left.
-	if g.owner == "" {
-		err = leave()
+	// After the first look: as long as the row is there, nobody else ends the phase.
+	if _, err := on.Exec(ctx, g.store.sql.Shares.Leave, g.values()); err != nil {
+		return false, err
 	}
+
+	was = now.owner == g.owner
 
 	// If others come and go all the time, the last of them ends it.
-	for try, ended := 0, false; try < shareTries && err == nil && !ended; try++ {
-		var now phase
-
-		now, err = g.phase(ctx, on)
-
-		// After the first look: as long as the row is there, nobody else ends the phase.
-		if try == 0 && g.owner != "" && err == nil {
-			was = now.owner == g.owner
-			err = leave()
+	for try := 1; ; try++ {
+		ended, err := g.endPhase(ctx, on, now)
+		if ended || err != nil || try == shareTries {
+			return was, err
 		}
 
-		if err == nil {
-			ended, err = g.endPhase(ctx, on, now)
+		if now, err = g.phase(ctx, on); err != nil {
+			return was, err
 		}
 	}
-
-	return was, err
 }
 
 // leaveAndTell ends what attempts of the reader left.
