@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -41,15 +40,9 @@ func together(ctx context.Context, held []strategies.Grant, do func(c *session, 
 	answer := func(g *grant, err error) { errs[at[g]] = err }
 
 	for i, h := range held {
-		if g, ok := h.State.(*grant); !ok {
-			errs[i] = fmt.Errorf("%T is no grant of this strategy", h.State)
-		} else if len(all) == 0 || g.session == all[0].session {
+		if g, ok := h.State.(*grant); ok && (len(all) == 0 || g.session == all[0].session) {
 			all, at[g] = append(all, g), i
 		}
-	}
-
-	if len(all) == 0 {
-		return errs
 	}
 
 	c := all[0].session

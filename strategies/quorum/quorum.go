@@ -88,10 +88,6 @@ func (s *Strategy) Features() strategies.Features {
 	var databases []string
 
 	for _, member := range s.members {
-		if isNil(member) {
-			continue
-		}
-
 		of := member.Features()
 		databases = append(databases, of.Database)
 
@@ -147,10 +143,6 @@ func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) (
 }
 
 func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (none strategies.Grant, err error) {
-	if r.Mode != strategies.Exclusive {
-		return none, &strategies.UnsupportedError{Strategy: name, Where: "for shared locks", Instead: "cas"}
-	}
-
 	g, began, whole := newGrant(s, r), time.Now(), limit(r.Lease)
 	s.remember(g)
 

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,11 +31,8 @@ func (s *Strategy) refused(lock string, answers answers[strategies.Grant], left 
 		refusal = s.heldBy(lock, holders)
 	case len(recovering) > len(s.members)-s.majority():
 		// Until so many grant again that there is a majority.
-		slices.SortFunc(recovering, func(a, b *strategies.HeldError) int { return cmp.Compare(a.Remaining, b.Remaining) })
-		refusal = &strategies.HeldError{
-			Name: lock, Recovering: true, Remaining: recovering[len(recovering)-1-len(s.members)+s.majority()].Remaining,
-			Detail: s.describe("granted it", granted, errs),
-		}
+		pause := nth(len(s.members)-s.majority()+1, recovering, remaining)
+		refusal = &strategies.HeldError{Name: lock, Recovering: true, Remaining: pause, Detail: s.describe("granted it", granted, errs)}
 	case granted+len(held) >= s.majority():
 		// Several asked at the same time, and none has a majority; or it is not known who has, because a server does not answer.
 		refusal = &strategies.HeldError{Name: lock, Detail: "no majority is one holder's: " + s.describe("granted it", granted, errs)}
@@ -79,12 +75,14 @@ func largest[T any](all []T, of func(T) string) (most []T) {
 
 func ownerOf(h *strategies.HeldError) string { return h.Owner }
 
+func remaining(h *strategies.HeldError) time.Duration { return h.Remaining }
+
 // heldBy tells of a holder that a majority knows.
 func (s *Strategy) heldBy(lock string, by []*strategies.HeldError) *strategies.HeldError {
 	whole := *by[0]
 	whole.Name = lock
 	whole.Token = nth(s.majority(), by, func(h *strategies.HeldError) int64 { return h.Token })
-	whole.Remaining = nth(s.majority(), by, func(h *strategies.HeldError) time.Duration { return h.Remaining })
+	whole.Remaining = nth(s.majority(), by, remaining)
 	whole.Line, whole.Err = 0, nil
 
 	return &whole

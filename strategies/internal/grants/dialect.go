@@ -61,10 +61,7 @@ var dialects = map[databases.Dialect]func(strategy string) Dialect{
 // reading reads the statements of a dialect from a file, which is part of the program.
 func reading(file, mark string, numbered bool, dialect Dialect) func(strategy string) Dialect {
 	read := sync.OnceValue(func() map[string]Statements {
-		text, err := files.ReadFile(file)
-		if err != nil {
-			panic(err)
-		}
+		text, _ := files.ReadFile(file) // without it all sections are missing
 
 		statements, err := load[Statements](string(text), mark, numbered, "cas", "insert", "forupdate", "advisory")
 		if err != nil {

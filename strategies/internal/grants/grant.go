@@ -3,7 +3,6 @@ package grants
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -54,13 +53,10 @@ func (g *Grant) Granted(state any) strategies.Grant {
 func (g *Grant) Record() *Grant { return g }
 
 // recordOf is the record of a grant.
-func recordOf(g strategies.Grant) (*Grant, error) {
-	recorded, ok := g.State.(interface{ Record() *Grant })
-	if !ok {
-		return nil, fmt.Errorf("%T is no grant of this strategy", g.State)
-	}
+func recordOf(g strategies.Grant) *Grant {
+	recorded, _ := g.State.(interface{ Record() *Grant }) // the strategy's own
 
-	return recorded.Record(), nil
+	return recorded.Record()
 }
 
 // tokens is how many tokens the request reserves.
@@ -368,10 +364,7 @@ func (g *Grant) SessionGone(ctx context.Context, cause error) error {
 // Raise returns a grant under a token, if that is larger than its own. Where the answer to an earlier call was lost the row
 // has the token already.
 func (l Leased) Raise(ctx context.Context, granted strategies.Grant, token int64) (raised strategies.Grant, err error) {
-	g, err := recordOf(granted)
-	if err != nil {
-		return raised, err
-	}
+	g := recordOf(granted)
 
 	last, err := result(ctx, g.use, func(on databases.Conn) (int64, error) { return g.raise(ctx, on, token) })
 	if err != nil {

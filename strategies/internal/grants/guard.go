@@ -13,10 +13,7 @@ import (
 
 // Guard pins the grant in the caller's transaction.
 func (Base) Guard(ctx context.Context, tx strategies.Tx, granted strategies.Grant) error {
-	g, err := recordOf(granted)
-	if err != nil {
-		return err
-	}
+	g := recordOf(granted)
 
 	on, err := g.session(tx)
 	if err != nil {

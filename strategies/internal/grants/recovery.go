@@ -1,8 +1,10 @@
 package grants
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/databases"
@@ -53,15 +55,9 @@ func asynchronous(r strategies.Request) bool { return r.AsynchronousCommit && r.
 // A grant that commits asynchronously says nothing of what was committed before it. What others have noted may be on this server alone:
 // who gives up waiting for a synchronous standby has committed. So it is written again.
 func (s *Store) promise(ctx context.Context, on databases.Session, requests ...strategies.Request) error {
-	var longest strategies.Request
-
-	for _, r := range requests {
-		if s.promised(r) > s.promised(longest) {
-			longest = r
-		}
-	}
-
+	longest := slices.MaxFunc(requests, func(a, b strategies.Request) int { return cmp.Compare(s.promised(a), s.promised(b)) })
 	us := s.promised(longest)
+
 	if !s.recoverable() || us <= s.noted.Load() {
 		return nil
 	}
@@ -196,13 +192,7 @@ func (s *Store) findCluster(ctx context.Context, on databases.Session) error {
 }
 
 // clusterName is what findCluster has found; empty before.
-func (s *Store) clusterName() string {
-	if name := s.cluster.Load(); name != nil {
-		return *name
-	}
-
-	return ""
-}
+func (s *Store) clusterName() string { return *s.cluster.Load() }
 
 // lowerPromise has the longest promise noted anew once a day, and forgets what was longer.
 func (s *Store) lowerPromise(ctx context.Context, on databases.Conn) error {

@@ -139,28 +139,15 @@ func (s *Store) removeNames(
 func (s *Store) removeLocked(
 	ctx context.Context, on databases.Conn, lock databases.Statement, values databases.Values, names []string,
 ) (int, error) {
-	var (
-		locked  []string
-		largest int64
-		remove  = &s.sql.Remove
-	)
-
 	lock, bound := listed(lock, values, names)
 
-	err := on.Query(ctx, lock, bound, func(row databases.Row) error {
-		var (
-			name  string
-			token int64
-		)
-
-		err := row(&name, &token)
-		locked, largest = append(locked, name), max(largest, token)
-
-		return err
-	})
-	if err != nil || len(locked) == 0 {
+	tokens, err := readByKey[int64](ctx, on, lock, bound)
+	if err != nil || len(tokens) == 0 {
 		return 0, err
 	}
+
+	remove, locked := &s.sql.Remove, slices.Sorted(maps.Keys(tokens))
+	largest := slices.Max(slices.Collect(maps.Values(tokens)))
 
 	for _, step := range slices.Concat(remove.Leftovers, []databases.Statement{remove.Floor}, remove.Delete) {
 		step, bound := listed(step, databases.Values{"token": largest}, locked)

@@ -283,10 +283,7 @@ func (g *Grant) enter(ctx context.Context, on databases.Session, phase func() er
 
 // Join says whether more readers of the process may have a reader's grant, too: if nobody waits, or it is first the turn of r.
 func (Base) Join(ctx context.Context, granted strategies.Grant, r strategies.Request) (joins bool, err error) {
-	g, err := recordOf(granted)
-	if err != nil || !g.Shared() {
-		return false, err
-	}
+	g := recordOf(granted)
 
 	return result(ctx, g.use, func(on databases.Conn) (bool, error) {
 		if r.First {

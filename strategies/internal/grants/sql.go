@@ -173,8 +173,7 @@ func (s *source) statement(name string, steps []string) *databases.Statement {
 	return made
 }
 
-// fill gives each field the sections that its tag of the strategy's name names, or else its tag "sql". That of a struct is a
-// group.
+// fill gives each field its sections. The tag "sql" of a struct is a group.
 func (s *source) fill(into reflect.Value, strategy string) {
 	for i := range into.NumField() {
 		tags := into.Type().Field(i).Tag
@@ -182,11 +181,11 @@ func (s *source) fill(into reflect.Value, strategy string) {
 
 		switch to := into.Field(i).Addr().Interface().(type) {
 		case *databases.Statement:
-			for _, section := range s.take(tags, strategy, "sql") {
+			for _, section := range s.take(tags, strategy) {
 				*to = section
 			}
 		case *[]databases.Statement:
-			*to = s.take(tags, strategy, "sql")
+			*to = s.take(tags, strategy)
 		default:
 			if s.asked[group] = true; !s.none[group] {
 				s.fill(into.Field(i), strategy)
@@ -195,24 +194,21 @@ func (s *source) fill(into reflect.Value, strategy string) {
 	}
 }
 
-// take returns the sections that the first of some tags names which names any that there are.
-func (s *source) take(tags reflect.StructTag, keys ...string) (found []databases.Statement) {
-	for _, key := range keys {
-		if tag, ok := tags.Lookup(key); ok && found == nil {
-			found = s.sectionsOf(tag)
+// take returns the sections that the tag of the strategy's name names, if there are any, or else those of the tag "sql".
+func (s *source) take(tags reflect.StructTag, strategy string) (found []databases.Statement) {
+	for _, key := range []string{strategy, "sql"} {
+		tag, ok := tags.Lookup(key)
+		if !ok || found != nil {
+			continue
 		}
-	}
 
-	return found
-}
+		for _, name := range strings.Split(tag, ",") {
+			section, ok := s.sections[name]
+			s.check(ok || s.none[name], "no section %q", name)
 
-func (s *source) sectionsOf(tag string) (found []databases.Statement) {
-	for _, name := range strings.Split(tag, ",") {
-		section, ok := s.sections[name]
-		s.check(ok || s.none[name], "no section %q", name)
-
-		if s.asked[name] = true; ok {
-			found = append(found, section)
+			if s.asked[name] = true; ok {
+				found = append(found, section)
+			}
 		}
 	}
 

@@ -32,7 +32,7 @@ type Store struct {
 	place       atomic.Pointer[place]  // what the first session found, with tables that were not dropped since; nil before
 	primaries   atomic.Pointer[string] // the setting that says that there are several, or nothing; nil before it is asked
 	noted       atomic.Int64           // how long a grant may last, as this store has noted it in the database
-	cluster     atomic.Pointer[string] // why no server lacks a commit of the one before, or nothing; nil before it is asked
+	cluster     atomic.Pointer[string] // why no server lacks a commit of the one before, or nothing
 	swept       atomic.Bool            // what dead waiters left
 	lowered     atomic.Int64           // when it was looked last whether the longest lease is over, in Unix seconds
 	sharesSwept atomic.Bool            // what dead readers left
@@ -42,6 +42,7 @@ type Store struct {
 // New returns the store of a strategy. An error is kept for Validate.
 func New(db databases.DB, strategy string) *Store {
 	s := &Store{db: db, strategy: strategy, sql: &Dialect{}}
+	s.cluster.Store(new(string))
 
 	if db == nil {
 		s.invalid = fmt.Errorf("%s.New: %w: the database is nil", strategy, strategies.ErrInvalidOption)
