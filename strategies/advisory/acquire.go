@@ -87,15 +87,7 @@ func (a *attempts) draw(ctx context.Context, open []int) error {
 		requests[n], held[n] = a.requests[i], a.places[i].key
 	}
 
-	call := grants.KeyedCall{On: a.conn, Statement: s.sql.AcquireAll, Look: s.sql.Look, Requests: requests, Keys: held}
-
-	if len(open) == 1 {
-		if call.Statement = s.sql.Acquire; requests[0].Wait != "" {
-			call.Statement = s.sql.AcquireFromLine
-		}
-	}
-
-	answers, err := s.store.AcquireKeyed(ctx, call)
+	answers, err := s.store.AcquireKeyed(ctx, grants.KeyedCall{On: a.conn, Requests: requests, Keys: held})
 	if err != nil {
 		return a.unlockAfter(ctx, held, requests, err)
 	}

@@ -95,11 +95,6 @@ func (s *Strategy) Features() strategies.Features {
 // the connection under the other locks; an acquisition that nobody waits for
 // any more is given back by the core.
 func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	requests = slices.Clone(requests)
-	for i := range requests {
-		requests[i].Tokens = 1
-	}
-
 	made, errs, again := s.attempt(ctx, requests)
 	if !again {
 		return made, errs

@@ -226,8 +226,7 @@ func (g *grant) lostBefore() error {
 // are free.
 func (c *session) releaseOn(ctx context.Context, on []*grant) error {
 	s := c.strategy
-	call := grants.KeyedCall{On: c.conn, Statement: s.sql.ReleaseAll, Look: s.sql.Look}
-	owners := make(map[string]*grant, len(on))
+	call, owners := grants.KeyedCall{On: c.conn}, make(map[string]*grant, len(on))
 
 	var records []*grants.Grant
 
@@ -238,11 +237,8 @@ func (c *session) releaseOn(ctx context.Context, on []*grant) error {
 		}
 	}
 
-	switch len(records) {
-	case 0:
+	if len(records) == 0 {
 		return nil
-	case 1:
-		call.Statement = s.sql.Release
 	}
 
 	answers, err := s.store.ReleaseKeyed(ctx, call, records)

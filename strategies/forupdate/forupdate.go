@@ -110,8 +110,6 @@ func (s *Strategy) acquire(ctx context.Context, r strategies.Request) (made stra
 		}
 	}()
 
-	r.Tokens = 1
-
 	// The second round follows the making of the row.
 	for range 2 {
 		conn, held, seen, err := s.lock(ctx, r)

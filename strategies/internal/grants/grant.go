@@ -32,7 +32,7 @@ type Grant struct {
 // which is the last of those that the request reserves.
 func (s *Store) Grant(r strategies.Request, last int64) *Grant {
 	g := &Grant{store: s, request: r, owner: r.Owner, last: last}
-	if tokens(r) > 1 {
+	if s.tokens(r) > 1 {
 		g.dating = NewGate()
 	}
 
@@ -41,7 +41,7 @@ func (s *Store) Grant(r strategies.Request, last int64) *Grant {
 
 // Granted is the grant as the core has it, with a strategy's own state, or the grant itself.
 func (g *Grant) Granted(state any) strategies.Grant {
-	granted := strategies.Grant{Token: first(g.request, g.last), Last: g.last, State: state}
+	granted := strategies.Grant{Token: g.first(), Last: g.last, State: state}
 	if g.Shared() {
 		granted.Phase = g.owner
 	}
@@ -59,11 +59,17 @@ func recordOf(g strategies.Grant) *Grant {
 	return recorded.Record()
 }
 
-// tokens is how many tokens the request reserves.
-func tokens(r strategies.Request) int64 { return max(1, r.Tokens) }
+// tokens is how many tokens the request reserves. The lock of a session is not handed on.
+func (s *Store) tokens(r strategies.Request) int64 {
+	if s.ofSessions() {
+		return 1
+	}
+
+	return max(1, r.Tokens)
+}
 
 // first is the first of those tokens.
-func first(r strategies.Request, last int64) int64 { return last - tokens(r) + 1 }
+func (g *Grant) first() int64 { return g.last - g.store.tokens(g.request) + 1 }
 
 // Request is what the grant was made for.
 func (g *Grant) Request() strategies.Request { return g.request }

@@ -90,7 +90,7 @@ func (g *Grant) key() databases.Values {
 // guard would pass in a snapshot from before, which does not show what the holders
 // before wrote.
 func (g *Grant) date(ctx context.Context, token int64) error {
-	if token == first(g.request, g.last) || g.store.sql.Date.SQL == "" {
+	if token == g.first() || g.store.sql.Date.SQL == "" {
 		return nil
 	}
 

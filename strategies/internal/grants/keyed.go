@@ -5,26 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// A strategy whose lock is a key of its session can take the key and grant the name in one statement, and give both back in
+// A lock of strategy advisory is a key of its session: it takes the key and grants the name in one statement, and gives both back in
 // one. Such statements bind "key", or "each_key", or have them in "calls". What they return begins
 // with the owner. Where the dialect has WithoutReturning they return nothing: the numbers of the answer tell what they did, or that a
-// look has to.
+// look has to, which is sent after a statement about several that was not done for all.
 
 // KeyedCall is what is sent about keys of a session.
 type KeyedCall struct {
-	On databases.Session
-	// Statement takes the keys and grants the names, or ends the grants and gives the keys back.
-	Statement databases.Statement
-	// Look is sent, where the dialect has WithoutReturning, after a statement about several requests that was not done for all. It returns
-	// the owner, whether the session has the key, the token if the owner has the name, and whether the server is read-only.
-	Look databases.Statement
-
+	On       databases.Session
 	Requests []strategies.Request
 	Keys     []any // of the requests
 }
@@ -35,26 +28,34 @@ type Keyed struct {
 	Token  int64 // of the grant; zero if the name was not granted
 }
 
-// AcquireKeyed sends a statement that takes the keys and grants the names of requests, and returns what it says of each,
+// AcquireKeyed takes the keys and grants the names of requests, and returns what the statement says of each,
 // by owner: of one whose row is not free, or not there, nothing. It says nothing after an error, and any of the keys may be locked.
 func (s *Store) AcquireKeyed(ctx context.Context, c KeyedCall) (map[string]Keyed, error) {
 	if err := s.promise(ctx, c.On, c.Requests...); err != nil {
 		return nil, err
 	}
 
-	if !s.sql.WithoutReturning {
-		return s.lookKeyed(ctx, c, c.Statement)
+	sql, single := &s.sql.Advisory, len(c.Requests) == 1
+	acquire := sql.AcquireAll
+
+	switch {
+	case single && c.Requests[0].Wait != "":
+		acquire = sql.AcquireFromLine
+	case single:
+		acquire = sql.Acquire
 	}
 
-	result, err := c.On.Exec(ctx, c.Statement, s.keyed(c, c.Statement))
+	if !s.sql.WithoutReturning {
+		return s.lookKeyed(ctx, c, acquire)
+	}
 
-	switch granted := result.LastInsertID != 0; {
-	case err != nil:
+	result, err := c.On.Exec(ctx, acquire, s.keyed(c, acquire))
+
+	switch {
+	case err != nil, single && result.LastInsertID == 0: // nothing is known of it
 		return nil, err
-	case len(c.Requests) == 1 && !granted:
-		return nil, nil //nolint:nilnil // nothing is known of it
-	case len(c.Requests) > 1 && result.RowsAffected != rowsOfGrant*int64(len(c.Requests)):
-		answers, err := s.lookKeyed(ctx, c, c.Look)
+	case !single && result.RowsAffected != rowsOfGrant*int64(len(c.Requests)):
+		answers, err := s.lookKeyed(ctx, c, sql.Look)
 		// One who has had the name before, on a session that has ended, has it without the key.
 		maps.DeleteFunc(answers, func(_ string, answer Keyed) bool { return !answer.Locked })
 
@@ -75,7 +76,8 @@ const rowsOfGrant = 2
 // ErrReplica is the answer of a read-only server, where the keys of sessions exclude nobody.
 var ErrReplica = fmt.Errorf("%w: advisory locks of a replica exclude nobody", databases.ErrReadOnly)
 
-// lookKeyed sends a statement that returns what it says of each owner.
+// lookKeyed sends a statement that returns what it says of each owner: whether the session has the key, the token if the owner has
+// the name, and where the dialect has WithoutReturning whether the server is read-only.
 func (s *Store) lookKeyed(ctx context.Context, c KeyedCall, statement databases.Statement) (map[string]Keyed, error) {
 	return readMap(ctx, c.On, statement, s.keyed(c, statement), func(row databases.Row, owner *string, answer *Keyed) error {
 		var last bool // read-only, or of no account
@@ -109,7 +111,7 @@ type Freed struct {
 	contended bool
 }
 
-// ReleaseKeyed sends a statement that ends grants and gives their keys back, and returns by owner what it says: of one that
+// ReleaseKeyed ends grants and gives their keys back, and returns by owner what the statement says: of one that
 // was not ended nothing. It says nothing after an error, and any of the keys may be unlocked.
 func (s *Store) ReleaseKeyed(ctx context.Context, c KeyedCall, grants []*Grant) (answers map[string]Freed, err error) {
 	c.Requests = make([]strategies.Request, len(grants))
@@ -119,10 +121,15 @@ func (s *Store) ReleaseKeyed(ctx context.Context, c KeyedCall, grants []*Grant) 
 		again[i], c.Requests[i] = g.released.Swap(true), g.request
 	}
 
+	release := s.sql.Advisory.ReleaseAll
+	if len(grants) == 1 {
+		release = s.sql.Advisory.Release
+	}
+
 	if s.sql.WithoutReturning {
-		answers, err = s.releaseKeyedWithoutReturning(ctx, c)
+		answers, err = s.releaseKeyedWithoutReturning(ctx, c, release)
 	} else {
-		answers, err = readMap(ctx, c.On, c.Statement, s.keyed(c, c.Statement), func(row databases.Row, owner *string, freed *Freed) error {
+		answers, err = readMap(ctx, c.On, release, s.keyed(c, release), func(row databases.Row, owner *string, freed *Freed) error {
 			return row(owner, &freed.contended, &freed.Unlocked)
 		})
 	}
@@ -147,15 +154,15 @@ func (s *Store) ReleaseKeyed(ctx context.Context, c KeyedCall, grants []*Grant) 
 // releaseKeyedWithoutReturning takes what the statement did from the numbers of its answer. That about one grant tells of it by the insert
 // id; that about several ends those whose keys it has freed, and tells whether anybody waits. The session had the keys of all, so that
 // one whose key and name are both gone was freed by it.
-func (s *Store) releaseKeyedWithoutReturning(ctx context.Context, c KeyedCall) (map[string]Freed, error) {
-	result, err := c.On.Exec(ctx, c.Statement, s.keyed(c, c.Statement))
+func (s *Store) releaseKeyedWithoutReturning(ctx context.Context, c KeyedCall, release databases.Statement) (map[string]Freed, error) {
+	result, err := c.On.Exec(ctx, release, s.keyed(c, release))
 	if err != nil {
 		return nil, err
 	}
 
 	answers := make(map[string]Freed, len(c.Requests))
 
-	if slices.Contains(c.Statement.Args, "key") {
+	if len(c.Requests) == 1 {
 		if told := result.LastInsertID - 1; told >= 0 {
 			answers[c.Requests[0].Owner] = Freed{contended: told&1 != 0, Unlocked: told&2 != 0}
 		}
@@ -166,7 +173,7 @@ func (s *Store) releaseKeyedWithoutReturning(ctx context.Context, c KeyedCall) (
 	var left map[string]Keyed
 
 	if result.RowsAffected != int64(len(c.Requests)) {
-		if left, err = s.lookKeyed(ctx, c, c.Look); err != nil {
+		if left, err = s.lookKeyed(ctx, c, s.sql.Advisory.Look); err != nil {
 			return nil, err
 		}
 	}

@@ -227,7 +227,7 @@ type Advisory struct {
 	Unlock       databases.Statement `sql:"advisory.release unlock"`
 	UnlockShared databases.Statement `sql:"advisory.release-shared"`
 	// Acquire takes the lock and grants the name in one, and Release ends the grant and frees the lock. They are about one
-	// request, the -All about many, and Look asks what became of those: see KeyedCall.
+	// request, the -All about many, and Look asks what became of those: see lookKeyed.
 	Acquire         databases.Statement `sql:"advisory.acquire"`
 	AcquireFromLine databases.Statement `sql:"advisory.acquire from line"`
 	AcquireAll      databases.Statement `sql:"advisory.acquire-all"`

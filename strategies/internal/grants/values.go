@@ -38,7 +38,7 @@ var callColumns = columns[call]{
 	"min_hold":     func(c call) any { return ceil(c.MinHold) },
 	"durable":      func(c call) any { return c.DurableRelease },
 	"asynchronous": func(c call) any { return asynchronous(*c.Request) },
-	"tokens":       func(c call) any { return tokens(*c.Request) },
+	"tokens":       func(c call) any { return c.store.tokens(*c.Request) },
 	"first":        func(c call) any { return c.First },
 	"line":         func(c call) any { return c.Line },
 	"process":      func(c call) any { return c.Process },
