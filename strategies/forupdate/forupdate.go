@@ -218,7 +218,18 @@ func (s *Strategy) record(
 	ctx context.Context, r strategies.Request, conn databases.Conn, instead grants.Replaces,
 ) (made strategies.Grant, err error) {
 	until := time.Now().Add(r.Lease)
-	record, err := s.write(ctx, r, instead)
+
+	var record *grants.Grant
+
+	// What was seen may be replaced: its session had the row before, and the row's
+	// lock says that it has ended. What came after the look may not, as this
+	// session may end, too, while this is on its way.
+	// What a reader has seen since then it has seen under its own lock.
+	err = s.store.Attempt(ctx, func(ctx context.Context, conn databases.Conn) (err error) {
+		record, err = s.store.Grants(ctx, conn, r, instead)
+
+		return err
+	})
 
 	switch {
 	case errors.Is(err, strategies.ErrTooManyConnections):
@@ -252,21 +263,6 @@ func (s *Strategy) record(
 	g := &grant{Gate: grants.NewGate(), record: record, strategy: s, conn: conn, limit: r.Lease, until: until}
 
 	return record.Granted(g), nil
-}
-
-// write draws the token and writes the lease down.
-func (s *Strategy) write(ctx context.Context, r strategies.Request, instead grants.Replaces) (record *grants.Grant, err error) {
-	// What was seen may be replaced: its session had the row before, and the row's
-	// lock says that it has ended. What came after the look may not, as this
-	// session may end, too, while this is on its way.
-	// What a reader has seen since then it has seen under its own lock.
-	err = s.store.Attempt(ctx, func(ctx context.Context, conn databases.Conn) (err error) {
-		record, err = s.store.Grants(ctx, conn, r, instead)
-
-		return err
-	})
-
-	return record, err
 }
 
 // beat tells the server that the holder lives.

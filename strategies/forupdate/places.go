@@ -70,7 +70,8 @@ func (p *places) wait(ctx context.Context, holding []string, waits func(error)) 
 		p.line = p.line[:len(p.line)-1]
 		p.mu.Unlock()
 
-		return p.stuck()
+		return fmt.Errorf("%w, %w: all but one of the pool's %d connections hold locks under which another connection is waited for; "+
+			"allow the pool more", strategies.ErrNotAcquired, strategies.ErrDeadlock, p.conns())
 	}
 
 	p.mu.Unlock()
@@ -143,9 +144,4 @@ func (p *places) freeLocked() bool {
 
 func (p *places) none() error {
 	return fmt.Errorf("%w: all but one of the pool's %d connections hold locks or are asked for them", strategies.ErrTooManyConnections, p.conns())
-}
-
-func (p *places) stuck() error {
-	return fmt.Errorf("%w, %w: all but one of the pool's %d connections hold locks under which another connection is waited for; "+
-		"allow the pool more", strategies.ErrNotAcquired, strategies.ErrDeadlock, p.conns())
 }

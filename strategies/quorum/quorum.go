@@ -44,7 +44,7 @@ func (s *Strategy) Validate() error {
 	}
 
 	for i, member := range s.members {
-		if isNil(member) {
+		if v := reflect.ValueOf(member); member == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 			return fmt.Errorf("%s: %w: strategy %d is nil", op, strategies.ErrInvalidOption, i+1)
 		}
 
@@ -72,13 +72,6 @@ func (s *Strategy) Validate() error {
 	}
 
 	return nil
-}
-
-// isNil says whether there is no strategy: nil, or a nil pointer.
-func isNil(s strategies.Strategy) bool {
-	v := reflect.ValueOf(s)
-
-	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Features says what the strategy can do: what a lock is, and no more.

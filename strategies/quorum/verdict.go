@@ -165,7 +165,8 @@ func (s *Strategy) describe(verb string, did int, errs []error) string {
 
 	for i, err := range errs {
 		if err != nil {
-			b.WriteString(separator + s.server(i) + ": " + oneLine(err))
+			// A driver tells in lines what each address of a server answered.
+			b.WriteString(separator + s.server(i) + ": " + strings.Join(strings.Fields(err.Error()), " "))
 
 			separator = "; "
 		}
@@ -173,9 +174,6 @@ func (s *Strategy) describe(verb string, did int, errs []error) string {
 
 	return b.String()
 }
-
-// oneLine joins the lines of an error: of a driver that tells what each address of a server answered.
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // failure is an error of several servers.
 type failure struct {

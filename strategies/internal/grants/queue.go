@@ -180,7 +180,14 @@ func (b Base) Stand(ctx context.Context, process string) (all []strategies.Stand
 	s := b.store
 
 	err = s.look(ctx, func(on databases.Conn) error {
-		known, err := readAll(ctx, on, s.sql.Stand, databases.Values{"process": process}, readStanding)
+		known, err := readAll(ctx, on, s.sql.Stand, databases.Values{"process": process}, func(row databases.Row, one *standing) error {
+			var life, taken, others int64
+
+			err := row(&one.Name, &one.ID, &one.Ahead, &life, &taken, &one.Line, &others, &one.slots)
+			one.Life, one.Taken, one.Alone = micros(max(0, life)), micros(max(0, taken)), others == 0
+
+			return err
+		})
 
 		for i := 0; i < len(known) && err == nil; i++ {
 			if known[i].slots > 1 {
@@ -194,15 +201,6 @@ func (b Base) Stand(ctx context.Context, process string) (all []strategies.Stand
 	})
 
 	return all, err
-}
-
-func readStanding(row databases.Row, one *standing) error {
-	var life, taken, others int64
-
-	err := row(&one.Name, &one.ID, &one.Ahead, &life, &taken, &one.Line, &others, &one.slots)
-	one.Life, one.Taken, one.Alone = micros(max(0, life)), micros(max(0, taken)), others == 0
-
-	return err
 }
 
 // standForSlot looks, in statements for its name alone, which slots are free for one who waits for any, and who is ahead. The rows
