@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,16 +50,12 @@ func Uncertain(err error) bool {
 		return err != nil
 	}
 
-	for _, clear := range []error{
+	clear := []error{
 		ErrNotAcquired, ErrRecovering, ErrUnsupported, ErrNoSchema, ErrReadOnly, ErrNotAllowed, ErrInvalidOption,
 		ErrNotSent, ErrBusy, ErrTooManyConnections, ErrNotBatched,
-	} {
-		if errors.Is(err, clear) {
-			return false
-		}
 	}
 
-	return true
+	return !slices.ContainsFunc(clear, func(target error) bool { return errors.Is(err, target) })
 }
 
 // HeldError says that a name is held and by whom. It matches ErrNotAcquired, or ErrRecovering if nobody is granted it.

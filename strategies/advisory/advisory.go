@@ -28,6 +28,7 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -120,11 +121,8 @@ func (s *Strategy) Acquire(ctx context.Context, requests []strategies.Request) (
 func (s *Strategy) attempt(ctx context.Context, requests []strategies.Request) (made []strategies.Grant, errs []error, again bool) {
 	made = make([]strategies.Grant, len(requests))
 	answer := func(err error) []error { return slices.Repeat([]error{err}, len(requests)) }
-	lease, shared := requests[0].Lease, requests[0].Mode == strategies.Shared
-
-	for _, r := range requests {
-		lease = max(lease, r.Lease)
-	}
+	longest := slices.MaxFunc(requests, func(a, b strategies.Request) int { return cmp.Compare(a.Lease, b.Lease) })
+	lease, shared := longest.Lease, longest.Mode == strategies.Shared // of several none is
 
 	if shared && s.sql.TryShared.SQL == "" {
 		return made, answer(&strategies.UnsupportedError{

@@ -101,11 +101,6 @@ func (s *Strategy) majority() int { return len(s.members)/2 + 1 }
 // byMajority says whether a majority did what it was asked for.
 func (s *Strategy) byMajority(did, _ int) bool { return did >= s.majority() }
 
-// server names one in messages.
-func (s *Strategy) server(i int) string {
-	return fmt.Sprintf("server %d (%s)", i+1, s.members[i].Features().Database)
-}
-
 const (
 	// longestLimit is how long a server has to answer at most while nothing is decided: asking again would help no more. An
 	// attempt takes half as long again at most, with what follows its first question, and the core gives it five seconds.

@@ -166,7 +166,8 @@ func (s *Strategy) describe(verb string, did int, errs []error) string {
 	for i, err := range errs {
 		if err != nil {
 			// A driver tells in lines what each address of a server answered.
-			b.WriteString(separator + s.server(i) + ": " + strings.Join(strings.Fields(err.Error()), " "))
+			said := strings.Join(strings.Fields(err.Error()), " ")
+			fmt.Fprintf(&b, "%sserver %d (%s): %s", separator, i+1, s.members[i].Features().Database, said)
 
 			separator = "; "
 		}

@@ -24,7 +24,7 @@ var (
 func (s *Store) Base() Base { return Base{s} }
 
 // Validate reports a database that is nil, or that has no statements.
-func (b Base) Validate() error { return b.store.Validate() }
+func (b Base) Validate() error { return b.store.invalid }
 
 // Close has nothing to give back.
 func (Base) Close(context.Context) {}

@@ -69,9 +69,6 @@ func New(db databases.DB, strategy string) *Store {
 	return s
 }
 
-// Validate reports what New found wrong.
-func (s *Store) Validate() error { return s.invalid }
-
 // Dialect is the database's; zero but for its name if there is none.
 func (s *Store) Dialect() *Dialect { return s.sql }
 
