@@ -86,15 +86,15 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 
 	for failures, led := 0, false; ; {
-		served, err := e.serve(ctx, lead)
-		led = led || served.led
+		served, failed, err := e.serve(ctx, lead)
+		led = led || served
 
 		switch {
-		case served.failed:
+		case failed:
 			return err
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // it is over because ctx has ended
-		case served.led:
+		case served:
 			failures = 0
 		case permanent(err), !led && !passing(err):
 			return err
@@ -108,20 +108,14 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 }
 
-// service is what became of a candidacy.
-type service struct {
-	led    bool
-	failed bool // lead had an error of its own
-}
-
-// serve waits for a term, and serves it.
-func (e *Election) serve(ctx context.Context, lead func(context.Context, *sqllock.Lock) error) (s service, err error) {
+// serve waits for a term, and serves it. It says whether this process has led, and whether lead had an error of its own.
+func (e *Election) serve(ctx context.Context, lead func(context.Context, *sqllock.Lock) error) (led, failed bool, err error) {
 	// It is ended around Do, and not inside: the context that Do makes looks at the clocks, as one that is made of it does not.
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 
 	err = e.locker.Do(ctx, e.name, func(ctx context.Context, term *sqllock.Lock) error {
-		s.led = true
+		led = true
 
 		// With WithReentrant it may be inside another term of this process.
 		around := e.term.Swap(term)
@@ -137,12 +131,12 @@ func (e *Election) serve(ctx context.Context, lead func(context.Context, *sqlloc
 		defer stop()
 
 		err := lead(ctx, term)
-		s.failed = err != nil && !isEnd(ctx, err) && !errors.Is(term.Err(), sqllock.ErrLost)
+		failed = err != nil && !isEnd(ctx, err) && !errors.Is(term.Err(), sqllock.ErrLost)
 
 		return err
 	}, e.options...)
 
-	return s, err
+	return led, failed, err
 }
 
 // heed ends a term when its leader was asked to resign, or when it is seen that it was taken away.

@@ -35,46 +35,42 @@ type base = grants.Leased
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
-	store := grants.New(db, "insert")
-	s := &taker{store, store.Dialect()}
+	s := taker{grants.New(db, "insert")}
 
 	// Where no statement does both, a release deletes the row before the record is freed, so that the row of a name that is free
 	// is left over only by a crash.
-	switch {
-	case s.sql.Insert.Make.SQL == "":
-		return &Strategy{store.Leased(nil)} // all is in the statement that takes the record
-	case len(s.sql.Rows.Begin) > 0:
-		return &Strategy{store.Leased(s.inTransaction)}
+	switch sql := s.Dialect(); {
+	case sql.Insert.Make.SQL == "":
+		return &Strategy{s.Leased(nil)} // all is in the statement that takes the record
+	case len(sql.Rows.Begin) > 0:
+		return &Strategy{s.Leased(s.inTransaction)}
 	default:
-		return &Strategy{store.Leased(s.oneByOne)}
+		return &Strategy{s.Leased(s.oneByOne)}
 	}
 }
 
 // taker takes records and makes their rows.
-type taker struct {
-	store *grants.Store
-	sql   *grants.Dialect
-}
+type taker struct{ *grants.Store }
 
 // oneByOne looks first, without a lock: that is all that a try costs while
 // the name is held.
-func (s *taker) oneByOne(ctx context.Context, on databases.Session, r strategies.Request) (int64, error) {
+func (s taker) oneByOne(ctx context.Context, on databases.Session, r strategies.Request) (int64, error) {
 	var owner string
 
 	named := databases.Values{"name": r.Name}
 
-	st, err := grants.ReadState(ctx, on, s.sql.Insert.Look, named, &owner)
+	st, err := grants.ReadState(ctx, on, s.Dialect().Insert.Look, named, &owner)
 
 	switch {
 	case err != nil:
 		return 0, err
 	case st.Owner != r.Owner && st.Left+st.Delay > 0, st.Waits(r):
-		_, err = s.store.Refused(ctx, on, st, r)
+		_, err = s.Refused(ctx, on, st, r)
 
 		return 0, err
 	case owner != "" && owner != r.Owner:
 		// Before anything is taken: it may be that it cannot be deleted.
-		cleared, err := on.Exec(ctx, s.sql.Insert.Clear, s.store.Values(r))
+		cleared, err := on.Exec(ctx, s.Dialect().Insert.Clear, s.Values(r))
 		if err != nil {
 			return 0, err
 		}
@@ -84,19 +80,19 @@ func (s *taker) oneByOne(ctx context.Context, on databases.Session, r strategies
 		}
 	}
 
-	token, err := s.store.Acquire(ctx, on, r, grants.Replaces{})
+	token, err := s.Acquire(ctx, on, r, grants.Replaces{})
 	if err != nil {
 		return 0, err
 	}
 
-	made, err := on.Exec(ctx, s.sql.Insert.Make, s.store.Values(r))
+	made, err := on.Exec(ctx, s.Dialect().Insert.Make, s.Values(r))
 
 	if err == nil && made.RowsAffected == 0 {
 		// It was there, from an attempt before; or somebody has a row locked.
-		_, err = grants.ReadState(ctx, on, s.sql.Insert.Look, named, &owner)
+		_, err = grants.ReadState(ctx, on, s.Dialect().Insert.Look, named, &owner)
 	}
 
-	if err == nil && (made.RowsAffected > 0 || owner == r.Owner) || !s.store.Clean(err) {
+	if err == nil && (made.RowsAffected > 0 || owner == r.Owner) || !s.Clean(err) {
 		return token, err
 	}
 
@@ -105,8 +101,8 @@ func (s *taker) oneByOne(ctx context.Context, on databases.Session, r strategies
 
 // giveBack frees the record whose row could not be made, or the name would be held by
 // nobody until its lease ends. If that fails, too, the outcome is open.
-func (s *taker) giveBack(ctx context.Context, on databases.Session, r strategies.Request, cause error) (err error) {
-	refused := cause != nil && !s.store.Busy(cause)
+func (s taker) giveBack(ctx context.Context, on databases.Session, r strategies.Request, cause error) (err error) {
+	refused := cause != nil && !s.Busy(cause)
 
 	switch {
 	case r.Mode == strategies.Shared:
@@ -114,9 +110,9 @@ func (s *taker) giveBack(ctx context.Context, on databases.Session, r strategies
 	case refused:
 		// A user who may not insert may not delete, either. A row that an attempt before has
 		// made is in nobody's way without the record.
-		err = s.store.ReleaseRecord(ctx, on, r)
+		err = s.ReleaseRecord(ctx, on, r)
 	default:
-		err = s.store.Release(ctx, on, r)
+		err = s.Release(ctx, on, r)
 	}
 
 	switch {
@@ -130,10 +126,10 @@ func (s *taker) giveBack(ctx context.Context, on databases.Session, r strategies
 }
 
 // inTransaction does both in one transaction.
-func (s *taker) inTransaction(ctx context.Context, on databases.Session, r strategies.Request) (token int64, err error) {
-	err = s.store.InTransaction(ctx, on, s.sql.Rows.Begin, func() (bool, error) {
-		if token, err = s.store.Acquire(ctx, on, r, grants.Replaces{}); err == nil {
-			_, err = on.Exec(ctx, s.sql.Insert.Make, s.store.Values(r))
+func (s taker) inTransaction(ctx context.Context, on databases.Session, r strategies.Request) (token int64, err error) {
+	err = s.InTransaction(ctx, on, s.Dialect().Rows.Begin, func() (bool, error) {
+		if token, err = s.Acquire(ctx, on, r, grants.Replaces{}); err == nil {
+			_, err = on.Exec(ctx, s.Dialect().Insert.Make, s.Values(r))
 		}
 
 		return true, err
