@@ -1,7 +1,6 @@
 package grants
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -119,7 +118,10 @@ func (c columns[T]) ofAll(statement databases.Statement, all []T) databases.Valu
 // objects is the text of what tells each of them, and of what else a statement binds if it is not that of the first: nearly
 // always nothing.
 func (c columns[T]) objects(statement databases.Statement, all []T, first databases.Values) string {
-	texts := make([][]byte, len(all))
+	objects := make([]databases.Values, len(all))
+	for i := range objects {
+		objects[i] = make(databases.Values)
+	}
 
 	for name, column := range c {
 		tells := name == "name" || name == "owner" || name == "id" || name == "key"
@@ -129,17 +131,12 @@ func (c columns[T]) objects(statement databases.Statement, all []T, first databa
 
 		for i, one := range all {
 			if value := column(one); tells && value != nil || value != first[name] && name != "promise" {
-				texts[i] = append(texts[i], `,"`+name+`":`...)
-				texts[i] = append(texts[i], JSON(value)...)
+				objects[i][name] = value
 			}
 		}
 	}
 
-	for i := range texts {
-		texts[i] = append(append([]byte{'{'}, texts[i][1:]...), '}')
-	}
-
-	return "[" + string(bytes.Join(texts, []byte{','})) + "]"
+	return JSON(objects)
 }
 
 // array is the text of an array of a column's values.
@@ -165,7 +162,7 @@ var quoteElement = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 // Array is the text of an array of keys.
 func Array(keys []any) string { return array(keys, func(key any) any { return key }) }
 
-// JSON is the text of strings and numbers, which always have a form in JSON.
+// JSON is the text of strings and numbers, or of what consists of them, which always have a form in JSON.
 func JSON(value any) string {
 	text, _ := json.Marshal(value)
 
