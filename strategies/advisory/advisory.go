@@ -139,7 +139,7 @@ func (s *Strategy) attempt(ctx context.Context, requests []strategies.Request) (
 
 	kept := c.conn != nil && len(c.grants) == 0
 
-	if err := c.open(ctx, lease); err != nil {
+	if err := c.open(ctx); err != nil {
 		return made, answer(grants.NotSent(err)), false
 	}
 
@@ -148,7 +148,7 @@ func (s *Strategy) attempt(ctx context.Context, requests []strategies.Request) (
 
 	switch err := c.ready(ctx, lease); {
 	case err != nil:
-		errs = answer(c.explain(err))
+		errs = answer(grants.NotSent(c.explain(err)))
 	case shared:
 		made[0], err = c.acquireShared(ctx, requests[0])
 		errs = answer(err)

@@ -205,7 +205,7 @@ func (c *session) release(ctx context.Context, all []*grant, alone bool, answer 
 		case g.released:
 			answer(g, g.outcome.Err)
 		case c.ended && failed != nil:
-			answer(g, c.strategy.store.Explain(failed))
+			answer(g, failed)
 		}
 	}
 }
@@ -225,7 +225,6 @@ func (g *grant) lostBefore() error {
 // releaseOn ends leases and frees their keys in one statement, as far as there is one. An error does not say whether the keys
 // are free.
 func (c *session) releaseOn(ctx context.Context, on []*grant) error {
-	s := c.strategy
 	call, owners := grants.KeyedCall{On: c.conn}, make(map[string]*grant, len(on))
 
 	var records []*grants.Grant
@@ -241,42 +240,37 @@ func (c *session) releaseOn(ctx context.Context, on []*grant) error {
 		return nil
 	}
 
-	answers, err := s.store.ReleaseKeyed(ctx, call, records)
+	answers, err := c.strategy.store.ReleaseKeyed(ctx, call, records)
 	if err != nil {
 		for _, g := range owners {
 			g.unsure = true
 		}
 
-		if !s.store.Clean(err) {
-			c.breakDown(err)
-		}
-
-		return err
+		return c.explain(err)
 	}
 
 	var waited []string
 
-	for owner, g := range owners {
-		answer, ended := answers[owner]
-		if ended {
-			g.outcome.Note(nil)
+	for owner, answer := range answers {
+		g := owners[owner]
+		g.outcome.Note(nil)
+
+		if !answer.Unlocked {
+			g.notLocked(errNotLocked)
+
+			continue
 		}
 
-		switch {
-		case ended && answer.Unlocked:
-			c.drop(g.place)
-			g.unlocked, g.released, g.outcome.Freed = true, true, true
+		c.drop(g.place)
+		g.unlocked, g.released, g.outcome.Freed = true, true, true
 
-			if g.record.Contended() {
-				waited = append(waited, g.record.Request().Name)
-			}
-		case ended:
-			g.notLocked(errNotLocked)
+		if g.record.Contended() {
+			waited = append(waited, g.record.Request().Name)
 		}
 	}
 
 	if !c.ended {
-		if err := s.store.TellOn(ctx, c.conn, waited); err != nil {
+		if err := c.strategy.store.TellOn(ctx, c.conn, waited); err != nil {
 			c.breakDown(err)
 		}
 	}

@@ -55,7 +55,7 @@ func (c *session) detach(ctx context.Context, ending ...*grant) (context.Context
 }
 
 // open checks out the connection, if there is none yet.
-func (c *session) open(ctx context.Context, lease time.Duration) error {
+func (c *session) open(ctx context.Context) error {
 	if c.conn != nil {
 		return nil
 	}
@@ -69,14 +69,8 @@ func (c *session) open(ctx context.Context, lease time.Duration) error {
 
 	c.conn = conn
 
-	err = s.check(ctx, conn)
-
-	if err == nil {
+	if err = s.check(ctx, conn); err == nil {
 		c.namespace, c.id, err = s.namespace(ctx, conn)
-	}
-
-	if err == nil {
-		err = c.setIdleLimit(ctx, lease)
 	}
 
 	if err != nil {
@@ -311,7 +305,7 @@ func (c *session) explain(err error) error {
 	return c.strategy.store.Explain(err)
 }
 
-// breakDown ends the session and its locks.
+// breakDown ends the session and its locks. Its connection is in doubt, if it still has it.
 func (c *session) breakDown(cause error) {
 	if c.conn != nil {
 		c.conn.Discard()
@@ -371,19 +365,15 @@ func (c *session) closeIfIdle(ctx context.Context) {
 
 // giveBack gives the connection back.
 func (c *session) giveBack(ctx context.Context) {
-	if c.killed {
-		// Not into the pool: it would end under whatever it is used for next.
-		c.conn.Discard()
-	} else {
-		if err := c.conn.Query(ctx, c.strategy.sql.Reset, nil, func(databases.Row) error { return nil }); err != nil {
-			c.breakDown(err)
+	var err error
 
-			return
+	// A session that is ended does not go into the pool: it would end under whatever it is used for next.
+	if !c.killed {
+		if err = c.conn.Query(ctx, c.strategy.sql.Reset, nil, func(databases.Row) error { return nil }); err == nil {
+			c.conn.Release()
+			c.conn = nil
 		}
-
-		c.conn.Release()
 	}
 
-	c.conn, c.ended = nil, true
-	c.strategy.forget(c)
+	c.breakDown(err)
 }
