@@ -127,12 +127,12 @@ func (s taker) giveBack(ctx context.Context, on databases.Session, r strategies.
 
 // inTransaction does both in one transaction.
 func (s taker) inTransaction(ctx context.Context, on databases.Session, r strategies.Request) (token int64, err error) {
-	err = s.InTransaction(ctx, on, s.Dialect().Rows.Begin, func() (bool, error) {
+	err = s.InTransaction(ctx, on, s.Dialect().Rows.Begin, func() error {
 		if token, err = s.Acquire(ctx, on, r, grants.Replaces{}); err == nil {
 			_, err = on.Exec(ctx, s.Dialect().Insert.Make, s.Values(r))
 		}
 
-		return true, err
+		return err
 	})
 
 	return token, err

@@ -134,13 +134,12 @@ func (b *batch) acquire(ctx context.Context, on databases.Conn) (err error) {
 func (b *batch) draw(ctx context.Context, on databases.Conn, asked []strategies.Request, values databases.Values) error {
 	var tokens map[string]int64
 
-	err := b.InTransaction(ctx, on, b.sql.Rows.Begin, func() (bool, error) {
-		var err error
+	err := b.InTransaction(ctx, on, b.sql.Rows.Begin, func() (err error) {
 		if tokens, err = readByKey[int64](ctx, on, b.sql.Batch.Acquire, values); err == nil && len(tokens) > 0 && b.sql.Rows.Make.SQL != "" {
 			_, err = on.Exec(ctx, b.sql.Rows.Make, values)
 		}
 
-		return true, err
+		return err
 	})
 	if err != nil {
 		return err
@@ -313,14 +312,14 @@ func (b *batch) release(ctx context.Context, on databases.Conn) error {
 	sql := b.sql
 	values := b.batchValues(sql.Batch.Release, b.requests, nil)
 
-	err := b.InTransaction(ctx, on, sql.Rows.Begin, func() (bool, error) {
+	err := b.InTransaction(ctx, on, sql.Rows.Begin, func() error {
 		if sql.Rows.Delete.SQL != "" {
 			if _, err := on.Exec(ctx, sql.Rows.Delete, values); err != nil {
-				return false, err
+				return err
 			}
 		}
 
-		return true, b.quietly(sql.Batch.Release, sql.Batch.ReleaseQuietly, func(release databases.Statement) (err error) {
+		return b.quietly(sql.Batch.Release, sql.Batch.ReleaseQuietly, func(release databases.Statement) (err error) {
 			contended, err = readByKey[bool](ctx, on, release, values)
 
 			return err

@@ -189,9 +189,3 @@ const (
 	changed = "the program has changed the session (search_path, USE, role, timestamp, autocommit, LOCK TABLES) and not set it back; " +
 		"give the locker a pool of its own"
 )
-
-// changedError says that a session was changed, which is to be given up. What the server said of it is text: that tables are missing,
-// for example, which are not.
-func changedError(err error) error {
-	return Doubt(busyError(changed, errors.New(err.Error())))
-}

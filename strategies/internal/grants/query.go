@@ -217,22 +217,19 @@ func putBack(ctx context.Context, on databases.Session, statement databases.Stat
 	return cause
 }
 
-// InTransaction commits what do has done if it says so, and rolls it back otherwise. Without statements to begin with there is
+// InTransaction commits what do has done, and rolls it back after an error. Without statements to begin with there is
 // no transaction.
-func (s *Store) InTransaction(
-	ctx context.Context, on databases.Session, begin []databases.Statement, do func() (done bool, err error),
-) error {
-	if err := execAll(ctx, on, begin, nil); err != nil {
+func (s *Store) InTransaction(ctx context.Context, on databases.Session, begin []databases.Statement, do func() error) error {
+	err := execAll(ctx, on, begin, nil)
+	if err != nil {
 		return err
 	}
 
-	done, err := do()
-
-	if len(begin) == 0 {
+	if err = do(); len(begin) == 0 {
 		return err
 	}
 
-	if done && err == nil {
+	if err == nil {
 		if _, err = on.Exec(ctx, s.sql.Commit, nil); err == nil {
 			return nil
 		}

@@ -58,17 +58,17 @@ func (s *Store) enqueue(ctx context.Context, on databases.Conn, all []strategies
 	taken := make(map[string]bool, len(all))
 
 	// In a transaction, whose clock is the same for all.
-	err := s.InTransaction(ctx, on, []databases.Statement{s.sql.Begin}, func() (bool, error) {
+	err := s.InTransaction(ctx, on, []databases.Statement{s.sql.Begin}, func() error {
 		for one := range slices.Chunk(all, 1) {
 			known, err := s.enqueueIn(ctx, on, s.sql.EnqueueEach, one, ttl)
 			if err != nil {
-				return false, err
+				return err
 			}
 
 			maps.Copy(taken, known)
 		}
 
-		return true, nil
+		return nil
 	})
 
 	return taken, err

@@ -107,10 +107,10 @@ func (s *Store) remove(
 func (s *Store) removeNames(
 	ctx context.Context, on databases.Conn, lock databases.Statement, values databases.Values, names []string,
 ) (removed int, err error) {
-	err = s.InTransaction(ctx, on, s.sql.Remove.Begin, func() (_ bool, err error) {
+	err = s.InTransaction(ctx, on, s.sql.Remove.Begin, func() (err error) {
 		removed, err = s.removeLocked(ctx, on, lock, values, names)
 
-		return removed > 0, err
+		return err
 	})
 
 	switch {

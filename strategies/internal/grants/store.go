@@ -225,7 +225,7 @@ func (s *Store) locate(ctx context.Context, on databases.Session) (located bool,
 	case err != nil:
 		return false, err
 	case found.elsewhere(first):
-		return false, changedError(errOtherTables)
+		return false, s.changed(errOtherTables)
 	case found.mixed:
 		return false, &databases.ServerError{
 			Found: "the session finds some of sqllock's tables in one schema and some in another, or a temporary one",
@@ -256,11 +256,12 @@ func (s *Store) unlessElsewhere(ctx context.Context, on databases.Session, answe
 	}
 }
 
-// changed is the error of a session that the program has changed. The next connection is looked at before it is used.
+// changed is the error of a session that the program has changed, which is to be given up. The next connection is looked at before it
+// is used. What the server said of this one is text: that tables are missing, for example, which are not.
 func (s *Store) changed(err error) error {
 	s.verified.Store(false)
 
-	return changedError(err)
+	return Doubt(busyError(changed, errors.New(err.Error())))
 }
 
 // Recheck is for an error of a session: where tables or privileges are missing that there were, the program may have changed it. Then
