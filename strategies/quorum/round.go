@@ -87,9 +87,7 @@ func (r round[T]) ask(ctx context.Context, servers int, some []int, call func(ct
 		ended = nil
 	}
 
-	timer := time.NewTimer(r.limit)
-	defer timer.Stop()
-
+	until := began.Add(r.limit)
 	said, open, settled, over := make(answers[T], servers), len(some), r.decided == nil, false
 
 	for open > 0 {
@@ -97,7 +95,7 @@ func (r round[T]) ask(ctx context.Context, servers int, some []int, call func(ct
 			settled = true
 
 			took := time.Since(began)
-			timer.Reset(min(max(took, r.slack), r.limit-took))
+			until = began.Add(min(took+max(took, r.slack), r.limit))
 		}
 
 		select {
@@ -106,7 +104,7 @@ func (r round[T]) ask(ctx context.Context, servers int, some []int, call func(ct
 			open--
 
 			continue
-		case <-timer.C:
+		case <-time.After(time.Until(until)):
 		case <-ended:
 		}
 
@@ -117,7 +115,7 @@ func (r round[T]) ask(ctx context.Context, servers int, some []int, call func(ct
 		settled, over, ended = true, true, nil
 
 		cancel()
-		timer.Reset(moment)
+		until = time.Now().Add(moment)
 	}
 
 	for _, i := range some {
