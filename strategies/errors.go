@@ -50,12 +50,12 @@ func Uncertain(err error) bool {
 		return err != nil
 	}
 
-	clear := []error{
+	certain := []error{
 		ErrNotAcquired, ErrRecovering, ErrUnsupported, ErrNoSchema, ErrReadOnly, ErrNotAllowed, ErrInvalidOption,
 		ErrNotSent, ErrBusy, ErrTooManyConnections, ErrNotBatched,
 	}
 
-	return !slices.ContainsFunc(clear, func(target error) bool { return errors.Is(err, target) })
+	return !slices.ContainsFunc(certain, func(target error) bool { return errors.Is(err, target) })
 }
 
 // HeldError says that a name is held and by whom. It matches ErrNotAcquired, or ErrRecovering if nobody is granted it.
