@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/test/catalog"
@@ -441,6 +443,83 @@ func TestLockedRecovery(t *testing.T) {
 
 		acquire(t, locker, "afterwards")
 	})
+}
+
+// TestLostRepliesOfRecovery: what is noted of a fail-over may be noted once more, if the answer to it was lost.
+func TestLostRepliesOfRecovery(t *testing.T) {
+	t.Parallel()
+
+	const lease = 30 * time.Second
+
+	for _, server := range recoverable {
+		for _, asynchronous := range []bool{false, true}[:1+strings.Count(server, "postgres")] {
+			t.Run(fmt.Sprintf("%s/%v", server, asynchronous), func(t *testing.T) {
+				t.Parallel()
+
+				db, beside := databaseAndPool(t, server)
+				faulty := sqllocktest.NewFaulty(db)
+				locker := lockerOn(t, cas.New(faulty), sqllock.WithLease(lease), sqllock.WithTuning(sqllock.Tuning{AsynchronousCommit: asynchronous}))
+
+				tries := func(when string, want error) {
+					t.Helper()
+
+					lock, err := locker.TryAcquire(t.Context(), "job")
+					if err == nil {
+						err = lock.Release(t.Context())
+					}
+
+					if !errors.Is(err, want) {
+						t.Errorf("%s: %v, want %v", when, err, want)
+					}
+				}
+
+				// A try asks once more after an answer that was lost.
+				lose := func(statement string, want error) {
+					t.Helper()
+					faulty.Fail(statement, 1, sqllocktest.After, nil)
+
+					before := faulty.Count(statement)
+					tries("the answer to "+statement+" is lost", want)
+
+					if faulty.Count(statement) == before {
+						t.Errorf("%s was not sent", statement)
+					}
+				}
+
+				lose("recovery.note", nil)
+
+				if asynchronous {
+					exec(t, beside, "DELETE FROM sqllock_run")
+					lose("recovery.run", sqllock.ErrRecovering)
+
+					if err := locker.EndRecovery(t.Context(), "test"); err != nil {
+						t.Error(err)
+					}
+
+					tries("with a run that was noted twice", nil)
+				}
+
+				promote(t, beside)
+				lose("recovery.note", sqllock.ErrRecovering)
+
+				if st, err := locker.Recovery(t.Context()); err != nil || st.Remaining > lease || st.Previous != "the primary before" {
+					t.Errorf("Recovery() = %+v, %v, want one pause", st, err)
+				}
+
+				faulty.Fail("recovery.end", 1, sqllocktest.After, nil)
+
+				if err := locker.EndRecovery(t.Context(), "over"); !errors.Is(err, sqllock.ErrUnreachable) {
+					t.Errorf("EndRecovery() whose answer is lost = %v, want ErrUnreachable", err)
+				}
+
+				if err := locker.EndRecovery(t.Context(), "over"); err != nil {
+					t.Errorf("EndRecovery() once more = %v", err)
+				}
+
+				tries("after the end", nil)
+			})
+		}
+	}
 }
 
 // TestServerIDOfASession: the server's id is compared, which a session of MariaDB keeps as it was, and may change for itself.
