@@ -1,0 +1,106 @@
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies/cas"
+)
+
+// standbys are how many processes wait for one name while two others hand another one to each other for handedFor.
+const (
+	standbys  = 200
+	handedFor = 10 * time.Second
+)
+
+// BenchmarkStandbys is how often two processes hand a name to each other while others wait for another name, which is held all the
+// time, and what those send. The others are a locker each, and share a pool; on PostgreSQL each listens on a connection of its own.
+func BenchmarkStandbys(b *testing.B) {
+	for _, t := range targets {
+		b.Run(t.name, func(b *testing.B) {
+			p := t.open(b, false)
+
+			for _, way := range ways {
+				for _, others := range []int{0, standbys} {
+					b.Run(fmt.Sprintf("%s/%d", way.name, others), func(b *testing.B) {
+						for b.Loop() {
+							besideStandbys(b, p, others, way.options)
+						}
+
+						b.ReportMetric(0, "ns/op") // it is a time that was chosen
+					})
+				}
+			}
+		})
+	}
+}
+
+func besideStandbys(b *testing.B, p pool, others int, options []sqllock.LockerOption) {
+	b.Helper()
+
+	ctx, stop := context.WithCancel(b.Context())
+
+	var group sync.WaitGroup
+
+	defer group.Wait()
+	defer stop()
+
+	prefix := fmt.Sprintf("%s/%d/", b.Name(), unique.Add(1))
+
+	// Held until its locker is closed.
+	if _, err := newLocker(b, cas.New(p.another(b, poolSize, false).db)).Acquire(ctx, prefix+"led"); err != nil {
+		b.Fatal(err)
+	}
+
+	counted := sqllocktest.NewFaulty(p.another(b, poolSize, false).db)
+
+	for range others {
+		standby := newLocker(b, cas.New(counted), options...)
+
+		group.Go(func() {
+			if _, err := standby.Acquire(ctx, prefix+"led"); ctx.Err() == nil {
+				b.Errorf("a standby: %v, want that it waits", err)
+			}
+		})
+	}
+
+	inLine(b, p, int64(others))
+
+	var grants atomic.Int64
+
+	handing, end := context.WithTimeout(ctx, handedFor)
+	defer end()
+
+	counted.Reset()
+
+	var two sync.WaitGroup
+
+	for range 2 {
+		locker := newLocker(b, cas.New(p.another(b, poolSize, false).db), options...)
+
+		two.Go(func() {
+			for handing.Err() == nil {
+				lock, err := locker.Acquire(handing, prefix+"handed")
+				if err != nil {
+					continue
+				}
+
+				grants.Add(1)
+
+				if err := lock.Release(ctx); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+
+	two.Wait()
+	b.ReportMetric(float64(grants.Load())/handedFor.Seconds(), "grants/s")
+	b.ReportMetric(float64(len(counted.Statements()))/handedFor.Seconds(), "standbys-stmts/s")
+}
