@@ -99,13 +99,7 @@ func numbered(variable string, number int) string {
 // environment is this process's, with the locks in the order of the flags, and
 // behind them those of the runs around this one.
 func (f *runFlags) environment(h *held) []string {
-	var env []string
-
-	for _, pair := range os.Environ() {
-		if !ours.MatchString(pair) {
-			env = append(env, pair)
-		}
-	}
+	env := slices.DeleteFunc(os.Environ(), ours.MatchString)
 
 	var (
 		locks []passed

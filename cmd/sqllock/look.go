@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,12 +125,9 @@ func lockerOf(name string, db *dsn.Database, options ...sqllock.LockerOption) (*
 
 	// No connection more for each process that waits.
 	locker, err := sqllock.New(s, append(options, sqllock.WithTuning(sqllock.Tuning{NoNotifications: true, PollMin: pollSoon, PollMax: pollLater}))...)
-	if inner := errors.Unwrap(err); inner != nil {
-		// It is wrapped in the library's name, which the program says anyway.
-		err = inner
-	}
 
-	return locker, err
+	// It is wrapped in the library's name, which the program says anyway.
+	return locker, cmp.Or(errors.Unwrap(err), err)
 }
 
 // oneName is the only argument of a command.

@@ -39,12 +39,10 @@ func parseOnLoss(text string, lease time.Duration) (onLoss, error) {
 		return wrong("it must end with kill, as in term,kill=5s")
 	}
 
-	signal, err := process.SignalNamed(ask)
-	if err != nil {
+	var err error
+	if loss.signal, err = process.SignalNamed(ask); err != nil {
 		return wrong(err.Error())
 	}
-
-	loss.signal = signal
 
 	if timed {
 		var d duration

@@ -6,8 +6,10 @@ package dsn
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/sqllock/sqllock/databases"
@@ -115,17 +117,10 @@ func parseURL(text string, parse func(*url.URL) (Target, error)) (Target, error)
 // is app, and the path would be shown. Or it has parameters of which net/url would
 // leave some out without a word: tls=true;timeout=5s would be a connection without TLS.
 func misread(u *url.URL) bool {
-	if _, err := url.ParseQuery(u.RawQuery); err != nil {
-		return true
-	}
+	_, err := url.ParseQuery(u.RawQuery)
+	bare := slices.ContainsFunc(strings.Split(u.RawQuery, "&"), func(p string) bool { return p != "" && !strings.Contains(p, "=") })
 
-	for parameter := range strings.SplitSeq(u.RawQuery, "&") {
-		if parameter != "" && !strings.Contains(parameter, "=") {
-			return true
-		}
-	}
-
-	return strings.ContainsAny(u.EscapedPath(), "@:&=") || strings.ContainsAny(u.RawQuery, "?@") || u.Fragment != ""
+	return err != nil || bare || strings.ContainsAny(u.EscapedPath(), "@:&=") || strings.ContainsAny(u.RawQuery, "?@") || u.Fragment != ""
 }
 
 // shown is the URL without password and parameters.
@@ -145,17 +140,10 @@ func hasPassword(text string) bool {
 		return false // nor can it be used
 	}
 
-	if _, set := u.User.Password(); set {
-		return true
-	}
+	_, set := u.User.Password()
+	names := slices.Collect(maps.Keys(u.Query()))
 
-	for name := range u.Query() {
-		if strings.Contains(strings.ToLower(name), "password") {
-			return true
-		}
-	}
-
-	return false
+	return set || slices.ContainsFunc(names, func(name string) bool { return strings.Contains(strings.ToLower(name), "password") })
 }
 
 // IsDatabase says whether a text that should be a lock's name is a database with who connects to it: whoever gave it forgot

@@ -1,6 +1,7 @@
 package dsn
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
@@ -76,16 +77,7 @@ func mysqlAddress(u *url.URL, parameters url.Values, usual string) (network, add
 		return "unix", socket
 	}
 
-	host, port := u.Hostname(), u.Port()
-	if host == "" {
-		host = "127.0.0.1"
-	}
-
-	if port == "" {
-		port = usual
-	}
-
-	return "tcp", net.JoinHostPort(host, port)
+	return "tcp", net.JoinHostPort(cmp.Or(u.Hostname(), "127.0.0.1"), cmp.Or(u.Port(), usual))
 }
 
 func (t Target) mysqlConfig() (*driver.Config, error) {

@@ -160,12 +160,7 @@ func sqliteFolder(t Target, create bool) error {
 // mode.
 func keepJournal(driver string) string {
 	path, query, _ := strings.Cut(driver, "?")
-
-	parameters, err := url.ParseQuery(query)
-	if err != nil {
-		return driver
-	}
-
+	parameters, _ := url.ParseQuery(query) // which sqliteFile has encoded
 	parameters["_pragma"] = slices.DeleteFunc(parameters["_pragma"], func(pragma string) bool {
 		return strings.HasPrefix(strings.ToLower(strings.TrimSpace(pragma)), "journal_mode")
 	})

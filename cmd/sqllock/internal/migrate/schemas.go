@@ -147,13 +147,7 @@ func (s Schemas) elsewhere() error {
 
 // findsLocks is false also where nothing is left but the version table, which goose does not remove.
 func (s Schemas) findsLocks() bool {
-	for _, names := range s.found {
-		if slices.Contains(names, locksTable) {
-			return true
-		}
-	}
-
-	return false
+	return slices.Contains(slices.Concat(slices.Collect(maps.Values(s.found))...), locksTable)
 }
 
 // second is an error if a set of tables beside another one would be made, or was, and the URL does not say where.

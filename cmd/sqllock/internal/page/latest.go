@@ -24,8 +24,8 @@ type outcome[T any] struct {
 // failedAge is how long a look that failed stands for those that others ask for.
 const failedAge = 2 * time.Second
 
-// get is what was seen at most age ago. A look that failed is made again sooner, if age is long.
-func (l *latest[T]) get(ctx context.Context, age time.Duration, look func(context.Context) (T, error)) outcome[T] {
+// get is what was seen at most age ago. A look lasts as long as limit says, at most. A look that failed is made again sooner, if age is long.
+func (l *latest[T]) get(ctx context.Context, age, limit time.Duration, look func(context.Context) (T, error)) outcome[T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -38,7 +38,10 @@ func (l *latest[T]) get(ctx context.Context, age time.Duration, look func(contex
 	}
 
 	// It is for the others as well, so it does not end with the one who asked.
-	value, err := look(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+
+	value, err := look(ctx)
 	l.known.err, l.tried = err, time.Now()
 
 	if err == nil {

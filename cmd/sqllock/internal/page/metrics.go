@@ -21,23 +21,17 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	}
 
 	// Named and described as those of adapters/prometheus, so that one dashboard does for both.
-	gauge(&b, "sqllock_database_up",
+	gauge(&b, "sqllock_database_up", up,
 		"1 if the database said in time who holds and waits for locks, else 0, and the other metrics of it are missing.")
-	fmt.Fprintf(&b, "sqllock_database_up %d\n", up)
 
 	// What was so some time ago is no measurement.
 	if seen.err == nil {
 		all := viewOf(seen.value, func(string) bool { return true })
 
-		gauge(&b, "sqllock_database_holders", "Grants of locks in the database, by whatever process.")
-		fmt.Fprintf(&b, "sqllock_database_holders %d\n", all.Holders)
-		gauge(&b, "sqllock_database_waiters", "Processes that wait for a lock, once for each name.")
-		fmt.Fprintf(&b, "sqllock_database_waiters %d\n", all.Waiters)
-		gauge(&b, "sqllock_database_oldest_wait_seconds", "How long the one waits who has waited longest.")
-		fmt.Fprintf(&b, "sqllock_database_oldest_wait_seconds %g\n", all.Oldest.Seconds())
-
-		gauge(&b, "sqllock_database_recovery_seconds", "How long nothing is granted yet after a fail-over; 0 if locks are granted.")
-		fmt.Fprintf(&b, "sqllock_database_recovery_seconds %g\n", seen.value.Left.Seconds())
+		gauge(&b, "sqllock_database_holders", all.Holders, "Grants of locks in the database, by whatever process.")
+		gauge(&b, "sqllock_database_waiters", all.Waiters, "Processes that wait for a lock, once for each name.")
+		gauge(&b, "sqllock_database_oldest_wait_seconds", all.Oldest.Seconds(), "How long the one waits who has waited longest.")
+		gauge(&b, "sqllock_database_recovery_seconds", seen.value.Left.Seconds(), "How long nothing is granted yet after a fail-over; 0 if locks are granted.")
 
 		if s.MetricNames {
 			writeNames(&b, seen.value)
@@ -82,7 +76,7 @@ func writeNames(b *strings.Builder, seen Locks) {
 			func(n string) float64 { return oldest[n].Seconds() },
 		},
 	} {
-		gauge(b, metric.name, metric.help)
+		describe(b, metric.name, metric.help)
 
 		for _, name := range names {
 			fmt.Fprintf(b, "%s{name=\"%s\"} %g\n", metric.name, labelValue(name), metric.value(name))
@@ -90,7 +84,13 @@ func writeNames(b *strings.Builder, seen Locks) {
 	}
 }
 
-func gauge(b *strings.Builder, name, help string) {
+// gauge writes a metric without labels.
+func gauge(b *strings.Builder, name string, value any, help string) {
+	describe(b, name, help)
+	fmt.Fprintf(b, "%s %v\n", name, value)
+}
+
+func describe(b *strings.Builder, name, help string) {
 	fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name)
 }
 

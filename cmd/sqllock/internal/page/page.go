@@ -48,8 +48,9 @@ type Config struct {
 	MetricNames bool
 }
 
-// How often the doctor, and for a probe the database, is asked at most, and how long that may last.
+// How often the doctor, and for a probe the database, is asked at most, and how long that and a look may last.
 const (
+	lookTime   = 10 * time.Second
 	doctorAge  = time.Minute
 	doctorTime = 30 * time.Second
 	healthAge  = time.Second
@@ -129,7 +130,7 @@ func (s *shown) looked(at time.Time, err error) {
 }
 
 func (s *server) look(ctx context.Context) outcome[Locks] {
-	return s.locks.get(ctx, s.Every, s.Source.Look)
+	return s.locks.get(ctx, s.Every, lookTime, s.Source.Look)
 }
 
 func (s *server) overview(w http.ResponseWriter, r *http.Request) {
@@ -179,13 +180,7 @@ func (s *server) name(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) doctor(w http.ResponseWriter, r *http.Request) {
-	examined := s.findings.get(r.Context(), doctorAge, func(ctx context.Context) ([]doctor.Finding, error) {
-		ctx, cancel := context.WithTimeout(ctx, doctorTime)
-		defer cancel()
-
-		return s.Source.Examine(ctx)
-	})
-
+	examined := s.findings.get(r.Context(), doctorAge, doctorTime, s.Source.Examine)
 	page := shown{server: s, Title: "Doctor", Findings: examined.value}
 	page.looked(examined.at, examined.err)
 
@@ -193,13 +188,7 @@ func (s *server) doctor(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
-	answer := s.answer.get(r.Context(), healthAge, func(ctx context.Context) (string, error) {
-		ctx, cancel := context.WithTimeout(ctx, healthTime)
-		defer cancel()
-
-		return s.Source.Answer(ctx)
-	})
-
+	answer := s.answer.get(r.Context(), healthAge, healthTime, s.Source.Answer)
 	if answer.err != nil {
 		http.Error(w, answer.err.Error(), http.StatusServiceUnavailable)
 

@@ -54,13 +54,13 @@ func viewOf(locks Locks, wanted func(name string) bool) view {
 	v := view{permits: map[string]bool{}, Pause: locks.Pause}
 
 	holders := map[string][]string{}
-	holding := map[process][]string{}
+	holding := map[sqllock.Holder][]string{}
 
 	for _, lock := range locks.Locks {
 		if lock.Held() {
 			holders[lock.Name] = append(holders[lock.Name], lock.Holder.String())
 
-			by := process{lock.Holder.Host, lock.Holder.PID}
+			by := process(lock.Holder)
 			if !slices.Contains(holding[by], lock.Name) {
 				holding[by] = append(holding[by], lock.Name)
 			}
@@ -73,17 +73,15 @@ func viewOf(locks Locks, wanted func(name string) bool) view {
 
 	for _, w := range locks.Waiters {
 		if wanted(w.Name) {
-			v.waiter(w, holders[w.Name], holding[process{w.Holder.Host, w.Holder.PID}])
+			v.waiter(w, holders[w.Name], holding[process(w.Holder)])
 		}
 	}
 
 	return v
 }
 
-type process struct {
-	host string
-	pid  int
-}
+// process is that of a holder, whatever its label.
+func process(h sqllock.Holder) sqllock.Holder { return sqllock.Holder{Host: h.Host, PID: h.PID} }
 
 func (v *view) lock(lock sqllock.Status) {
 	if lock.Slot > 0 {

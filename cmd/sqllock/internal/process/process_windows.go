@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -15,7 +14,7 @@ import (
 type Group struct {
 	cmd    *exec.Cmd
 	done   chan struct{}
-	status atomic.Pointer[Status]
+	status Status
 }
 
 // Start starts the command.
@@ -34,13 +33,11 @@ func Start(c Command, _ time.Duration, _ Self) (*Group, error) {
 		defer close(g.done)
 
 		err := cmd.Wait()
-		status := Status{Code: cmd.ProcessState.ExitCode()}
+		g.status.Code = cmd.ProcessState.ExitCode()
 
 		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-			status.Code = 255
+			g.status.Code = 255
 		}
-
-		g.status.Store(&status)
 	}()
 
 	return g, nil
@@ -50,13 +47,7 @@ func Start(c Command, _ time.Duration, _ Self) (*Group, error) {
 func (g *Group) Done() <-chan struct{} { return g.done }
 
 // Status says how the command ended, once Done is closed.
-func (g *Group) Status() Status {
-	if s := g.status.Load(); s != nil {
-		return *s
-	}
-
-	return Status{}
-}
+func (g *Group) Status() Status { return g.status }
 
 // Ask kills the command: Windows has no signal that asks.
 func (g *Group) Ask(Signal) { g.Kill() }

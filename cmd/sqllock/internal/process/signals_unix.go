@@ -31,9 +31,7 @@ func Ending(sig os.Signal) bool {
 // Forward passes a signal on to the group, but for those that are about this process: that it writes where nobody
 // reads, and that it is to stop, which would keep it from renewing.
 func (g *Group) Forward(sig os.Signal) {
-	switch sig {
-	case unix.SIGTSTP, unix.SIGPIPE:
-	default:
+	if sig != unix.SIGTSTP && sig != unix.SIGPIPE {
 		g.Signal(sig)
 	}
 }
