@@ -81,3 +81,20 @@ func TestRunWithoutDevices(t *testing.T) {
 	i.wait()
 	i.want(7)
 }
+
+// TestRunBelowOneThatDoesNotReap has a process 1, as of many a container, that never takes the status of an orphan. What the
+// command leaves behind is dead all the same when it was killed.
+func TestRunBelowOneThatDoesNotReap(t *testing.T) {
+	t.Parallel()
+
+	i := prepare(t, migrated(t), "run", "--name", "a", "--", "sh", "-c", "sleep 60 & exit 7")
+	i.cmd.Args = append([]string{"sh", "-c", `("$0" "$@"; echo "exited with $?") & exec sleep 3`}, i.cmd.Args...)
+	inContainer(t, i)
+	i.start()
+	i.wait()
+	i.want(0)
+
+	if said := i.stdout.String() + i.stderr.String(); said != "exited with 7\n" {
+		t.Errorf("it said %q, want that it exited with 7, and no more", said)
+	}
+}

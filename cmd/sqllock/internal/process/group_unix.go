@@ -3,11 +3,15 @@
 package process
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -202,14 +206,10 @@ func (g *Group) awaitTerminal() {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 
-	for {
+	for g.stillStopped() {
 		select {
 		case <-g.done:
-			return
 		case <-tick.C:
-			if !g.stillStopped() {
-				return
-			}
 		}
 	}
 }
@@ -273,7 +273,7 @@ func (g *Group) Kill() { g.Signal(unix.SIGKILL) }
 func (g *Group) Gone(limit time.Duration) bool {
 	defer g.watchdog.dismiss()
 
-	for deadline := time.Now().Add(limit); ; {
+	for deadline, again := time.Now().Add(limit), 2*time.Millisecond; ; again = min(2*again, 50*time.Millisecond) {
 		// Orphans become children of process 1, which this may be, in a container.
 		for {
 			pid, err := unix.Wait4(-g.pid, nil, unix.WNOHANG, nil)
@@ -282,7 +282,7 @@ func (g *Group) Gone(limit time.Duration) bool {
 			}
 		}
 
-		if errors.Is(unix.Kill(-g.pid, unix.SIGKILL), unix.ESRCH) {
+		if errors.Is(unix.Kill(-g.pid, unix.SIGKILL), unix.ESRCH) || onlyDead(g.pid) {
 			return true
 		}
 
@@ -290,8 +290,30 @@ func (g *Group) Gone(limit time.Duration) bool {
 			return false
 		}
 
-		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // the kernel has no event for the end of other processes' children
+		time.Sleep(again) //nolint:forbidigo // the kernel has no event for the end of other processes' children
 	}
+}
+
+// onlyDead says whether all members of a group are zombies, which their parent has not reaped yet, or never will. Only Linux tells
+// (proc_pid_stat(5)). A member whose first thread has ended is no zombie while it has others.
+func onlyDead(group int) bool {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	dead := false
+
+	for _, file := range files {
+		stat, _ := os.ReadFile(file)                                              //nolint:gosec // of the kernel; it may be gone
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the state, the parent, the group, ...
+
+		if len(fields) > 17 && fields[2] == strconv.Itoa(group) {
+			if fields[0] != "Z" || fields[17] != "1" {
+				return false
+			}
+
+			dead = true
+		}
+	}
+
+	return dead
 }
 
 // OwnGroup is the process group of this process.
