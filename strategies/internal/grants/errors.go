@@ -144,6 +144,8 @@ func (s *Store) Explain(err error) error {
 	switch {
 	case errors.Is(err, databases.ErrWrongServer):
 		return fmt.Errorf("%w: %w", strategies.ErrUnsupported, err)
+	case errors.Is(err, databases.ErrReadOnly):
+		return &marked{err, []error{strategies.ErrReadOnly}} // which says the same
 	case class == databases.ReadOnly && s.sql.WhyReadOnly != "":
 		return fmt.Errorf("%w: %s: %w", strategies.ErrReadOnly, s.sql.WhyReadOnly, err)
 	case class == databases.ReadOnly:
