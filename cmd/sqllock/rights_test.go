@@ -161,7 +161,7 @@ func TestUnseenVersions(t *testing.T) {
 			_, app := restrict(t, owner)
 
 			unseen := func() *invocation {
-				run(t, app, "migrate", "status").want(exitUnavailable, "denied", "sqllock_goose_version")
+				run(t, app, "migrate", "status").want(exitUnavailable, "; migrate as the owner of the tables, or GRANT SELECT ON sqllock_goose_version: ", "denied")
 
 				i := run(t, app, "doctor")
 				if said := diagnosis(i); strings.Contains(said, "tables are missing") {

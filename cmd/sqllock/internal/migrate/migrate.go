@@ -289,7 +289,8 @@ func versionsOf(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (
 	case databases.NoSchema:
 		return v, nil
 	case databases.NotAllowed:
-		return v, fmt.Errorf("this user may not look which migrations were applied: %w", err)
+		return v, fmt.Errorf("this user may not look which migrations were applied; migrate as the owner of the tables, or GRANT SELECT ON %s: %w",
+			migrations.TableName, err)
 	default:
 		if err != nil {
 			return v, err

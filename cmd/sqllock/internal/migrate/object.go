@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3/database"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
@@ -105,7 +106,7 @@ func Look(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (o Obje
 		switch class := db.Locks.Classify(err); {
 		case class == databases.NoSchema:
 			o.Altered = append(o.Altered, fmt.Errorf("%s is there, and is %w (%w)", object.Name, errAltered, err))
-		case err != nil && class != databases.NotAllowed:
+		case err != nil && class != databases.NotAllowed && !onStandby(err):
 			return o, err
 		}
 
@@ -113,6 +114,13 @@ func Look(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (o Obje
 	}
 
 	return o, nil
+}
+
+// onStandby says whether it is PostgreSQL's error about an unlogged table on a standby.
+func onStandby(err error) bool {
+	var refused *pgconn.PgError
+
+	return errors.As(err, &refused) && refused.Code == "0A000"
 }
 
 // look reads nothing.
