@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/text"
 )
 
@@ -114,6 +116,7 @@ func TestDoctorLimits(t *testing.T) {
 		},
 		"mysql": {
 			{"wait_timeout", "28800", "cas", 0, "warning timeouts wait_timeout is 8h0m0s, and no other limit"},
+			{"wait_timeout", "28800", "cas", 0, "until its connection ends fix: wait_timeout=600 in the URL"},
 			{"wait_timeout", "600", "cas", 0, "ok timeouts none that is shorter"},
 			{"wait_timeout", "5", "cas", 0, "warning timeouts wait_timeout is 5s, and the heartbeat 10s"},
 			{"max_execution_time", "500", "cas", 0, "warning timeouts max_execution_time is 500ms"},
@@ -121,6 +124,7 @@ func TestDoctorLimits(t *testing.T) {
 		},
 		"mariadb": {
 			{"wait_timeout", "28800", "cas", 0, "warning timeouts wait_timeout is 8h0m0s, and no other limit"},
+			{"wait_timeout", "28800", "cas", 0, "until its connection ends fix: idle_transaction_timeout=300 in the URL"},
 			{"wait_timeout", "600", "cas", 0, "ok timeouts none that is shorter"},
 			{"idle_transaction_timeout", "5", "cas", 0, "note timeouts idle_transaction_timeout is 5s effect: it ends guarded"},
 			{"idle_transaction_timeout", "5", "forupdate", 1, "error timeouts idle_transaction_timeout is 5s, and the heartbeat 10s"},
@@ -143,6 +147,21 @@ func TestDoctorLimits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDoctorBesideAStandby is connected as a standby is, that lags.
+func TestDoctorBesideAStandby(t *testing.T) {
+	t.Parallel()
+
+	url := freshDatabase(t, "postgres")
+
+	conn, err := pgconn.Connect(t.Context(), withParameter(t, url, "replication", "database"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+
+	diagnosed(t, run(t, url, "doctor"), 1, "note replication standbys: 1, none of them synchronous", "fix: leave it so;")
 }
 
 // TestDoctorBesideOthersCharacters looks at a server while a session runs a statement with a character of four bytes.

@@ -95,9 +95,9 @@ func mysqlReplication(ctx context.Context, e *exam) ([]Finding, error) {
 	case replicas == 0:
 		return fine("no replica follows, as far as this user may see"), nil
 	case cmp.Or(synchronous["rpl_semi_sync_source_status"], synchronous["rpl_semi_sync_master_status"]) == "ON":
-		return fine("%d replicas follow, semi-synchronously", replicas), nil
+		return fine("replicas that follow semi-synchronously: %d", replicas), nil
 	default:
-		return found(Warning, fmt.Sprintf("%d replicas follow asynchronously", replicas),
+		return found(Note, fmt.Sprintf("replicas that follow asynchronously: %d", replicas),
 			"a fail-over can lose grants that were just made, so nothing is granted after it for as long as the longest lease",
 			`leave it so; or use semi-synchronous replication that never falls back, and run "sqllock recovery --lossless"`), nil
 	}
@@ -193,8 +193,13 @@ func mysqlTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
 	findings = append(findings, e.idle(idle)...)
 
 	if len(idle) == 0 && waits > longGuard {
+		limit := "wait_timeout=600"
+		if limits[idleTimeout] != "" { // MariaDB's, which is off
+			limit = idleTimeout + "=300"
+		}
+
 		findings = append(findings, unending(fmt.Sprintf("wait_timeout is %s, and no other limit ends a transaction that says nothing", waits),
-			"wait_timeout=600 in the DSN of those who guard transactions, or MariaDB's "+idleTimeout+"=300")...)
+			limit+" in the URL of those who guard transactions")...)
 	}
 
 	if len(findings) > 0 {

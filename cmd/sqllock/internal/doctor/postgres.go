@@ -145,11 +145,11 @@ func postgresReplication(ctx context.Context, e *exam) ([]Finding, error) {
 	case standbys == 0:
 		return fine("no standby follows"), nil
 	case synchronous == 0:
-		return found(Warning, fmt.Sprintf("there are %d standbys, none of them synchronous", standbys),
+		return found(Note, fmt.Sprintf("standbys: %d, none of them synchronous", standbys),
 			"a fail-over can lose grants that were just made, so nothing is granted after it for as long as the longest lease",
 			`leave it so; or set synchronous_standby_names for the one that will take over, and run "sqllock recovery --lossless"`), nil
 	default:
-		return fine("%d of %d standbys are synchronous", synchronous, standbys), nil
+		return fine("standbys: %d, synchronous: %d", standbys, synchronous), nil
 	}
 }
 
@@ -178,7 +178,14 @@ func postgresDurability(ctx context.Context, e *exam) ([]Finding, error) {
 		return findings, nil
 	}
 
-	return fine("commits wait for the disk (synchronous_commit = %s)", commit), nil
+	var asynchronous bool
+
+	// Without tables there are no grants.
+	if _ = e.one(ctx, `SELECT run <> '' FROM sqllock_recovery WHERE id = 1`, &asynchronous); asynchronous {
+		commit += ", but not for grants"
+	}
+
+	return fine("commits wait for the disk: synchronous_commit is %s", commit), nil
 }
 
 func postgresTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
