@@ -149,7 +149,7 @@ func (e Event) said() (slog.Level, string) {
 	case e.Kind == Waiting:
 		return slog.LevelDebug, "waiting for lock"
 	case e.Kind == Recovering:
-		return slog.LevelWarn, "nothing is granted after a fail-over, waiting for lock"
+		return slog.LevelWarn, "nothing is granted in a recovery pause, waiting for lock"
 	case e.Kind == Renewed && (e.Err == nil || e.repeats):
 		return slog.LevelDebug, "lock renewed"
 	case e.Kind == Renewed:
@@ -163,7 +163,7 @@ func (e Event) said() (slog.Level, string) {
 	case e.Err == nil:
 		return slog.LevelDebug, "lock released"
 	case errors.Is(e.Err, ErrLost):
-		return slog.LevelWarn, "lock was lost before its release"
+		return slog.LevelWarn, "lock lost before its release"
 	default:
 		return slog.LevelWarn, "lock not released, trying again"
 	}

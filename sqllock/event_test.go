@@ -132,7 +132,7 @@ func TestLogOfAReleaseThatFails(t *testing.T) {
 
 		_ = lock.Release(t.Context())
 
-		if want := `level=WARN msg="lock was lost before its release" name="the lock"`; !strings.Contains(out.String(), want) {
+		if want := `level=WARN msg="lock lost before its release" name="the lock"`; !strings.Contains(out.String(), want) {
 			t.Errorf("the log lacks %q:\n%s", want, out.String())
 		}
 	})
