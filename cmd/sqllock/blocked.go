@@ -28,17 +28,24 @@ const (
 	blockedLook = 150 * time.Millisecond
 )
 
-// inTheRow says which sessions have the row of a name locked. A server tells it only of a row that somebody waits for. So
+// inTheRow says, in lines, which sessions have the row of a name locked. A server tells it only of a row that somebody waits for. So
 // this does, for a moment; nobody comes after it who would not wait for the same sessions.
 func inTheRow(ctx context.Context, db *dsn.Database, name string, slot int) string {
-	sessions, err := rowSessions(ctx, db, sqllock.SlotName(name, slot))
+	ctx, cancel := context.WithTimeout(ctx, blockedTime)
+	defer cancel()
+
+	var sessions []string
+
+	waits, mode, err := waitsOf(ctx, db)
+	if err == nil && waits.self != "" {
+		sessions, err = rowSessions(ctx, db, waits, mode, sqllock.SlotName(name, slot))
+	}
 
 	switch {
 	case err == nil && len(sessions) > 0:
-		return "by " + strings.Join(sessions, ", ")
-	case err != nil && db.Target.Dialect == databases.MySQL:
-		return "by a session that this user may not see; with the privilege PROCESS, and SELECT on performance_schema, " +
-			"it is in SELECT * FROM information_schema.innodb_trx ORDER BY trx_started"
+		return "by " + strings.Join(sessions, "\nand by ")
+	case err != nil && waits.needs != "":
+		return "by a session that this user may not see without\n" + waits.needs
 	default:
 		return "by a session that could not be found"
 	}
@@ -47,6 +54,7 @@ func inTheRow(ctx context.Context, db *dsn.Database, name string, slot int) stri
 // rowWaits are the statements that find who has a row locked.
 type rowWaits struct {
 	limit, self, lock, who, end string
+	needs                       string // what not everybody may do
 }
 
 func postgresWaits() rowWaits {
@@ -79,7 +87,8 @@ func mysqlWaits(table string) rowWaits {
   JOIN information_schema.innodb_trx b ON b.trx_id = w.ahead AND b.trx_state <> 'LOCK WAIT'
   LEFT JOIN information_schema.processlist p ON p.id = b.trx_mysql_thread_id
  WHERE r.trx_mysql_thread_id = ?`, table),
-		end: "KILL %d",
+		end:   "KILL %d",
+		needs: "GRANT PROCESS ON *.*",
 	}
 }
 
@@ -91,15 +100,7 @@ const (
 )
 
 // rowSessions waits for a row until the server says whose it is.
-func rowSessions(ctx context.Context, db *dsn.Database, row string) (sessions []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, blockedTime)
-	defer cancel()
-
-	waits, mode, err := waitsOf(ctx, db)
-	if err != nil || waits.self == "" {
-		return nil, err
-	}
-
+func rowSessions(ctx context.Context, db *dsn.Database, waits rowWaits, mode []any, row string) (sessions []string, err error) {
 	conn, err := db.SQL.Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -161,13 +162,14 @@ func waitsOf(ctx context.Context, db *dsn.Database) (waits rowWaits, mode []any,
 		var version string
 
 		err := db.SQL.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
-		table := waitsMySQL
-
 		if strings.Contains(version, "MariaDB") {
-			table = waitsMariaDB
+			return mysqlWaits(waitsMariaDB), nil, err
 		}
 
-		return mysqlWaits(table), nil, err
+		waits = mysqlWaits(waitsMySQL)
+		waits.needs += " and\nGRANT SELECT ON performance_schema.data_lock_waits"
+
+		return waits, nil, err
 	case databases.SQLite, databases.TiDB:
 	}
 
@@ -190,10 +192,10 @@ func readSessions(ctx context.Context, db *sql.DB, waits rowWaits, args []any) (
 		}
 
 		if open >= 0 {
-			said += ", whose transaction is open for " + text.Duration(time.Duration(open*float64(time.Second)))
+			said += ",\nwhose transaction is open for " + text.Duration(time.Duration(open*float64(time.Second)))
 		}
 
-		sessions = append(sessions, said+fmt.Sprintf(" ("+waits.end+" ends it)", id))
+		sessions = append(sessions, said+fmt.Sprintf("\n("+waits.end+" ends it)", id))
 
 		return err
 	}, waits.who, args...)

@@ -8,8 +8,33 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/text"
 	"github.com/sqllock/sqllock/databases"
 )
+
+// hidden has a user look who may not see the session that has a row locked, and gives the privileges that are named then.
+func hidden(t *testing.T, url, session string) {
+	t.Helper()
+
+	user, app := restrict(t, url)
+	executeOn(t, url, "GRANT SELECT, INSERT, UPDATE, DELETE ON * TO "+user)
+
+	said := diagnosis(run(t, app, "show", "a"))
+	_, needs, found := strings.Cut(said, "by a session that this user may not see without ")
+
+	if !found {
+		t.Fatalf("show said %q, want that this user may not see the session", said)
+	}
+
+	needs, _, _ = strings.Cut(needs, " waiting ")
+	for grant := range strings.SplitSeq(needs, " and ") {
+		executeOn(t, url, grant+" TO "+user)
+	}
+
+	if said = diagnosis(run(t, app, "show", "a")); !strings.Contains(said, session) {
+		t.Errorf("with that show said %q, want the session", said)
+	}
+}
 
 // TestBlockedByAGuard has a process stop in a guarded transaction. Its lease ends, and nobody gets the name: who looks for
 // the reason is told.
@@ -67,13 +92,23 @@ func TestBlockedByAGuard(t *testing.T) {
 		show := run(t, url, "show", "a")
 		show.want(exitNotHeld)
 
+		for line := range strings.Lines(show.stdout.String()) {
+			if text.Width(strings.TrimRight(line, "\n")) > helpWidth {
+				t.Errorf("show printed a line that is wider than %d columns: %s", helpWidth, line)
+			}
+		}
+
 		if said := show.stdout.String(); !strings.Contains(said, "a transaction keeps the next holder out") ||
-			!strings.Contains(said, session) || !strings.Contains(said, "transaction is open for") || !strings.Contains(said, end) {
+			!strings.Contains(said, session) || !strings.Contains(said, "\n          whose transaction is open for") || !strings.Contains(said, end) {
 			t.Errorf("show said %q, want the session that has the row locked, since when, and what ends it", said)
 		}
 
 		if show = run(t, url, "show", "a", "--json"); !strings.Contains(show.stdout.String(), `"row_locked":"`+session) {
 			t.Errorf("show --json said %q, want the session", show.stdout.String())
+		}
+
+		if db.Target.Dialect == databases.MySQL {
+			hidden(t, url, session)
 		}
 
 		// MySQL and MariaDB answer who waits for whom from a copy, which they make anew only once nobody has read it for 0.1 s.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,12 +71,15 @@ that.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.slots = cmd.Flags().Changed("slot")
 
-			if err := cmp.Or(checkReason(f.reason), checkSlot(f.slot)); err != nil {
+			if err := checkSlot(f.slot); err != nil {
 				return usage(cmd, err)
 			}
 
-			if cmd.Flags().Changed("token") && f.token < 1 {
+			switch given := cmd.Flags().Changed("token"); {
+			case given && f.token < 1:
 				return usage(cmd, fmt.Errorf("--token %d is not above 0", f.token))
+			case given && checkReason(f.reason) != nil:
+				return usage(cmd, checkReason(f.reason))
 			}
 
 			return f.look(cmd.Context(), func(l looker) error {
@@ -120,7 +122,7 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 
 	row := ""
 	if err == nil && status.Guarded && (!f.force || !status.Held()) {
-		row = inTheRow(ctx, l.db, name, f.slot)
+		row = strings.ReplaceAll(inTheRow(ctx, l.db, name, f.slot), "\n", " ")
 	}
 
 	if err == nil && !status.Held() && status.Taken == 0 && row != "" {
@@ -170,10 +172,9 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 		_, err = fmt.Fprintf(out, "freed %s, held by %d readers with token %d: %s\n", what, len(readers), status.Token, listed(readers, label))
 	case status.Held():
 		_, err = fmt.Fprintf(out, "freed %s, held by %s for %s with token %d\n", what, holder, text.Duration(status.HeldFor), status.Token)
-	case status.Owner == "":
-		_, err = fmt.Fprintf(out, "ended the minimum hold of %s (last holder %s, token %d)\n", what, holder, status.Token)
 	default:
-		_, err = fmt.Fprintf(out, "ended the lock delay of %s (last holder %s, token %d)\n", what, holder, status.Token)
+		kept := map[bool]string{true: "minimum hold", false: "lock delay"}[status.Owner == ""]
+		_, err = fmt.Fprintf(out, "ended the %s of %s (last holder %s, token %d)\n", kept, what, holder, status.Token)
 	}
 
 	return err
@@ -183,10 +184,10 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 func (f *freeFlags) chosen(name string, status sqllock.Status, holders []sqllock.Status) error {
 	switch {
 	case !f.slots && slices.ContainsFunc(holders, func(s sqllock.Status) bool { return s.Slot > 0 }):
-		return exitError{exitUsage, fmt.Errorf("lock %q has permits, say with --slot N and --token N which one to free: %s",
+		return exitError{exitUsage, fmt.Errorf("lock %q has permits, say with --slot N and --token N which one to free, and with --reason why: %s",
 			name, listed(holders, func(s sqllock.Status) string { return fmt.Sprintf("slot %d is %s", s.Slot, hands(s)) }))}
 	case f.token == 0 && (status.Held() || status.Taken > 0):
-		return exitError{exitUsage, fmt.Errorf("say with --token N whom to take it from: %s is %s", f.title(name), hands(status))}
+		return exitError{exitUsage, fmt.Errorf("say with --token N whom to take it from, and with --reason why: %s is %s", f.title(name), hands(status))}
 	default:
 		return nil
 	}

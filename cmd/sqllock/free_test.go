@@ -22,7 +22,7 @@ func TestFreeOfASuccessor(t *testing.T) {
 		token := tokenOf(t, url, "a")
 
 		run(t, url, "free", "a", "--reason", "test").want(exitUsage,
-			`say with --token N whom to take it from: lock "a" is held by the successor (`, " with token "+token)
+			`say with --token N whom to take it from, and with --reason why: lock "a" is held by the successor (`, " with token "+token)
 		run(t, url, "free", "a", "--reason", "test", "--token", "0").want(exitUsage, "--token 0 is not above 0")
 
 		run(t, url, "free", "a", "--reason", "test", "--token", before).want(exitNotAcquired,

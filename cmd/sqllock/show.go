@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -126,7 +127,7 @@ type seen struct {
 	slot    bool             // that was asked for
 	listed  []sqllock.Status // who has it, or keeps it taken: of all slots, if none was asked for
 	waiters []sqllock.Waiter
-	row     string // who has its row locked, if it is guarded
+	row     string // who has its row locked, in lines, if it is guarded
 
 	recovery sqllock.Recovery
 }
@@ -152,6 +153,9 @@ func (s seen) held() int {
 
 	return len(held)
 }
+
+// granted says whether the slot that was looked at was anybody's: a row alone has a token, too.
+func (s seen) granted() bool { return s.status.Token > 0 && s.status.Holder != sqllock.Holder{} }
 
 // readers are those who share the slot that was looked at.
 func (s seen) readers() []sqllock.Status {
@@ -179,6 +183,9 @@ func (s seen) print(out io.Writer) error {
 	var b strings.Builder
 
 	add := func(key, value string) { fmt.Fprintf(&b, "%-10s%s\n", key, plain.Text(value)) }
+	sentence := func(key, said string) {
+		paragraph(&b, fmt.Sprintf("%-10s", key), said, cmp.Or(terminalWidth(out), helpWidth))
+	}
 	token := func() { add("token", strconv.FormatInt(s.status.Token, 10)) }
 	readers := s.readers()
 
@@ -194,13 +201,10 @@ func (s seen) print(out io.Writer) error {
 	case len(readers) > 1:
 		add("held by", fmt.Sprintf("%d readers", len(readers)))
 
-		for i, status := range readers {
-			key := "readers"
-			if i > 0 {
-				key = ""
-			}
+		add("readers", holding(readers[0]))
 
-			add(key, holding(status))
+		for _, status := range readers[1:] {
+			add("", holding(status))
 		}
 
 		add("strategy", s.status.Strategy)
@@ -214,9 +218,12 @@ func (s seen) print(out io.Writer) error {
 			add("taken", kept)
 		}
 
-		if s.status.Token > 0 {
+		switch {
+		case s.granted():
 			add("last", s.status.Holder.String())
 			token()
+		case s.status.Token > 0:
+			add("last", "nobody yet")
 		}
 
 		if s.status.Ended != "" {
@@ -230,7 +237,10 @@ func (s seen) print(out io.Writer) error {
 
 	if s.status.Guarded {
 		add("guarded", "a transaction keeps the next holder out: its row is locked")
-		add("", s.row)
+
+		for line := range strings.SplitSeq(s.row, "\n") {
+			sentence("", line)
+		}
 	}
 
 	if s.recovery.Pause() > 0 {
@@ -246,16 +256,8 @@ func (s seen) print(out io.Writer) error {
 
 // permits are the lines about a name of which several slots are known.
 func (s seen) permits(add func(key, value string)) {
-	held := fmt.Sprintf("%d holders of permits", s.held())
-
-	switch s.held() {
-	case 0:
-		held = "nobody"
-	case 1:
-		held = "1 holder of a permit"
-	}
-
-	add("held by", held)
+	few := map[int]string{0: "nobody", 1: "1 holder of a permit"}
+	add("held by", cmp.Or(few[s.held()], fmt.Sprintf("%d holders of permits", s.held())))
 
 	for _, status := range s.listed {
 		said := fmt.Sprintf("nobody, taken %s, last %s, token %d", taken(status), status.Holder, status.Token)
@@ -362,7 +364,7 @@ type lastJSON struct {
 // json is what --json shows; tells: the database says whether a transaction is guarded.
 func (s seen) json(tells bool) seenJSON {
 	held := s.held()
-	shown := seenJSON{Name: s.status.Name, Slot: s.status.Slot, Held: held > 0, Readers: len(s.readers()), Taken: seconds(s.status.Taken), Row: s.row}
+	shown := seenJSON{Name: s.status.Name, Slot: s.status.Slot, Held: held > 0, Readers: len(s.readers()), Taken: seconds(s.status.Taken), Row: strings.ReplaceAll(s.row, "\n", " ")}
 
 	if !s.slot {
 		shown.Permits = &held
@@ -374,13 +376,11 @@ func (s seen) json(tells bool) seenJSON {
 
 	shown.Asked = s.status.ReleaseRequested
 	if s.status.Mark != 0 {
-		tick := tickOf(s.status.Mark)
-		shown.Tick = &tick
+		shown.Tick = new(tickOf(s.status.Mark))
 	}
 
 	if s.status.Held() {
-		lock := jsonOf(s.status)
-		shown.Lock = &lock
+		shown.Lock = new(jsonOf(s.status))
 	}
 
 	for _, other := range s.others() {
@@ -395,7 +395,7 @@ func (s seen) json(tells bool) seenJSON {
 		shown.Waiting = append(shown.Waiting, waiterOf(w))
 	}
 
-	if s.status.Token > 0 {
+	if s.granted() {
 		shown.Last = &lastJSON{
 			s.status.Token, s.status.Holder.Host, s.status.Holder.PID, s.status.Holder.Label, ended(s.status),
 		}
