@@ -148,7 +148,9 @@ func (f *doctorFlags) findings(ctx context.Context, target dsn.Target) ([]doctor
 	}
 
 	if f.tries {
-		plan.Locker = func() (*sqllock.Locker, error) { return lockerOf(f.strategy, db, sqllock.WithLease(plan.Lease)) }
+		plan.Locker = func(lease time.Duration) (*sqllock.Locker, error) {
+			return lockerOf(f.strategy, db, sqllock.WithLease(lease), sqllock.WithLabel("sqllock doctor"))
+		}
 	}
 
 	findings, err := doctor.Examine(ctx, db, plan)

@@ -144,12 +144,8 @@ func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
 		}
 	}
 
-	options := []sqllock.LockerOption{
-		sqllock.WithLease(time.Duration(f.lease)), sqllock.WithLabel(f.label), sqllock.WithMinHold(time.Duration(f.minHold)),
-		sqllock.WithLogger(logger),
-	}
-
-	locker, err := lockerOf(f.strategy, db, options...)
+	locker, err := lockerOf(f.strategy, db, sqllock.WithLease(time.Duration(f.lease)), sqllock.WithLabel(f.label),
+		sqllock.WithMinHold(time.Duration(f.minHold)), sqllock.WithLogger(logger))
 
 	return locker, refused(err, db.Target, f.conflict)
 }
@@ -257,7 +253,14 @@ func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 }
 
 // warn is for what the user should know though it is no error of the command.
-func warn(said string) { _, _ = fmt.Fprintf(os.Stderr, "sqllock: %s\n", oneLine(said)) }
+func warn(said string) {
+	said = "sqllock: " + oneLine(said)
+	if width := terminalWidth(os.Stderr); width > 0 {
+		said = wrapped(said, width)
+	}
+
+	_, _ = fmt.Fprintln(os.Stderr, said)
+}
 
 // plainLines is a log without the control characters that slog leaves as they are.
 type plainLines struct{ io.Writer }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/doctor"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/text"
 	"github.com/sqllock/sqllock/internal/plain"
 	"github.com/sqllock/sqllock/sqllock"
@@ -193,7 +195,7 @@ const clearScreen = "\x1b[H\x1b[2J"
 func (f *lsFlags) print(out io.Writer, listed listing, width int) error {
 	if f.json {
 		if listed.recovery.Pause() > 0 {
-			warn(said(listed.recovery))
+			warn(doctor.Said(listed.recovery))
 		}
 
 		return printJSON(out, listed.json)
@@ -212,7 +214,7 @@ func (f *lsFlags) print(out io.Writer, listed listing, width int) error {
 	}
 
 	if listed.recovery.Pause() > 0 {
-		b.WriteString(said(listed.recovery) + "\n")
+		b.WriteString(wrapped(doctor.Said(listed.recovery), width) + "\n")
 	}
 
 	if f.watch > 0 && width == 0 {
@@ -248,16 +250,15 @@ func tableOf(locks []sqllock.Status) text.Table {
 	return table
 }
 
-// terminalWidth is zero if out is no terminal.
-func terminalWidth(out io.Writer) int {
-	file, ok := out.(interface{ Fd() uintptr })
-	if !ok {
-		return 0
-	}
+// wrapped is a text in lines of so many columns; zero is what help takes.
+func wrapped(said string, width int) string {
+	return strings.Join(text.Wrap(plain.Text(said), cmp.Or(width, helpWidth)), "\n")
+}
 
-	width, _, err := term.GetSize(int(file.Fd()))
-	if err != nil {
-		return 0
+// terminalWidth is zero if out is no terminal.
+func terminalWidth(out io.Writer) (width int) {
+	if file, ok := out.(interface{ Fd() uintptr }); ok {
+		width, _, _ = term.GetSize(int(file.Fd())) // zero with an error
 	}
 
 	return width
@@ -266,47 +267,46 @@ func terminalWidth(out io.Writer) int {
 // lockJSON is a held lock as --json shows it. The owner is left out: with the
 // name it is enough to release the lock.
 type lockJSON struct {
-	Name             string          `json:"name"`
-	Slot             int             `json:"slot"`
-	Strategy         string          `json:"strategy"`
-	Token            int64           `json:"token"`
-	Host             string          `json:"host"`
-	PID              int             `json:"pid"`
-	Label            string          `json:"label"`
-	Metadata         json.RawMessage `json:"metadata,omitempty"`
-	HeldSeconds      float64         `json:"held_seconds"`
-	RemainingSeconds float64         `json:"remaining_seconds"`
-	TakenSeconds     float64         `json:"taken_seconds,omitempty"`
-	Shared           bool            `json:"shared"`
+	Name     string `json:"name"`
+	Slot     int    `json:"slot"`
+	Strategy string `json:"strategy"`
+	Token    int64  `json:"token"`
+	holderJSON
+	HeldSeconds      float64 `json:"held_seconds"`
+	RemainingSeconds float64 `json:"remaining_seconds"`
+	TakenSeconds     float64 `json:"taken_seconds,omitempty"`
+	Shared           bool    `json:"shared"`
+}
+
+// holderJSON is who holds or waits.
+type holderJSON struct {
+	Host     string          `json:"host"`
+	PID      int             `json:"pid"`
+	Label    string          `json:"label"`
+	Metadata json.RawMessage `json:"metadata,omitempty"` // nil if it is not JSON
 }
 
 // waiterJSON is one who waits as --json shows it.
 type waiterJSON struct {
-	Name          string          `json:"name"`
-	Place         int             `json:"place"`
-	Host          string          `json:"host"`
-	PID           int             `json:"pid"`
-	Label         string          `json:"label"`
-	Metadata      json.RawMessage `json:"metadata,omitempty"`
-	WaitedSeconds float64         `json:"waited_seconds"`
-	HoldsOthers   bool            `json:"holds_others"`
-	Shared        bool            `json:"shared"`
+	Name  string `json:"name"`
+	Place int    `json:"place"`
+	holderJSON
+	WaitedSeconds float64 `json:"waited_seconds"`
+	HoldsOthers   bool    `json:"holds_others"`
+	Shared        bool    `json:"shared"`
 }
 
 func waiterOf(w sqllock.Waiter) waiterJSON {
-	return waiterJSON{
-		Name: w.Name, Place: w.Place, Host: w.Holder.Host, PID: w.Holder.PID, Label: w.Holder.Label, WaitedSeconds: seconds(w.Waited),
-		HoldsOthers: w.HoldsOthers(), Shared: w.Shared, Metadata: metadataOf(w.Holder),
-	}
+	return waiterJSON{w.Name, w.Place, holderOf(w.Holder), seconds(w.Waited), w.HoldsOthers(), w.Shared}
 }
 
-// metadataOf is nil if it is not JSON.
-func metadataOf(holder sqllock.Holder) json.RawMessage {
+func holderOf(holder sqllock.Holder) holderJSON {
+	shown := holderJSON{Host: holder.Host, PID: holder.PID, Label: holder.Label}
 	if metadata := []byte(holder.Metadata); json.Valid(metadata) {
-		return metadata
+		shown.Metadata = metadata
 	}
 
-	return nil
+	return shown
 }
 
 // seconds has microseconds, as databases have. One division rounds once, so that no
@@ -315,8 +315,7 @@ func seconds(d time.Duration) float64 { return float64(d.Round(time.Microsecond)
 
 func jsonOf(lock sqllock.Status) lockJSON {
 	return lockJSON{
-		Name: lock.Name, Slot: lock.Slot, Strategy: lock.Strategy, Token: lock.Token, Host: lock.Holder.Host, PID: lock.Holder.PID,
-		Label: lock.Holder.Label, HeldSeconds: seconds(lock.HeldFor), RemainingSeconds: seconds(lock.Remaining),
-		TakenSeconds: seconds(lock.Taken), Shared: lock.Shared, Metadata: metadataOf(lock.Holder),
+		lock.Name, lock.Slot, lock.Strategy, lock.Token, holderOf(lock.Holder),
+		seconds(lock.HeldFor), seconds(lock.Remaining), seconds(lock.Taken), lock.Shared,
 	}
 }

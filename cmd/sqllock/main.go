@@ -9,7 +9,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 )
 
@@ -31,7 +30,7 @@ func execute(ctx context.Context, args []string) int {
 	code, text := outcome(cmd, out.outdoes(err))
 
 	if text != "" {
-		fmt.Fprintf(os.Stderr, "sqllock: %s\n", text)
+		warn(text)
 	}
 
 	return code

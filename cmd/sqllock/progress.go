@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/doctor"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/text"
 	"github.com/sqllock/sqllock/internal/plain"
 	"github.com/sqllock/sqllock/sqllock"
@@ -131,7 +132,7 @@ func waitingFor(ctx context.Context, l looker, names []string) waiting {
 			inLine(l.place(ctx, status.Name))
 
 		if r, err := l.recovery(ctx); err == nil && r.Pause() > 0 {
-			w.why = "; " + said(r)
+			w.why = "; " + doctor.Said(r)
 		}
 	}
 

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sqllock/sqllock/internal/plain"
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/doctor"
 	"github.com/sqllock/sqllock/sqllock"
 )
 
@@ -89,7 +88,7 @@ func (f *recoveryFlags) print(out io.Writer, r sqllock.Recovery) error {
 		return printJSON(out, recoveryOf(r))
 	}
 
-	_, err := fmt.Fprintln(out, said(r))
+	_, err := fmt.Fprintln(out, wrapped(doctor.Said(r), terminalWidth(out)))
 
 	return err
 }
@@ -114,29 +113,4 @@ func (l looker) recovery(ctx context.Context) (sqllock.Recovery, error) {
 	}
 
 	return r, err
-}
-
-// said is what a person is told of a recovery.
-func said(r sqllock.Recovery) string {
-	longest := r.Longest.Round(time.Millisecond)
-
-	switch {
-	case r.Remaining > 0:
-		return fmt.Sprintf("nothing is granted for another %s, until %s: %s", r.Remaining.Round(time.Millisecond),
-			time.Now().Add(r.Remaining).UTC().Format("15:04:05 UTC"), plain.Text(r.Reason))
-	case r.Crashed:
-		return fmt.Sprintf("the server has crashed, and grants commit asynchronously: nothing is granted for %s from the next attempt on", longest)
-	case r.Lossless && !r.Asynchronous:
-		return "locks are granted, also after a fail-over: " + plain.Text(r.Reason)
-	case r.Pause() > 0:
-		return fmt.Sprintf("another server has become the primary: nothing is granted for %s from the next attempt on", longest)
-	case longest == 0:
-		return "locks are granted, and no lease is known"
-	case r.Asynchronous:
-		return fmt.Sprintf("locks are granted, with asynchronous commit; after a fail-over or a crash nothing is for %s, the\n"+
-			"longest lease, which was asked for by %s", longest, plain.Text(r.LongestBy))
-	default:
-		return fmt.Sprintf("locks are granted; after a fail-over nothing is for %s, the longest lease, which was asked for by\n%s",
-			longest, plain.Text(r.LongestBy))
-	}
 }

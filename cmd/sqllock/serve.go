@@ -192,7 +192,7 @@ func (s source) lookAt(ctx context.Context, name string) (page.Locks, error) {
 
 	r, err := s.recovery(ctx)
 	if seen.Left = r.Pause(); seen.Left > 0 {
-		seen.Pause = said(r)
+		seen.Pause = doctor.Said(r)
 	}
 
 	return seen, s.told(err)

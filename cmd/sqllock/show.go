@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/doctor"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/text"
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/internal/plain"
@@ -244,7 +245,7 @@ func (s seen) print(out io.Writer) error {
 	}
 
 	if s.recovery.Pause() > 0 {
-		add("pause", said(s.recovery))
+		sentence("pause", doctor.Said(s.recovery))
 	}
 
 	s.line(add)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sqllock/sqllock/cmd/sqllock/internal/doctor"
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/process"
 	"github.com/sqllock/sqllock/sqllock"
 )
@@ -145,6 +146,6 @@ func sayTaken(ctx context.Context, l looker, status sqllock.Status) {
 	}
 
 	if r, err := l.recovery(ctx); err == nil && r.Pause() > 0 {
-		warn(fmt.Sprintf("nobody holds lock %q, but %s", status.Name, said(r)))
+		warn(fmt.Sprintf("nobody holds lock %q, but %s", status.Name, doctor.Said(r)))
 	}
 }

@@ -56,8 +56,8 @@ type Plan struct {
 	Lease    time.Duration
 	// Holders is how many processes will hold or wait for locks at a time.
 	Holders int
-	// Locker makes one of that strategy and lease in the database, for a trial; nil for none.
-	Locker func() (*sqllock.Locker, error)
+	// Locker makes one of that strategy in the database, for a trial; nil for none.
+	Locker func(lease time.Duration) (*sqllock.Locker, error)
 }
 
 // connectionHeld says whether each lock has a connection.
@@ -82,6 +82,8 @@ type exam struct {
 	schema bool
 	// usable: nothing was found that keeps this user from locks.
 	usable bool
+	// longest is the longest lease that is known; zero if none is.
+	longest time.Duration
 	// shares: sessions of the server are those of others, too.
 	shares bool
 }

@@ -24,6 +24,11 @@ var verbs = []struct{ name, statement string }{ //nolint:gochecknoglobals // a t
 	{"DELETE", "DELETE FROM %s WHERE 1 = 0"},
 }
 
+// oneRows are the tables without names, with the row that each has.
+var oneRows = map[string]string{ //nolint:gochecknoglobals // a table
+	"sqllock_floor": "(id, token) SELECT 1, 0", "sqllock_recovery": "(id) SELECT 1", "sqllock_run": "(id, run) SELECT 1, ''",
+}
+
 // rights tries what the user may do with each table.
 func rights(ctx context.Context, e *exam) ([]Finding, error) {
 	if hidden, err := e.hiddenSchema(ctx); err != nil || hidden != nil {
@@ -85,15 +90,10 @@ func (e *exam) lacks(ctx context.Context, object migrate.Object) ([]string, erro
 			statement += " LIMIT 1" // or sql_safe_updates would refuse it
 		}
 
-		switch object.Name { // with a column without a default, or with no name
-		case "sqllock_inserts":
+		if object.Name == "sqllock_inserts" { // with a column without a default
 			statement = strings.Replace(statement, "(name) SELECT 'sqllock doctor'", "(name, owner) SELECT 'sqllock doctor', ''", 1)
-		case "sqllock_floor":
-			statement = oneRow(statement, "(id, token) SELECT 1, 0")
-		case "sqllock_recovery":
-			statement = oneRow(statement, "(id) SELECT 1")
-		case "sqllock_run":
-			statement = oneRow(statement, "(id, run) SELECT 1, ''")
+		} else if row := oneRows[object.Name]; row != "" {
+			statement = oneRow(statement, row)
 		}
 
 		_, err := e.conn.ExecContext(ctx, e.asked(statement), e.mode()...)

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -11,6 +12,9 @@ import (
 	"github.com/sqllock/sqllock/sqllock"
 )
 
+// trialLease is the longest lease of a trial: a pause after a fail-over is as long as the longest lease that anybody asked for.
+const trialLease = 5 * time.Second
+
 // trial takes a lock of a name that nobody else has, and looks whether it excludes and shows: a trigger, a constraint or another view
 // does what no catalog says.
 func trial(ctx context.Context, e *exam) ([]Finding, error) {
@@ -19,22 +23,22 @@ func trial(ctx context.Context, e *exam) ([]Finding, error) {
 		return nil, nil
 	}
 
-	name := "sqllock doctor " + rand.Text()
+	lease, name := min(e.Lease, cmp.Or(e.longest, trialLease), trialLease), "sqllock doctor "+rand.Text()
 	defer e.remove(ctx, name) // after the lockers, which may still have it
 
-	first, err := e.Locker()
+	first, err := e.Locker(lease)
 	if err != nil {
 		return nil, nil // the check of the strategy tells
 	}
 	defer closed(ctx, first)
 
-	second, err := e.Locker()
+	second, err := e.Locker(lease)
 	if err != nil {
 		return nil, err
 	}
 	defer closed(ctx, second)
 
-	err = e.tryLock(ctx, first, second, name)
+	err = e.tryLock(ctx, first, second, name, lease)
 
 	switch broken := (brokenError{}); {
 	case err == nil:
@@ -64,7 +68,7 @@ type brokenError struct{ error }
 // broken is what an error of the library says about the tables; nil if it says something else, which other checks tell.
 func broken(said string, err error) error {
 	for _, other := range []error{
-		sqllock.ErrUnreachable, sqllock.ErrReadOnly, sqllock.ErrNotAllowed, sqllock.ErrUnsupported, sqllock.ErrTooManyConnections,
+		sqllock.ErrUnreachable, sqllock.ErrReadOnly, sqllock.ErrNotAllowed, sqllock.ErrUnsupported, sqllock.ErrTooManyConnections, sqllock.ErrRecovering,
 		context.DeadlineExceeded, context.Canceled,
 	} {
 		if errors.Is(err, other) {
@@ -76,7 +80,7 @@ func broken(said string, err error) error {
 }
 
 // tryLock returns a brokenError, or what kept it from finding out.
-func (e *exam) tryLock(ctx context.Context, first, second *sqllock.Locker, name string) error {
+func (e *exam) tryLock(ctx context.Context, first, second *sqllock.Locker, name string, lease time.Duration) error {
 	lock, err := first.TryAcquire(ctx, name)
 	if errors.Is(err, sqllock.ErrUnreachable) {
 		// Then it is no reason that a transaction has the name's row locked.
@@ -100,7 +104,7 @@ func (e *exam) tryLock(ctx context.Context, first, second *sqllock.Locker, name 
 		return broken("a lock that is held is not refused", err)
 	}
 
-	if err := lock.Extend(ctx, e.Lease); err != nil {
+	if err := lock.Extend(ctx, lease); err != nil {
 		return broken("a lock cannot be renewed", err)
 	}
 
@@ -177,7 +181,7 @@ func (e *exam) remove(ctx context.Context, name string) {
 	}
 
 	for _, table := range expected {
-		if !table.View && table.Name != "sqllock_floor" && table.Name != "sqllock_recovery" && table.Name != "sqllock_run" {
+		if !table.View && oneRows[table.Name] == "" {
 			_, _ = e.conn.ExecContext(ctx, e.asked(fmt.Sprintf("DELETE FROM %s WHERE name = '%s'", table.Name, name)), e.mode()...)
 		}
 	}

@@ -415,7 +415,7 @@ func TestRecovery(t *testing.T) {
 	const said = "nothing is granted for another 20s: <it was promoted>"
 
 	h := handler(t, &fake{locks: page.Locks{Pause: said, Left: 20 * time.Second}}, nil)
-	banner := `<p class="banner" role="alert">After a fail-over ` + html.EscapeString(said)
+	banner := `<p class="banner" role="alert">Recovery pause: ` + html.EscapeString(said)
 
 	want(t, get(t, h, "/"), http.StatusOK, banner)
 	want(t, get(t, h, "/name?name=nightly"), http.StatusOK, banner)
