@@ -13,9 +13,11 @@ import (
 	"github.com/sqllock/sqllock/strategies/cas"
 )
 
-// standbys are how many processes wait for one name while two others hand another one to each other for handedFor.
+// standbys are how many processes wait for one name while two others hand another one to each other for handedFor. Before, they have
+// waited for so long that those behind the first two listen no more.
 const (
 	standbys  = 200
+	settled   = 20 * time.Second
 	handedFor = 10 * time.Second
 )
 
@@ -71,6 +73,10 @@ func besideStandbys(b *testing.B, p pool, others int, options []sqllock.LockerOp
 	}
 
 	inLine(b, p, int64(others))
+
+	if others > 0 {
+		time.Sleep(settled) //nolint:forbidigo // it is a time that passes
+	}
 
 	var grants atomic.Int64
 

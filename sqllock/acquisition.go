@@ -345,7 +345,7 @@ func (a *acquisition) giveUp(ctx context.Context) {
 	}
 
 	if a.locker.turns.leave(a.queued, place) && place != nil {
-		a.locker.listener.unuse(a.set)
+		a.locker.listener.use(a.set, -1, 0)
 		a.line = inLine{}
 	}
 

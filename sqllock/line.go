@@ -88,9 +88,15 @@ func (one *waiting) turn(line int64) {
 	}
 }
 
+// far says whether one is not soon to be served: it is not among the first two of a line that has stood still for a while. Then it
+// need not be called. Readers and those who want a permit are served several at a time.
+func (one *waiting) far() bool {
+	return one.standing.Ahead > 1 && time.Since(one.moved) > stillFor && !one.set.manyHolders()
+}
+
 // pause is how long one stands in line before it is looked how.
 func (w *waiters) pause(one *waiting) time.Duration {
-	if one.set.listens && w.locker.listener.hearing.Load() {
+	if one.set.listens && (one.far() || w.locker.listener.hearing.Load()) {
 		return standEvery
 	}
 
@@ -145,7 +151,7 @@ type inLine struct {
 func (a *acquisition) startWaiting(ctx context.Context) {
 	if a.line.one == nil && !a.try {
 		a.line.one = a.locker.waiters.newWaiting(ctx, a)
-		a.locker.listener.use(a.set)
+		a.locker.listener.use(a.set, 1, 0)
 	}
 }
 
@@ -157,7 +163,7 @@ func (a *acquisition) leaveLine(granted bool) {
 	}
 
 	a.locker.waiters.remove(a.line.one, granted)
-	a.locker.listener.unuse(a.set)
+	a.locker.listener.use(a.set, -1, 0)
 }
 
 // withdraw leaves the line for as long as the acquisition could not use its turn. Then it
@@ -373,8 +379,11 @@ func (a *acquisition) mayAsk() bool {
 }
 
 const (
-	// linger is how long the connection is kept when nobody waits.
+	// linger is how long the connection is kept when nobody needs it.
 	linger = 10 * time.Second
+	// stillFor is how long a line has not moved of which those behind the first two listen no more. PostgreSQL up to 18 wakes every
+	// session of a database that listens, at each notification.
+	stillFor = 5 * time.Second
 	// listening is what Close calls the connection that listens. No lock has a name with a NUL.
 	listening = "\x00the connection that listens"
 	// relisten is the longest pause before another try to listen, and pollingOnly how long none is
@@ -385,7 +394,7 @@ const (
 	callTime = 250 * time.Millisecond
 )
 
-// listener hears whose turn it is while somebody of this locker waits. It has one
+// listener hears whose turn it is while somebody of this locker waits who may be next. It has one
 // connection, for all names. And it calls others, where releases do not tell them.
 type listener struct {
 	locker  *Locker
@@ -393,15 +402,17 @@ type listener struct {
 	hearing atomic.Bool // nothing is missed at this moment
 
 	mu        sync.Mutex
-	users     int // who wait
+	users     int  // who wait, and who watch
+	watchers  int  // who watch
+	far       bool // those who wait need not be called
 	open      bool
 	pollUntil time.Time
 	stop      context.CancelFunc
-	closing   *time.Timer // when nobody waits any more
+	closing   *time.Timer // when nobody needs it any more; nil while somebody does
 }
 
-// use listens until unuse, for somebody with these settings.
-func (n *listener) use(set *settings) {
+// use counts users with these settings, of which so many watch: one, or minus one that has ended. It listens while there are some.
+func (n *listener) use(set *settings, users, watchers int) {
 	if !set.listens || n.locker.waiters.queuer == nil {
 		return
 	}
@@ -409,30 +420,39 @@ func (n *listener) use(set *settings) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	n.users++
-
-	if n.closing != nil {
-		n.closing.Stop()
-		n.closing = nil
-	}
-
-	n.startLocked()
+	n.users += users
+	n.watchers += watchers
+	n.far = n.far && users < 0
+	n.adjustLocked()
 }
 
-func (n *listener) unuse(set *settings) {
-	if !set.listens || n.locker.waiters.queuer == nil {
-		return
-	}
-
+// keepOff says whether those who wait need not be called.
+func (n *listener) keepOff(far bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	if n.users--; n.users == 0 && n.open {
+	n.far = far
+	n.adjustLocked()
+}
+
+func (n *listener) neededLocked() bool { return n.watchers > 0 || n.users > 0 && !n.far }
+
+// adjustLocked begins to listen, or ends it in a while.
+func (n *listener) adjustLocked() {
+	switch {
+	case n.neededLocked():
+		if n.closing != nil {
+			n.closing.Stop()
+			n.closing = nil
+		}
+
+		n.startLocked()
+	case n.open && n.closing == nil:
 		n.closing = time.AfterFunc(linger, func() {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 
-			if n.users == 0 && n.open {
+			if n.open && !n.neededLocked() {
 				n.stop()
 			}
 		})
@@ -489,9 +509,8 @@ func (n *listener) listen(ctx context.Context) {
 			n.stop()
 
 			// Somebody came when it was just being shut.
-			if n.users > 0 {
-				n.startLocked()
-			}
+			n.closing = nil
+			n.adjustLocked()
 
 			return
 		}

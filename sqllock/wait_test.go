@@ -669,3 +669,76 @@ func TestEnteringWhileOthersLeave(t *testing.T) {
 		cancels[3]()
 	})
 }
+
+// listening is a strategy that counts who listens.
+type listening struct {
+	*sqllocktest.Memory
+
+	now *atomic.Int64
+}
+
+func (l listening) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func()) error {
+	l.now.Add(1)
+	defer l.now.Add(-1)
+
+	return l.Memory.Listen(ctx, process, ready, turn, look)
+}
+
+// Of those who wait in a line that stands still the first two listen. When it moves they all have their turns in order, those who
+// listen at once and the others soon, and afterwards nobody listens.
+func TestWhoIsFarBackListensNoMore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const waiters = 6
+
+		memory, holder := setup(t)
+		held, listen := acquire(t, holder), new(atomic.Int64)
+		turns := make(chan int, waiters)
+
+		for i := range waiters {
+			locker := newLocker(t, listening{memory.Peer(), listen})
+
+			go func() {
+				lock := acquire(t, locker)
+				turns <- i
+
+				release(t, lock)
+			}()
+
+			time.Sleep(10 * time.Millisecond)
+		}
+
+		time.Sleep(time.Second)
+
+		if n := listen.Load(); n != waiters {
+			t.Errorf("%d listen in a line that was just made, want %d", n, waiters)
+		}
+
+		time.Sleep(time.Minute)
+
+		if n := listen.Load(); n != 2 {
+			t.Errorf("%d listen in a line that has stood still, want 2", n)
+		}
+
+		began := time.Now()
+
+		release(t, held)
+
+		for i := range waiters {
+			if got := <-turns; got != i {
+				t.Errorf("turn %d was had by %d", i, got)
+			}
+
+			if took, most := time.Since(began), 10*time.Millisecond; i < 2 && took > most {
+				t.Errorf("turn %d took %s, want at most %s", i, took, most)
+			} else if took > 2100*time.Millisecond {
+				t.Errorf("turn %d took %s, want two seconds", i, took)
+			}
+		}
+
+		time.Sleep(time.Minute)
+
+		if n := listen.Load(); n != 0 {
+			t.Errorf("%d listen after all have had their turns, want none", n)
+		}
+	})
+}

@@ -350,6 +350,7 @@ func (w *waiters) run() {
 		}
 
 		w.poll()
+		w.locker.listener.keepOff(w.far())
 
 		wait, idle := w.idle()
 		if idle {
@@ -437,6 +438,20 @@ func (w *waiters) poll() {
 	for _, one := range w.asking {
 		one.noted = one.noted && !one.stood.Before(asked) // or else it was forgotten
 	}
+}
+
+// far says whether nobody in line is soon to be served.
+func (w *waiters) far() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	for _, one := range w.asking {
+		if !one.far() {
+			return false
+		}
+	}
+
+	return len(w.asking) > 0
 }
 
 // strayLocked has an entry removed that nobody of this process stood for when it was asked how all
