@@ -15,6 +15,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/sqllock/sqllock/databases/mysql"
+	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
@@ -796,6 +797,34 @@ func TestAsynchronousCommit(t *testing.T) {
 					t.Errorf("New() = %v, want ErrUnsupported", err)
 				}
 			})
+		}
+	}
+}
+
+// TestAsynchronousSession: where nothing waits for the disk, what has to does not.
+func TestAsynchronousSession(t *testing.T) {
+	t.Parallel()
+
+	config := postgresDatabase(t, postgresConfig(t))
+	off := config.Copy()
+	off.RuntimeParams["synchronous_commit"] = "off"
+
+	for _, strategy := range catalog.Leased() {
+		for when, lease := range map[string]time.Duration{"first": time.Second, "raised": time.Minute} {
+			for _, options := range [][]sqllock.LockOption{nil, {sqllock.WithMinHold(time.Second)}} {
+				locker := lockerOn(t, strategy.Make(postgres.NewStd(stdPool(t, off))), sqllock.WithLease(lease),
+					sqllock.WithTuning(sqllock.Tuning{AsynchronousCommit: true}))
+
+				if _, err := locker.TryAcquire(t.Context(), "job", options...); !errors.Is(err, sqllock.ErrUnsupported) ||
+					!strings.Contains(err.Error(), "synchronous_commit is off") {
+					t.Errorf("%s, %s, with %d options: TryAcquire = %v, want ErrUnsupported", strategy.Name, when, len(options), err)
+				}
+			}
+
+			on := lockerOn(t, strategy.Make(postgres.NewStd(stdPool(t, config))), sqllock.WithTuning(sqllock.Tuning{AsynchronousCommit: true}))
+			if err := acquire(t, on, "job").Release(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

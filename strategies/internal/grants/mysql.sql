@@ -224,7 +224,7 @@ SHOW GLOBAL VARIABLES WHERE (Variable_name = 'wsrep_on' AND Value = 'ON')
 
 -- name: recovery.state
 SELECT v.server = {server} OR v.lossless, v.allowed_us >= :promise, GREATEST(v.paused_until - {now}, 0),
-       v.server, {server}, v.previous, v.reason, v.lossless, false, false, v.changes, v.longest_us, v.longest_by
+       v.server, {server}, v.previous, v.reason, v.lossless, false, false, v.changes, v.longest_us, v.longest_by, false
   FROM sqllock_recovery v WHERE v.id = 1
 
 -- let moved = server <> '' AND server <> {server} AND NOT lossless

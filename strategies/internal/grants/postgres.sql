@@ -341,7 +341,8 @@ INSERT INTO sqllock_run (id, run) SELECT 1::bigint, pg_catalog.gen_random_uuid()
 -- name: recovery.state
 SELECT {whole}, {allowed},
        coalesce((pg_catalog.date_part('epoch', v.paused_until - {now}) * 1000000::float)::bigint, 0::bigint),
-       v.server, {server}, v.previous, v.reason, v.lossless, v.run <> '', {crashed}, v.changes, v.longest_us, v.longest_by
+       v.server, {server}, v.previous, v.reason, v.lossless, v.run <> '', {crashed}, v.changes, v.longest_us, v.longest_by,
+       pg_catalog.current_setting('synchronous_commit') = 'off'::pg_catalog.text
   FROM sqllock_recovery v WHERE v.id = 1::bigint AND {at-primary}
 
 -- name: recovery.note

@@ -90,8 +90,8 @@ func (s *Store) noteServer(
 		switch {
 		case err != nil:
 			return st, noted, err
-		case noted && !row.allowed && asynchronous(r):
-			return st, noted, s.logged()
+		case r.AsynchronousCommit && (row.off || noted && !row.allowed && asynchronous(r)):
+			return st, noted, s.noAsynchronous(row.off)
 		case noted || row.same && row.allowed && !anyway:
 			return st, noted, nil
 		case !row.same && st.Server == st.Previous && st.Remaining > 0 && row.changes >= byTurns:
@@ -108,18 +108,18 @@ func (s *Store) noteServer(
 	}
 }
 
-// logged is why a crash would not show.
-func (s *Store) logged() error {
-	if s.clusterName() != "" {
-		return &strategies.UnsupportedError{
-			Strategy: s.strategy, Where: "with asynchronous commit on a server that shows no timeline", Fix: "do without it",
-		}
+// noAsynchronous says why a crash would lose what has to wait for the disk, or not show. off says that synchronous_commit is.
+func (s *Store) noAsynchronous(off bool) error {
+	where, fix := ", whose table sqllock_run is not unlogged", "ALTER TABLE sqllock_run SET UNLOGGED"
+
+	switch {
+	case off:
+		where, fix = " in a session whose synchronous_commit is off", "leave it on: what may commit asynchronously does"
+	case s.clusterName() != "":
+		where, fix = " on a server that shows no timeline", "do without it"
 	}
 
-	return &strategies.UnsupportedError{
-		Strategy: s.strategy, Where: "with asynchronous commit, whose table sqllock_run is not unlogged",
-		Fix: "ALTER TABLE sqllock_run SET UNLOGGED",
-	}
+	return &strategies.UnsupportedError{Strategy: s.strategy, Where: "with asynchronous commit" + where, Fix: fix}
 }
 
 // byTurns is how often another server becomes the primary before it is said that servers take writes by turns: a switchover that is
@@ -135,6 +135,7 @@ type recoveryRow struct {
 	same    bool  // no grant is lost that has not ended
 	allowed bool  // so long a grant is noted, and the run if it commits asynchronously
 	changes int64 // of the server, in the latest pause
+	off     bool  // commits of this session wait for nothing, whatever they are
 }
 
 func (s *Store) readRecovery(ctx context.Context, on databases.Session, values databases.Values) (row recoveryRow, err error) {
@@ -142,7 +143,7 @@ func (s *Store) readRecovery(ctx context.Context, on databases.Session, values d
 
 	_, err = ReadOne(ctx, on, s.sql.Recovery.State, values,
 		&row.same, &row.allowed, &left, &row.Noted, &row.Server, &row.Previous, &row.Reason, &row.Lossless, &row.Asynchronous, &row.Crashed,
-		&row.changes, &longest, &row.LongestBy)
+		&row.changes, &longest, &row.LongestBy, &row.off)
 	row.Remaining, row.Longest = micros(max(0, left)), micros(longest)
 
 	return row, err
