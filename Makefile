@@ -7,7 +7,6 @@ GOVULNCHECK_VERSION   := v1.1.4
 # Every module of the repository; go.work joins them. test/, bench/ and cmd/ are modules of their own, so
 # that what they need does not reach those who import the library.
 MODULES := $(dir $(wildcard ./go.mod ./cmd/sqllock/go.mod ./test/go.mod ./bench/go.mod))
-TESTED  := $(filter-out ./bench/,$(MODULES))
 
 # The adapters are modules, too, which go.work leaves out: what they need would raise the versions that all others are
 # tested with. Their tests run without the race detector, with which the libraries that they are for take minutes to compile;
@@ -20,7 +19,7 @@ EVERYWHERE := $(addsuffix ...,$(MODULES))
 # The race detector needs a C compiler: RACE= on the command line leaves it out. The suite runs with it in memory, and without
 # it on databases: thrice as slow, all its modes kept a machine with two processors so busy that cases with many waiters ran into
 # their limits. The tests of the command start a few thousand processes, each of which it makes slow: it is for those that
-# need no server.
+# need no server. On databases the runs under faults have it.
 RACE := $(shell test "$$(go env CGO_ENABLED)" = 1 && command -v $$(go env CC) >/dev/null 2>&1 && echo -race)
 SUITE := '^Test(SQLite|Postgres|MySQL|MariaDB|QuorumSQLite)$$'
 
@@ -63,8 +62,7 @@ export GOLANGCI_LINT_CACHE := $(BIN)/golangci-lint-cache
 define each
 @status=0; for module in $(1); do \
 	echo "== $$module: $(strip $(2))"; \
-	(race='$(RACE)'; parallel=$(PARALLEL); \
-	case $$module in ./adapters/*) race=; export GOWORK=off;; ./cmd/*) race=; parallel=$(BUSY);; esac; cd $$module && $(2)) || status=1; \
+	(case $$module in ./adapters/*) export GOWORK=off;; esac; cd $$module && $(2)) || status=1; \
 done; exit $$status
 endef
 
@@ -85,19 +83,16 @@ quick: ## Vet, build and test what needs no server, in about a minute
 		./... ./cmd/sqllock/... ./test/conformance ./test/fuzz ./test/model/... ./test/stress
 
 .PHONY: test
-test: graph gotest slice ## Vet and test every module against real databases
+test: graph gotest slice ## Test every module against real databases
 
 # Not through Docker's proxy of published ports, which takes as much of a processor as a small server. The variable is
-# for withservers; what the tests start themselves is reached as ever.
-#
-# The suite mostly waits: what needs a processor and no server runs beside it. The tests of the command and of test/ change
-# settings of the servers, and come after it.
+# for withservers; what the tests start themselves is reached as ever. One after the other, as the tests of the command and of test/
+# change settings of the servers; with -k a target that fails keeps none from being run.
 .PHONY: gotest
 gotest: $(WITHSERVERS) ## What of it go test runs
 	@$(if $(RACE),,echo "no C compiler: the tests run without the race detector")
-	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- sh -c '$(MAKE) -k -j 2 --output-sync=target --no-print-directory SQLLOCK_TEST_NEAR= \
-		test-suite test-without-servers; status=$$?; \
-		$(MAKE) -k --no-print-directory SQLLOCK_TEST_NEAR= test-with-servers && exit $$status'
+	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- $(MAKE) -k --no-print-directory SQLLOCK_TEST_NEAR= \
+		test-suite test-root test-models test-scripts test-command test-rest test-adapters vet-bench
 
 # The known-bad variants without the race detector, which makes processes so slow that what is wrong with some of them,
 # a race of milliseconds, hardly happens.
@@ -108,22 +103,40 @@ slice: ## What of it stress runs
 	$(BIN)/stress-slice -variants=false -duration $(SLICE) -round 8s $(STRESSFLAGS)
 
 # With the DSNs in the environment, as withservers sets them.
+TESTS := -timeout $(TIMEOUT) -parallel $(PARALLEL) $(TESTFLAGS)
+
 .PHONY: test-suite
 test-suite:
-	cd test && go test -run $(SUITE) -timeout $(TIMEOUT) -parallel $(PARALLEL) $(TESTFLAGS) ./conformance
+	cd test && go test -run $(SUITE) $(TESTS) ./conformance
 
-.PHONY: test-with-servers
-test-with-servers:
-	$(call each,$(filter-out ./,$(TESTED)),go test -skip $(SUITE) -timeout $(TIMEOUT) -parallel $$parallel $(TESTFLAGS) \
-		$$(go list ./... | grep -v /test/model))
+.PHONY: test-root
+test-root:
+	go test $(RACE) $(TESTS) ./...
 
-# The models are one goroutine each, and the benchmarks are only vetted, which compiles them.
-.PHONY: test-without-servers
-test-without-servers:
-	go test $(RACE) -timeout $(TIMEOUT) -parallel $(PARALLEL) $(TESTFLAGS) ./...
-	cd test && go test -timeout $(TIMEOUT) $(TESTFLAGS) ./model/...
-	$(if $(RACE),cd cmd/sqllock && SQLLOCK_TEST_DATABASES=sqlite go test $(RACE) -run '^TestScripts$$' -timeout $(TIMEOUT) -parallel $(BUSY) $(TESTFLAGS) .)
-	$(call each,$(ADAPTERS),go test -timeout $(TIMEOUT) -parallel $$parallel $(TESTFLAGS) ./...)
+# Each is one goroutine.
+.PHONY: test-models
+test-models:
+	cd test && go test $(TESTS) ./model/...
+
+.PHONY: test-scripts
+test-scripts:
+	$(if $(RACE),cd cmd/sqllock && SQLLOCK_TEST_DATABASES=sqlite go test $(RACE) -run '^TestScripts$$' $(TESTS) -parallel $(BUSY) .)
+
+.PHONY: test-command
+test-command:
+	cd cmd/sqllock && go test $(TESTS) -parallel $(BUSY) ./...
+
+.PHONY: test-rest
+test-rest:
+	cd test && go test -skip $(SUITE) $(TESTS) $$(go list ./... | grep -v /test/model)
+
+.PHONY: test-adapters
+test-adapters:
+	$(call each,$(ADAPTERS),go test $(TESTS) ./...)
+
+# Which compiles them. All else is vetted by the linters.
+.PHONY: vet-bench
+vet-bench:
 	cd bench && go vet ./...
 
 .PHONY: stress

@@ -96,7 +96,7 @@ func (f *recoveryFlags) print(out io.Writer, r sqllock.Recovery) error {
 // recoveryOf is what --json shows of a recovery.
 func recoveryOf(r sqllock.Recovery) map[string]any {
 	return map[string]any{
-		"granting": r.Pause() == 0, "remaining_seconds": r.Remaining.Seconds(), "server": r.Noted, "previous": r.Previous,
+		"granting": r.Pause() == 0, "remaining_seconds": r.Pause().Seconds(), "crashed": r.Crashed, "server": r.Noted, "previous": r.Previous,
 		"reason": r.Reason, "lossless": r.Lossless, "asynchronous": r.Asynchronous, "longest_seconds": r.Longest.Seconds(), "longest_by": r.LongestBy,
 	}
 }
