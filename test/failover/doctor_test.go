@@ -21,7 +21,7 @@ func TestDoctor(t *testing.T) {
 		replication servers.Replication
 		primary     string // what is found about its replication
 	}{
-		{"asynchronous", servers.Asynchronous, "warning"},
+		{"asynchronous", servers.Asynchronous, "note"},
 		{"synchronous", servers.Synchronous, "ok"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
