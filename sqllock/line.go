@@ -96,7 +96,7 @@ func (one *waiting) far() bool {
 
 // pause is how long one stands in line before it is looked how.
 func (w *waiters) pause(one *waiting) time.Duration {
-	if one.set.listens && (one.far() || w.locker.listener.hearing.Load()) {
+	if one.far() || one.set.listens && w.locker.listener.hearing.Load() {
 		return standEvery
 	}
 
