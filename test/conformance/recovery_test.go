@@ -810,7 +810,7 @@ func TestAsynchronousSession(t *testing.T) {
 	off.RuntimeParams["synchronous_commit"] = "off"
 
 	for _, strategy := range catalog.Leased() {
-		for when, lease := range map[string]time.Duration{"first": time.Second, "raised": time.Minute} {
+		for when, lease := range map[string]time.Duration{"first": 10 * time.Second, "raised": time.Minute} {
 			for _, options := range [][]sqllock.LockOption{nil, {sqllock.WithMinHold(time.Second)}} {
 				locker := lockerOn(t, strategy.Make(postgres.NewStd(stdPool(t, off))), sqllock.WithLease(lease),
 					sqllock.WithTuning(sqllock.Tuning{AsynchronousCommit: true}))
