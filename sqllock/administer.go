@@ -431,8 +431,8 @@ type watch struct {
 // run looks until ctx ends or yield wants no more.
 func (w *watch) run(ctx context.Context, yield func(Status, error) bool) {
 	l := w.locker
-	l.listener.use(&l.settings, 1, 1)
-	defer l.listener.use(&l.settings, -1, -1)
+	l.listener.use(&l.settings, 0, 1)
+	defer l.listener.use(&l.settings, 0, -1)
 
 	var (
 		shown   *strategies.Notes // that were yielded last; nil if that was an error

@@ -402,17 +402,17 @@ type listener struct {
 	hearing atomic.Bool // nothing is missed at this moment
 
 	mu        sync.Mutex
-	users     int  // who wait, and who watch
-	watchers  int  // who watch
-	far       bool // those who wait need not be called
+	waits     int
+	watches   int
+	far       bool // none of the waits need be called
 	open      bool
 	pollUntil time.Time
 	stop      context.CancelFunc
 	closing   *time.Timer // when nobody needs it any more; nil while somebody does
 }
 
-// use counts users with these settings, of which so many watch: one, or minus one that has ended. It listens while there are some.
-func (n *listener) use(set *settings, users, watchers int) {
+// use counts a wait or a watch with these settings: one, or minus one that has ended. It listens while there are some.
+func (n *listener) use(set *settings, waits, watches int) {
 	if !set.listens || n.locker.waiters.queuer == nil {
 		return
 	}
@@ -420,9 +420,9 @@ func (n *listener) use(set *settings, users, watchers int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	n.users += users
-	n.watchers += watchers
-	n.far = n.far && users < 0
+	n.waits += waits
+	n.watches += watches
+	n.far = n.far && waits <= 0
 	n.adjustLocked()
 }
 
@@ -431,11 +431,13 @@ func (n *listener) keepOff(far bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	n.far = far
-	n.adjustLocked()
+	if n.far != far {
+		n.far = far
+		n.adjustLocked()
+	}
 }
 
-func (n *listener) neededLocked() bool { return n.watchers > 0 || n.users > 0 && !n.far }
+func (n *listener) neededLocked() bool { return n.watches > 0 || n.waits > 0 && !n.far }
 
 // adjustLocked begins to listen, or ends it in a while.
 func (n *listener) adjustLocked() {
