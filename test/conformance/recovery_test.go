@@ -379,6 +379,8 @@ func TestLockedRecovery(t *testing.T) {
 			t.Fatal(err)
 		}
 
+		exec(t, beside, "UPDATE sqllock_recovery SET longest_us = longest_us + 1") // which is to be forgotten
+
 		tx, err := beside.BeginTx(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -391,6 +393,7 @@ func TestLockedRecovery(t *testing.T) {
 		}
 
 		goesOn := []func() error{
+			func() error { _, _, err := made().ReapIdle(t.Context(), time.Hour, 1); return err },
 			func() error { return kept.Extend(t.Context(), time.Minute) },
 			func() error { return kept.Release(t.Context()) },
 		}

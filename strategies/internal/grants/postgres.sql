@@ -362,12 +362,12 @@ SELECT 1::bigint, {server}, {run}, :promise::bigint, :by::pg_catalog.text, :prom
 -- The longest promise is forgotten in two steps. From the first on nothing that long is granted without being noted again, and the
 -- second comes when what was granted before is over.
 UPDATE sqllock_recovery v SET allowed_us = 0, lowered_at = {now}
- WHERE v.id = 1::bigint AND v.lowered_at < {now} - v.longest_us::float * interval '1 microsecond' - interval '1 day'
+ WHERE v.id = 1::bigint AND v.lowered_at < {now} - v.longest_us::float * interval '1 microsecond' - interval '1 day' AND {briefly}
 
 -- name: recovery.forget
 UPDATE sqllock_recovery v SET longest_us = v.allowed_us, longest_by = v.allowed_by
  WHERE v.id = 1::bigint AND v.longest_us > v.allowed_us
-   AND v.lowered_at < {now} - v.longest_us::float * interval '1 microsecond' - interval '5 minutes'
+   AND v.lowered_at < {now} - v.longest_us::float * interval '1 microsecond' - interval '5 minutes' AND {briefly}
 
 -- name: recovery.end
 UPDATE sqllock_recovery v SET paused_until = {now}, reason = :reason::pg_catalog.text, server = {server}, run = {run}

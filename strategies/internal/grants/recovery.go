@@ -70,8 +70,8 @@ func (s *Store) promise(ctx context.Context, on databases.Session, requests ...s
 	return err
 }
 
-// noteServer notes which server this is, and how long a grant may last that the request brings, if the row does not say so or anyway: whether it
-// did is noted. It returns what the row says then.
+// noteServer notes which server this is, and how long a grant may last that the request brings, if the row does not say so, or anyway:
+// whether it did is noted. It returns what the row says then.
 func (s *Store) noteServer(
 	ctx context.Context, on databases.Session, r strategies.Request, anyway bool,
 ) (st strategies.Recovery, noted bool, err error) {
@@ -195,19 +195,18 @@ func (s *Store) findCluster(ctx context.Context, on databases.Session) error {
 // clusterName is what findCluster has found; empty before.
 func (s *Store) clusterName() string { return *s.cluster.Load() }
 
-// lowerPromise has the longest promise noted anew once a day, and forgets what was longer.
+// lowerPromise has the longest promise noted anew once a day, and forgets what was longer. A row that is locked is left for the next time.
 func (s *Store) lowerPromise(ctx context.Context, on databases.Conn) error {
 	if !s.recoverable() {
 		return nil
 	}
 
-	for _, statement := range []databases.Statement{s.sql.Recovery.Forget, s.sql.Recovery.Lower} {
-		if _, err := s.retryBusy(ctx, on, statement, nil); err != nil {
-			return err
-		}
+	err := s.execBriefly(ctx, on, []databases.Statement{s.sql.Recovery.Forget, s.sql.Recovery.Lower}, nil)
+	if s.Busy(err) {
+		return nil
 	}
 
-	return nil
+	return err
 }
 
 // Recovery says whether the database is in a recovery pause, and what is known for the next one. A replica cannot say it.
