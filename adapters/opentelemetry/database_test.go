@@ -11,9 +11,6 @@ import (
 
 	locks "github.com/sqllock/sqllock/adapters/opentelemetry"
 	"github.com/sqllock/sqllock/internal/filelock"
-	"github.com/sqllock/sqllock/sqllock"
-	"github.com/sqllock/sqllock/sqllocktest"
-	"github.com/sqllock/sqllock/strategies"
 )
 
 // gauges are the values of the database's gauges at a collection.
@@ -45,31 +42,10 @@ func gauges(t *testing.T, reader *sdkmetric.ManualReader) map[string]float64 {
 	return values
 }
 
-// pausing is a strategy whose database has become a primary.
-type pausing struct{ *sqllocktest.Memory }
-
-func (p pausing) Features() strategies.Features {
-	f := p.Memory.Features()
-	f.Recovers = true
-
-	return f
-}
-
-func (pausing) Recovery(context.Context) (strategies.Recovery, error) {
-	return strategies.Recovery{Remaining: 90 * time.Second}, nil
-}
-
-func (pausing) EndRecovery(context.Context, string) error { return nil }
-
-func (pausing) SetLossless(context.Context, bool, string) error { return nil }
-
 func TestRecoveryGauge(t *testing.T) {
 	t.Parallel()
 
-	locker, err := sqllock.New(pausing{sqllocktest.NewMemory()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locker := filelock.NewPausingLocker(t, 90*time.Second)
 
 	reader := sdkmetric.NewManualReader()
 	if _, err := locks.ObserveDatabase(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), locker); err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/sqllock/sqllock/internal/filelock"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/sqllocktest"
-	"github.com/sqllock/sqllock/strategies"
 )
 
 var errNotYet = errors.New("not so in time")
@@ -604,31 +603,10 @@ VALUES ('process', ?1, ?1, unixepoch() * 1000000 - 1000000, unixepoch() * 100000
 	}
 }
 
-// pausing is a strategy whose database has become a primary.
-type pausing struct{ *sqllocktest.Memory }
-
-func (p pausing) Features() strategies.Features {
-	f := p.Memory.Features()
-	f.Recovers = true
-
-	return f
-}
-
-func (pausing) Recovery(context.Context) (strategies.Recovery, error) {
-	return strategies.Recovery{Remaining: 90 * time.Second}, nil
-}
-
-func (pausing) EndRecovery(context.Context, string) error { return nil }
-
-func (pausing) SetLossless(context.Context, bool, string) error { return nil }
-
 func TestDatabaseRecovery(t *testing.T) {
 	t.Parallel()
 
-	locker, err := sqllock.New(pausing{sqllocktest.NewMemory()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locker := filelock.NewPausingLocker(t, 90*time.Second)
 
 	expect(t, locks.NewDatabase(locker, 0), `sqllock_database_recovery_seconds 90`, `sqllock_database_up 1`)
 }
