@@ -57,12 +57,15 @@ func (one *waiting) saw(s strategies.Standing, asked time.Time, pause time.Durat
 	}
 
 	one.standing, one.stood = s, asked
+	rest := one.rest(asked)
 
 	switch {
 	case one.set.many():
 		if s.Free > 0 {
 			one.turn(0)
 		}
+	case rest > 0:
+		pause = rest - jitter(rest/8) // not all at once
 	case s.Ahead > 0:
 		pause = min(pause, s.Life+time.Millisecond)
 	case s.Taken > 0:
@@ -88,15 +91,24 @@ func (one *waiting) turn(line int64) {
 	}
 }
 
-// far says whether one is not soon to be served: it is not among the first two of a line that has stood still for a while. Then it
-// need not be called. Readers and those who want a permit are served several at a time.
-func (one *waiting) far() bool {
-	return one.standing.Ahead > 1 && time.Since(one.moved) > stillFor && !one.set.manyHolders()
+// rest is how long it need not be looked how one stands who is not soon to be served: a quarter of the time for which the line has
+// stood still, but no more seconds than there are others ahead. It is zero for the first two, and for all while the line moves.
+// Readers and those who want a permit are served several at a time, and do not rest.
+func (one *waiting) rest(now time.Time) time.Duration {
+	ahead, still := one.standing.Ahead, now.Sub(one.moved)
+	if ahead < 2 || still <= stillFor || one.set.manyHolders() {
+		return 0
+	}
+
+	return min(max(still/4, standEvery), time.Duration(ahead)*time.Second, longestRest)
 }
+
+// counts is how long it may count in its line after its last word.
+func (one *waiting) counts() time.Duration { return believed + one.rest(one.stood) }
 
 // pause is how long one stands in line before it is looked how.
 func (w *waiters) pause(one *waiting) time.Duration {
-	if one.far() || one.set.listens && w.locker.listener.hearing.Load() {
+	if one.rest(time.Now()) > 0 || one.set.listens && w.locker.listener.hearing.Load() {
 		return standEvery
 	}
 
@@ -371,7 +383,7 @@ func (a *acquisition) mayAsk() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	known := time.Since(p.one.stood)
+	known := time.Since(p.one.stood) - p.one.rest(p.one.stood)
 	nobodySays := known > unseen && w.failed.After(p.one.stood) || known > 2*unseen
 	first := p.one.standing.ID != "" && p.one.standing.Ahead == 0
 
@@ -384,6 +396,8 @@ const (
 	// stillFor is how long a line has not moved of which those behind the first two listen no more. PostgreSQL up to 18 wakes every
 	// session of a database that listens, at each notification.
 	stillFor = 5 * time.Second
+	// longestRest is the longest time between two looks of one of those.
+	longestRest = 40 * time.Second
 	// listening is what Close calls the connection that listens. No lock has a name with a NUL.
 	listening = "\x00the connection that listens"
 	// relisten is the longest pause before another try to listen, and pollingOnly how long none is
@@ -486,10 +500,10 @@ func (n *listener) listen(ctx context.Context) {
 
 			connected.Do(func() { w.hearing(true) })
 			n.set(true)
-		}, w.turn, func() {
+		}, w.turn, func(name string) {
 			connected.Do(func() { w.hearing(true) })
-			w.called()
-			n.locker.lookAll()
+			w.called(name)
+			n.locker.lookAll(name)
 		})
 
 		w.hearing(false)
@@ -546,5 +560,5 @@ func (n *listener) set(hearing bool) {
 	}
 
 	w.mu.Unlock()
-	n.locker.lookAll()
+	n.locker.lookAll("")
 }

@@ -296,11 +296,12 @@ func (l *Locker) noter() (strategies.Noter, error) {
 	return noter, nil
 }
 
-// lookAll has all who watch look now.
-func (l *Locker) lookAll() {
+// lookAll has all who watch a name, or any if it is empty, look now.
+func (l *Locker) lookAll(name string) {
 	l.watches.Range(func(key, _ any) bool {
-		w, _ := key.(*watch)
-		wakeUp(w.wake)
+		if w, _ := key.(*watch); name == "" || name == w.name {
+			wakeUp(w.wake)
+		}
 
 		return true
 	})

@@ -173,7 +173,7 @@ func TestAPlaceIsUsedWhoeverIsInLine(t *testing.T) {
 		release(t, first)
 		time.Sleep(time.Second)
 
-		if standing, err := memory.Stand(t.Context(), other.Process); err != nil || len(standing) != 1 || standing[0].Ahead != 0 {
+		if standing, err := memory.Stand(t.Context(), other.Process, 0); err != nil || len(standing) != 1 || standing[0].Ahead != 0 {
 			t.Errorf("Stand() beside one without a place = %+v, %v, want none ahead", standing, err)
 		}
 
@@ -196,12 +196,12 @@ type lateEntry struct {
 	entries chan strategies.Waiter
 }
 
-func (s *lateEntry) Stand(ctx context.Context, process string) ([]strategies.Standing, error) {
+func (s *lateEntry) Stand(ctx context.Context, process string, ttl time.Duration) ([]strategies.Standing, error) {
 	if len(s.entries) == 1 {
 		return nil, nil
 	}
 
-	return s.Memory.Stand(ctx, process)
+	return s.Memory.Stand(ctx, process, ttl)
 }
 
 func (s *lateEntry) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {

@@ -204,7 +204,7 @@ func (s slow) Acquire(ctx context.Context, requests []strategies.Request) ([]str
 
 func (slow) Call(context.Context, []string) error { return nil }
 
-func (slow) Listen(context.Context, string, func(), func(string, string, int64), func()) error {
+func (slow) Listen(context.Context, string, func(), func(string, string, int64), func(string)) error {
 	return sqllock.ErrUnsupported
 }
 
@@ -287,7 +287,7 @@ type gossip struct {
 	told chan func(name, id string, line int64)
 }
 
-func (g *gossip) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func()) error {
+func (g *gossip) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func(name string)) error {
 	g.told <- turn
 
 	return g.Memory.Listen(ctx, process, ready, turn, look)
@@ -677,68 +677,221 @@ type listening struct {
 	now *atomic.Int64
 }
 
-func (l listening) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func()) error {
+func (l listening) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func(name string)) error {
 	l.now.Add(1)
 	defer l.now.Add(-1)
 
 	return l.Memory.Listen(ctx, process, ready, turn, look)
 }
 
-// Of those who wait in a line that stands still the first two listen. When it moves they all have their turns in order, those who
-// listen at once and the others soon, and afterwards nobody listens.
-func TestWhoIsFarBackListensNoMore(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const waiters = 6
+// queue has some wait for a name that is held, each on a database connection of its own. Each has a turn, gives the lock back, and is
+// told of by its place.
+func queue(t *testing.T, memory *sqllocktest.Memory, waiters int) (peers []*sqllocktest.Memory, listen *atomic.Int64, turns chan int) {
+	t.Helper()
 
-		memory, holder := setup(t)
-		held, listen := acquire(t, holder), new(atomic.Int64)
-		turns := make(chan int, waiters)
+	listen, turns = new(atomic.Int64), make(chan int, waiters)
 
-		for i := range waiters {
-			locker := newLocker(t, listening{memory.Peer(), listen})
+	for i := range waiters {
+		peers = append(peers, memory.Peer())
+		locker := newLocker(t, listening{peers[i], listen})
 
-			go func() {
-				lock := acquire(t, locker)
+		go func() {
+			if lock, err := locker.Acquire(t.Context(), name); err == nil {
 				turns <- i
 
 				release(t, lock)
-			}()
+			}
+		}()
 
-			time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
+	}
+
+	return peers, listen, turns
+}
+
+// Of those who wait in a line that stands still the first two listen. When it moves they all have their turns in order, those who
+// listen at once and the others soon, and afterwards nobody listens.
+func TestWhoIsFarBackListensNoMore(t *testing.T) {
+	for still, waiters := range map[time.Duration]int{time.Minute: 50, 10 * time.Minute: 50, time.Hour: 5} {
+		t.Run(still.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory, holder := setup(t)
+				held := acquire(t, holder)
+				_, listen, turns := queue(t, memory, waiters)
+
+				time.Sleep(time.Second)
+
+				if n := listen.Load(); n != int64(waiters) {
+					t.Errorf("%d listen in a line that was just made, want %d", n, waiters)
+				}
+
+				time.Sleep(still)
+
+				if n := listen.Load(); n != 2 {
+					t.Errorf("%d listen in a line that has stood still, want 2", n)
+				}
+
+				began := time.Now()
+
+				release(t, held)
+
+				for i := range waiters {
+					if got := <-turns; got != i {
+						t.Errorf("turn %d was had by %d", i, got)
+					}
+
+					took, most := time.Since(began), 10*time.Millisecond
+					if i >= 2 {
+						most += min(time.Duration(i)*time.Second, 40*time.Second)
+					}
+
+					if took > most {
+						t.Errorf("turn %d in a line that has stood still for %s took %s, want at most %s", i, still, took, most)
+					}
+				}
+
+				time.Sleep(time.Minute)
+
+				if n := listen.Load(); n != 0 {
+					t.Errorf("%d listen after all have had their turns, want none", n)
+				}
+			})
+		})
+	}
+}
+
+// In the tenth minute one who is far back sends a statement in as many seconds as there are others ahead, and each keeps its place.
+func TestWhoIsFarBackSendsLittle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, holder := setup(t)
+		acquire(t, holder)
+
+		peers, _, _ := queue(t, memory, 50)
+
+		time.Sleep(9 * time.Minute)
+
+		for _, peer := range peers {
+			peer.Reset()
 		}
 
-		time.Sleep(time.Second)
+		for range 60 {
+			time.Sleep(time.Second)
 
-		if n := listen.Load(); n != waiters {
-			t.Errorf("%d listen in a line that was just made, want %d", n, waiters)
+			if waiters, err := holder.Waiters(t.Context(), strategies.WaiterFilter{}); err != nil || len(waiters) != len(peers) {
+				t.Fatalf("Waiters() = %d, %v, want %d", len(waiters), err, len(peers))
+			}
 		}
 
-		time.Sleep(time.Minute)
+		for i, peer := range peers {
+			sent, most := len(peer.Statements()), 90+2 // the first two say once a second that they wait, and look every two
+			if i >= 2 {
+				pause := time.Duration(min(i, 40)) * time.Second
+				most = 2 * int(time.Minute/(pause-pause/8)+1) // looks, each of which says that it waits
+			}
 
-		if n := listen.Load(); n != 2 {
-			t.Errorf("%d listen in a line that has stood still, want 2", n)
+			if sent == 0 || sent > most {
+				t.Errorf("place %d sent %d statements in a minute, want some, and at most %d", i+1, sent, most)
+			}
 		}
+	})
+}
+
+// One that dies when it is far back is passed when it would have looked, and its entry counts no more.
+func TestWhoHasDiedFarBackIsPassed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const (
+			waiters = 10
+			dead    = 6
+		)
+
+		memory, holder := setup(t)
+		held := acquire(t, holder)
+		peers, _, turns := queue(t, memory, waiters)
+
+		time.Sleep(time.Hour)
+		peers[dead].Fail("*", 1<<30, sqllocktest.Before, sqllock.ErrUnreachable)
 
 		began := time.Now()
 
 		release(t, held)
 
 		for i := range waiters {
+			if i == dead {
+				continue
+			}
+
 			if got := <-turns; got != i {
 				t.Errorf("turn %d was had by %d", i, got)
 			}
-
-			if took, most := time.Since(began), 10*time.Millisecond; i < 2 && took > most {
-				t.Errorf("turn %d took %s, want at most %s", i, took, most)
-			} else if took > 2100*time.Millisecond {
-				t.Errorf("turn %d took %s, want two seconds", i, took)
-			}
 		}
+
+		if took, most := time.Since(began), dead*time.Second+3*time.Second; took > most {
+			t.Errorf("all but the dead one had their turns in %s, want at most %s", took, most)
+		}
+
+		peers[dead].Reset() // for the end of the test
+	})
+}
+
+// A process with one wait far back and another that is the first in its line keeps and notices both.
+func TestFarBackInOneLineAndFirstInAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, holder := setup(t)
+		held := acquire(t, holder)
+		queue(t, memory, 5)
+
+		locker := newLocker(t, memory.Peer())
+		far := background(t, locker, name)
+
+		time.Sleep(10 * time.Minute)
+
+		other, err := holder.Acquire(t.Context(), "other")
+		if err != nil {
+			t.Fatalf("Acquire() = %v, want nil", err)
+		}
+
+		first := background(t, locker, "other")
 
 		time.Sleep(time.Minute)
 
-		if n := listen.Load(); n != 0 {
-			t.Errorf("%d listen after all have had their turns, want none", n)
+		if waiters, err := holder.Waiters(t.Context(), strategies.WaiterFilter{}); err != nil || len(waiters) != 7 {
+			t.Errorf("Waiters() = %d, %v, want 7", len(waiters), err)
+		}
+
+		began := time.Now()
+
+		release(t, other)
+		release(t, <-first)
+
+		if took := time.Since(began); took > 10*time.Millisecond {
+			t.Errorf("the first of a line had its turn after %s", took)
+		}
+
+		release(t, held)
+		release(t, <-far)
+
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("the last of six had its turn after %s", took)
 		}
 	})
+}
+
+// background waits for a name beside the test.
+func background(t *testing.T, locker *sqllock.Locker, name string) <-chan *sqllock.Lock {
+	t.Helper()
+
+	locks := make(chan *sqllock.Lock, 1)
+
+	go func() {
+		lock, err := locker.Acquire(t.Context(), name)
+		if err != nil {
+			t.Errorf("Acquire(%q) = %v, want nil", name, err)
+		}
+
+		locks <- lock
+	}()
+
+	time.Sleep(10 * time.Millisecond)
+
+	return locks
 }

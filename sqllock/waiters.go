@@ -64,6 +64,7 @@ type waiters struct {
 	telling bool
 	failed  time.Time // when a statement did
 	vain    int       // how many did in a row
+	until   time.Time // how long the database believes that all of them wait
 	next    time.Time // when to look how they stand, at the latest
 	call    bool      // they were called since they were looked at
 	heard   bool      // when a name was released the last time, they were called
@@ -169,6 +170,7 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 	}
 
 	one.noted = true
+	w.untilLocked(one.stood.Add(believed))
 
 	if taken {
 		w.nextLocked(one.stood.Add(min(w.pause(one), noticed)))
@@ -181,6 +183,13 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 
 func (w *waiters) enqueue(ctx context.Context, all []strategies.Waiter) (taken []bool, errs []error) {
 	return w.queuer.Enqueue(ctx, all, believed)
+}
+
+// untilLocked notes that the database believes of some no longer than until some time that they wait.
+func (w *waiters) untilLocked(at time.Time) {
+	if at.Before(w.until) {
+		w.until = at
+	}
 }
 
 // answeredLocked notes whether a statement failed. That a row was locked is an answer.
@@ -219,17 +228,22 @@ func (w *waiters) nextLocked(at time.Time) {
 	}
 }
 
-// called has it looked, because something has changed and nobody says what: at once for those who may be next,
-// and for each of the others when the ones ahead may have had their turns. If all looked at every change, a line of
+// called has it looked, because something has changed of a name, or of an unknown one, and nobody says what: at once for those who
+// may be next, and for each of the others when the ones ahead may have had their turns. If all looked at every change, a line of
 // many processes would keep the database from its own hand-overs.
-func (w *waiters) called() {
+func (w *waiters) called(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	w.call = true
 	now := time.Now()
 
 	for _, one := range w.asking {
+		if name != "" && name != one.Name {
+			continue
+		}
+
+		w.call = true
+
 		at := now
 		if !one.set.manyHolders() {
 			at = later(now, one.stood.Add(time.Duration(one.standing.Ahead-1)*leastTurn))
@@ -321,7 +335,7 @@ func (w *waiters) remove(one *waiting, granted bool) {
 	}
 
 	if one.sent {
-		w.ended.put(one.ID, endedWait{one.over, one.Slots}, one.over.Add(believed))
+		w.ended.put(one.ID, endedWait{one.over, one.Slots}, one.over.Add(one.counts()))
 	}
 
 	wakeUp(w.wake)
@@ -331,26 +345,27 @@ func (w *waiters) remove(one *waiting, granted bool) {
 func (w *waiters) run() {
 	defer w.locker.background.finish(telling)
 
-	kept, looked := time.Now(), time.Time{}
+	looked := time.Time{}
 	unended := context.WithoutCancel(w.locker.life)
+
+	w.mu.Lock()
+	w.until = time.Now().Add(believed)
+	w.mu.Unlock()
 
 	for {
 		w.dequeue()
 
 		known := w.note()
 
-		if time.Since(kept) >= keepEvery {
-			kept = time.Now()
-			w.keep(known)
-		}
+		w.poll()
+		w.keep(known)
 
 		if time.Since(looked) >= lookEvery*9/10 { // the ticks of a busy machine come unevenly
 			looked = time.Now()
 			w.look(known)
 		}
 
-		w.poll()
-		w.locker.listener.keepOff(w.far())
+		w.locker.listener.keepOff(w.rest(time.Now()) > 0)
 
 		wait, idle := w.idle()
 		if idle {
@@ -383,13 +398,21 @@ func (w *waiters) idle() (pause time.Duration, idle bool) {
 
 // poll asks how those in line stand, if it is time, and tells those whose turn it is.
 func (w *waiters) poll() {
-	w.mu.Lock()
-	due := !w.next.IsZero() && !time.Now().Before(w.next)
+	asked, ttl := time.Now(), time.Duration(0)
+	if rest := w.rest(asked); rest > 0 {
+		ttl = rest + believed - keepEvery // nothing else is sent until the next look
+	}
 
-	called := due && w.call
+	w.mu.Lock()
+	due := !w.next.IsZero() && !asked.Before(w.next)
+	called, until := due && w.call, w.until
 
 	if due {
 		w.next, w.call = time.Time{}, false
+
+		if ttl > 0 {
+			w.until = asked.Add(ttl)
+		}
 	}
 
 	w.mu.Unlock()
@@ -398,13 +421,13 @@ func (w *waiters) poll() {
 		return
 	}
 
-	asked := time.Now()
-	all, err := ask(w, func(ctx context.Context) ([]strategies.Standing, error) { return w.queuer.Stand(ctx, w.process) })
+	all, err := ask(w, func(ctx context.Context) ([]strategies.Standing, error) { return w.queuer.Stand(ctx, w.process, ttl) })
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	if err != nil {
+		w.untilLocked(until)
 		w.nextLocked(time.Now().Add(max(w.silentLocked(), leastSilence)))
 
 		return
@@ -440,18 +463,25 @@ func (w *waiters) poll() {
 	}
 }
 
-// far says whether nobody in line is soon to be served.
-func (w *waiters) far() bool {
+// rest is how long it need not be looked how those in line stand; zero if somebody is soon to be served.
+func (w *waiters) rest(now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
+	shortest := time.Duration(0)
+
 	for _, one := range w.asking {
-		if !one.far() {
-			return false
+		rest := one.rest(now)
+		if rest == 0 {
+			return 0
+		}
+
+		if shortest == 0 || rest < shortest {
+			shortest = rest
 		}
 	}
 
-	return len(w.asking) > 0
+	return shortest
 }
 
 // strayLocked has an entry removed that nobody of this process stood for when it was asked how all
@@ -499,7 +529,8 @@ func (w *waiters) dequeue() {
 
 		for _, one := range some {
 			switch {
-			case err != nil && time.Since(one.over) < believed:
+			case err != nil && time.Since(one.over) < believed,
+				err != nil && time.Since(one.over) < one.counts() && w.locker.life.Err() == nil:
 				w.gone = append(w.gone, one)
 			case err == nil && one.passes:
 				names = append(names, strategies.SlotNames(one.Name, one.Slots)...)
@@ -533,6 +564,7 @@ func (w *waiters) note() (known []*waiting) {
 			waiter := one.Waiter
 			waiter.Waited = time.Since(one.began)
 			one.sent = true
+			began := time.Now()
 			w.mu.Unlock()
 
 			taken, err := ask(w, func(ctx context.Context) (bool, error) {
@@ -547,6 +579,8 @@ func (w *waiters) note() (known []*waiting) {
 			if one.noted = answers; answers && !taken && !waiter.Behind {
 				w.nextLocked(time.Now()) // nobody was told of it until now
 			}
+
+			w.untilLocked(began.Add(believed))
 		}
 
 		if one.noted {
@@ -557,9 +591,20 @@ func (w *waiters) note() (known []*waiting) {
 	return known
 }
 
-// keep says again that they wait. If the database has forgotten some, it is told anew.
+// keep says again that they wait, if it is time. If the database has forgotten some, it is told anew.
 func (w *waiters) keep(known []*waiting) {
-	if len(known) == 0 {
+	began := time.Now()
+
+	w.mu.Lock()
+
+	due := w.until.Sub(began) <= believed-keepEvery
+	if due {
+		w.until = began.Add(believed)
+	}
+
+	w.mu.Unlock()
+
+	if !due || len(known) == 0 {
 		return
 	}
 

@@ -38,7 +38,7 @@ func TestCalledInTheirTurns(t *testing.T) {
 					entry: entry{stood: now, standing: strategies.Standing{Ahead: test.ahead}},
 				}}}
 
-				w.called()
+				w.called("")
 
 				if got := w.next.Sub(now); got != test.want {
 					t.Errorf("with %d ahead it looks after %s, want %s", test.ahead, got, test.want)
@@ -47,12 +47,28 @@ func TestCalledInTheirTurns(t *testing.T) {
 				// It is not put off by the next change.
 				time.Sleep(60 * time.Millisecond)
 				w.next = time.Time{}
-				w.called()
+				w.called("")
 
 				if got := w.next.Sub(now); got != max(test.want, 60*time.Millisecond) {
 					t.Errorf("at a second change it looks after %s, want %s", got, max(test.want, 60*time.Millisecond))
 				}
 			})
 		})
+	}
+}
+
+// A change of a name is of no account to who waits for another one.
+func TestCalledForTheirName(t *testing.T) {
+	t.Parallel()
+
+	for name, looks := range map[string]bool{"": true, "mine": true, "other": false} {
+		one := defaults()
+		w := &waiters{wake: make(chan struct{}, 1), asking: map[string]*waiting{"a": {Waiter: strategies.Waiter{ID: "a", Name: "mine"}, set: &one}}}
+
+		w.called(name)
+
+		if got := !w.next.IsZero(); got != looks {
+			t.Errorf("called for %q: it looks = %t, want %t", name, got, looks)
+		}
 	}
 }

@@ -54,7 +54,7 @@ func (m *Memory) Ask(ctx context.Context, name, reason string) (asked bool, err 
 	err = m.do(ctx, "ask", func(now time.Time) error {
 		if row := m.store.rows[name]; row != nil && row.owner != "" && now.Before(row.expires) {
 			row.asked, asked = row.owner+" "+reason, true
-			m.store.announce()
+			m.store.announce(name)
 		}
 
 		return nil
@@ -64,16 +64,16 @@ func (m *Memory) Ask(ctx context.Context, name, reason string) (asked bool, err 
 }
 
 // Announce lets all who listen look.
-func (m *Memory) Announce(ctx context.Context, _ string) error {
+func (m *Memory) Announce(ctx context.Context, name string) error {
 	return m.do(ctx, "announce", func(time.Time) error {
-		m.store.announce()
+		m.store.announce(name)
 
 		return nil
 	})
 }
 
-func (s *memoryStore) announce() {
+func (s *memoryStore) announce(name string) {
 	for ear := range s.ears {
-		ear.hear(memoryTurn{look: true})
+		ear.hear(memoryTurn{look: true, name: name})
 	}
 }

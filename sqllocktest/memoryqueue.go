@@ -107,8 +107,14 @@ func (s *memoryStore) line(now time.Time, name string) (line []memoryWaiter) {
 	return line
 }
 
-// Stand says how those of a process stand.
-func (m *Memory) Stand(ctx context.Context, process string) (all []strategies.Standing, err error) {
+// Stand says how those of a process stand, and keeps them if ttl is not zero.
+func (m *Memory) Stand(ctx context.Context, process string, ttl time.Duration) (all []strategies.Standing, err error) {
+	if ttl > 0 {
+		if _, err = m.Keep(ctx, process, ttl); err != nil {
+			return nil, err
+		}
+	}
+
 	err = m.do(ctx, "stand", func(now time.Time) error {
 		for _, w := range m.store.queue {
 			if w.Process != process || w.Behind {

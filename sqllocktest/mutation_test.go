@@ -277,8 +277,8 @@ func pushIn(ctx context.Context, m *sqllocktest.Memory, r strategies.Request) (s
 // unordered sees nobody ahead, and tells of no turn.
 type unordered struct{ *sqllocktest.Memory }
 
-func (s unordered) Stand(ctx context.Context, process string) ([]strategies.Standing, error) {
-	all, err := s.Memory.Stand(ctx, process)
+func (s unordered) Stand(ctx context.Context, process string, ttl time.Duration) ([]strategies.Standing, error) {
+	all, err := s.Memory.Stand(ctx, process, ttl)
 	for i := range all {
 		switch {
 		case all[i].Ahead > 0:
@@ -293,7 +293,7 @@ func (s unordered) Stand(ctx context.Context, process string) ([]strategies.Stan
 
 func (unordered) Call(context.Context, []string) error { return nil }
 
-func (unordered) Listen(context.Context, string, func(), func(string, string, int64), func()) error {
+func (unordered) Listen(context.Context, string, func(), func(string, string, int64), func(string)) error {
 	return strategies.ErrUnsupported
 }
 
@@ -360,8 +360,8 @@ func (s slotless) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time
 // unfree never sees a slot that is free, and tells nobody of one.
 type unfree struct{ *sqllocktest.Memory }
 
-func (s unfree) Stand(ctx context.Context, process string) ([]strategies.Standing, error) {
-	all, err := s.Memory.Stand(ctx, process)
+func (s unfree) Stand(ctx context.Context, process string, ttl time.Duration) ([]strategies.Standing, error) {
+	all, err := s.Memory.Stand(ctx, process, ttl)
 	for i := range all {
 		all[i].Free = 0
 	}
@@ -371,7 +371,7 @@ func (s unfree) Stand(ctx context.Context, process string) ([]strategies.Standin
 
 func (unfree) Call(context.Context, []string) error { return nil }
 
-func (unfree) Listen(context.Context, string, func(), func(string, string, int64), func()) error {
+func (unfree) Listen(context.Context, string, func(), func(string, string, int64), func(string)) error {
 	return strategies.ErrUnsupported
 }
 

@@ -153,7 +153,7 @@ func (e *env) enqueue(w strategies.Waiter, ttl time.Duration) (taken bool) {
 func (e *env) stand(process string) []strategies.Standing {
 	e.Helper()
 
-	all, err := e.queuer(e.Other).Stand(e.ctx(), process)
+	all, err := e.queuer(e.Other).Stand(e.ctx(), process, 0)
 	if err != nil {
 		e.Fatalf("Stand() = %v, want nil", err)
 	}

@@ -640,7 +640,7 @@ func sharedStandings(e *env) {
 	ahead := func(process string, want int, taken bool, why string) {
 		e.Helper()
 
-		all, err := queuer.Stand(e.ctx(), process)
+		all, err := queuer.Stand(e.ctx(), process, 0)
 		if err != nil || len(all) != 1 || all[0].Ahead != want || (all[0].Taken > 0) != taken {
 			e.Errorf("Stand() of %s = %+v, %v, want %d ahead and taken %t", why, all, err, want, taken)
 		}

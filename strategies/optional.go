@@ -22,8 +22,8 @@ type Queuer interface {
 	Keep(ctx context.Context, process string, ttl time.Duration) (int, error)
 	// Leave ends what Enqueue noted of a process's waits, by their IDs. It may be repeated.
 	Leave(ctx context.Context, process string, ids []string) error
-	// Stand says how those of a process stand that are not Behind.
-	Stand(ctx context.Context, process string) ([]Standing, error)
+	// Stand says how those of a process stand that are not Behind. If ttl is not zero it also gives all another one, as Keep does.
+	Stand(ctx context.Context, process string, ttl time.Duration) ([]Standing, error)
 	// Waiters lists those who wait and whose ttl has not ended, by name and in the order of
 	// arrival, those Behind last.
 	Waiters(ctx context.Context, f WaiterFilter) ([]Waiter, error)
@@ -33,9 +33,9 @@ type Queuer interface {
 	// Listen calls ready when from now on nothing is missed that is told to a process,
 	// if that can be known. It calls turn when a wait of the process was the first in the line of a
 	// name that was released, with its ID and what Request.Line says, and look if that is not
-	// known: Stand says. It returns when ctx or the connection ends, and an ErrUnsupported where it
+	// known, with the name, or empty if it may be any: Stand says. It returns when ctx or the connection ends, and an ErrUnsupported where it
 	// cannot work.
-	Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func()) error
+	Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func(name string)) error
 	// Call tells the process that is the first in the line of a name, for each of the names, that it
 	// may be free. It follows a wait that was given up, and where Features.Calls says so a
 	// release. It may fail for some.

@@ -178,6 +178,8 @@ func newBreaches() []*breach {
 		// The crash comes between the two.
 		{name: "raised late", strategies: leased[:1], wants: wants[:1], edits: []edit{
 			{`v\.allowed_us >= (\$\d+::bigint)`, `$1 IS NOT NULL`},
+			{`greatest\(v\.longest_us, (\$\d+::bigint)\)`, `greatest(v.longest_us, least(0::bigint, ${1}))`},
+			{`(\$\d+::bigint), (\$\d+::pg_catalog\.text), (\$\d+::bigint)`, `${1}, ${2}, least(0::bigint, ${3})`},
 		}},
 		{name: "no run noted", strategies: leased[:1], wants: wants[:1], edits: []edit{
 			{`\(NOT (\$\d+::boolean) OR v\.run <> '' AND ` + sameRun + ` AND ` + unlogged + `\)`, `$1 IS NOT NULL`},

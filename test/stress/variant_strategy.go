@@ -96,8 +96,8 @@ type standing struct {
 	change func(*strategies.Standing)
 }
 
-func (s standing) Stand(ctx context.Context, process string) ([]strategies.Standing, error) {
-	all, err := s.lined.Stand(ctx, process)
+func (s standing) Stand(ctx context.Context, process string, ttl time.Duration) ([]strategies.Standing, error) {
+	all, err := s.lined.Stand(ctx, process, ttl)
 	for i := range all {
 		s.change(&all[i])
 	}

@@ -897,7 +897,7 @@ KILL %d
 -- none: notes.announce, queue.tell, queue.tell-all
 
 -- A statement about several waiters does for several what TiDB's do one by one.
--- none: queue.enqueue-each, queue.wait-each, queue.taken-each
+-- none: queue.enqueue-each, queue.wait-each, queue.taken-each, queue.stand keeping
 
 -- Sent at the beginning.
 -- none: forupdate.renew locked

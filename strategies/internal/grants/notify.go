@@ -19,7 +19,7 @@ const (
 
 // Listen tells a process of its turns, where the database can tell. Where it tells of
 // commits only, there is something to look for after each.
-func (b Base) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func()) error {
+func (b Base) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func(name string)) error {
 	s := b.store
 
 	listener, ok := s.db.(databases.Listener)
@@ -42,7 +42,8 @@ func (b Base) Listen(ctx context.Context, process string, ready func(), turn fun
 		if n, err := strconv.ParseInt(line, 10, 64); channel == own && err == nil {
 			turn(name, id, n)
 		} else {
-			look()
+			name, _ = strategies.SplitSlot(payload)
+			look(name)
 		}
 	})
 	if errors.Is(err, databases.ErrNoNotifications) {

@@ -656,19 +656,27 @@ DELETE FROM sqllock_queue WHERE process = :process AND id = ANY (:each_id::pg_ca
 
 -- let ahead = o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id
 
--- name: queue.stand
 -- Nobody is ahead of a reader who has readers only before it, nor in its way while readers have the name.
-SELECT q.name, q.id, CASE WHEN q.shared AND pg_catalog.count(o.id) FILTER (WHERE ({ahead}) AND NOT o.shared) = 0 THEN 0::bigint
-                          ELSE pg_catalog.count(o.id) FILTER (WHERE {ahead}) END,
-       coalesce((pg_catalog.date_part('epoch', pg_catalog.min(o.expires_at) FILTER (WHERE {ahead}) - {now}) * 1000000::float)::bigint, 0),
-       CASE WHEN q.shared AND {read} THEN 0::bigint
-            ELSE coalesce((pg_catalog.date_part('epoch', l.expires_at - {now}) * 1000000::float)::bigint + l.lock_delay_us, 0::bigint) END,
-       coalesce(l.waiting, 0), pg_catalog.count(o.id), q.slots
-  FROM sqllock_queue q
-  LEFT JOIN sqllock_locks l ON l.name = q.name
-  LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND NOT o.behind AND o.expires_at > {now}
- WHERE q.process = :process AND NOT q.behind
- GROUP BY q.name, q.id, q.ticket, q.slots, q.shared, l.expires_at, l.lock_delay_us, l.waiting, l.owner
+-- let stand = SELECT q.name, q.id, CASE WHEN q.shared AND pg_catalog.count(o.id) FILTER (WHERE ({ahead}) AND NOT o.shared) = 0 THEN 0::bigint
+--                           ELSE pg_catalog.count(o.id) FILTER (WHERE {ahead}) END,
+--        coalesce((pg_catalog.date_part('epoch', pg_catalog.min(o.expires_at) FILTER (WHERE {ahead}) - {now}) * 1000000::float)::bigint, 0),
+--        CASE WHEN q.shared AND {read} THEN 0::bigint
+--             ELSE coalesce((pg_catalog.date_part('epoch', l.expires_at - {now}) * 1000000::float)::bigint + l.lock_delay_us, 0::bigint) END,
+--        coalesce(l.waiting, 0), pg_catalog.count(o.id), q.slots
+--   FROM sqllock_queue q
+--   LEFT JOIN sqllock_locks l ON l.name = q.name
+--   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND NOT o.behind AND o.expires_at > {now}
+--  WHERE q.process = :process AND NOT q.behind
+--  GROUP BY q.name, q.id, q.ticket, q.slots, q.shared, l.expires_at, l.lock_delay_us, l.waiting, l.owner
+
+-- name: queue.stand
+{stand}
+
+-- name: queue.stand keeping
+WITH kept AS (
+    UPDATE sqllock_queue SET expires_at = {now} + :ttl::float * interval '1 microsecond' WHERE process = :process AND {async}
+)
+{stand}
 
 -- name: queue.waiters
 SELECT q.name, q.process, q.id, q.ticket, {micros} - q.ticket, q.host, q.pid, q.label, q.metadata, q.holding, q.behind,

@@ -175,12 +175,23 @@ type standing struct {
 	slots int
 }
 
-// Stand says how those of a process stand in their lines.
-func (b Base) Stand(ctx context.Context, process string) (all []strategies.Standing, err error) {
-	s := b.store
+// Stand says how those of a process stand in their lines, and keeps them there if ttl is not zero: in one statement where that can be.
+func (b Base) Stand(ctx context.Context, process string, ttl time.Duration) (all []strategies.Standing, err error) {
+	s, stand := b.store, b.store.sql.Stand
+	values := databases.Values{"process": process}
+
+	if ttl > 0 {
+		if s.sql.StandKeeping.SQL == "" {
+			if _, err = b.Keep(ctx, process, ttl); err != nil {
+				return nil, err
+			}
+		} else {
+			stand, values["ttl"] = s.sql.StandKeeping, ceil(ttl)
+		}
+	}
 
 	err = s.look(ctx, func(on databases.Conn) error {
-		known, err := readAll(ctx, on, s.sql.Stand, databases.Values{"process": process}, func(row databases.Row, one *standing) error {
+		known, err := readAll(ctx, on, stand, values, func(row databases.Row, one *standing) error {
 			var life, taken, others int64
 
 			err := row(&one.Name, &one.ID, &one.Ahead, &life, &taken, &one.Line, &others, &one.slots)

@@ -399,7 +399,7 @@ ROLLBACK
 -- none: insert.look, insert.look-all, insert.clear
 
 -- Who waits sees commits.
--- none: notes.announce, queue.tell, queue.tell-all, queue.first, queue.call, queue.enqueue-each, queue.wait-each, queue.taken-each
+-- none: notes.announce, queue.tell, queue.tell-all, queue.first, queue.call, queue.enqueue-each, queue.wait-each, queue.taken-each, queue.stand keeping
 
 -- A connection is of one file.
 -- none: grant.where

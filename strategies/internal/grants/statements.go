@@ -84,6 +84,7 @@ type Statements struct {
 	Keep         databases.Statement   `sql:"queue.keep"`
 	Leave        databases.Statement   `sql:"queue.leave"`
 	Stand        databases.Statement   `sql:"queue.stand"`
+	StandKeeping databases.Statement   `sql:"queue.stand keeping"`
 	Waiters      databases.Statement   `sql:"queue.waiters"`
 	Dead         databases.Statement   `sql:"queue.dead"`
 	// Tell notifies those who are the first in the lines of names that are free, and TellAll all who listen if somebody waits

@@ -422,7 +422,7 @@ INSERT INTO sqllock_inserts (name, owner) VALUES (UNHEX(:name), UNHEX(:owner)) O
 -- none: grant.where
 
 -- Nobody can be told or called.
--- none: notes.announce, queue.tell, queue.tell-all, queue.first, queue.call
+-- none: notes.announce, queue.tell, queue.tell-all, queue.first, queue.call, queue.stand keeping
 
 -- Row locks and named locks end without a word when they are an hour old.
 -- none: forupdate, grant.acquire held, grant.acquire held from line, advisory
