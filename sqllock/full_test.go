@@ -83,7 +83,7 @@ func (u *unheard) Acquire(ctx context.Context, requests []strategies.Request) ([
 
 func (*unheard) Call(context.Context, []string) error { return nil }
 
-func (*unheard) Listen(context.Context, string, func(), func(string, string, int64), func(string)) error {
+func (*unheard) Listen(context.Context, string, func(), func(string, string, int64), func(string, bool)) error {
 	return sqllock.ErrTooManyConnections
 }
 

@@ -630,14 +630,28 @@ func (h *hold) drop() bool {
 	return h.handles == 0
 }
 
-// announce tells those who watch the name of a hold. If that fails they look by themselves.
+// announce tells those who watch the name of a hold, beside what its caller does next. If that fails they look by themselves.
 func (h *hold) announce(ctx context.Context) {
 	noter, ok := h.locker.strategy.(strategies.Noter)
 	if !ok || !h.settings.announces {
 		return
 	}
 
-	_ = call.Bounded(context.WithoutCancel(ctx), callTime, func(ctx context.Context) error { return noter.Announce(ctx, h.name) })
+	tell := func() {
+		_ = call.Bounded(context.WithoutCancel(ctx), callTime, func(ctx context.Context) error { return noter.Announce(ctx, h.name) })
+	}
+
+	if !h.locker.background.begin(h.name) {
+		tell() // Close waits for it
+
+		return
+	}
+
+	go func() {
+		defer h.locker.background.finish(h.name)
+
+		tell()
+	}()
 }
 
 // owner is what those who wait for the hold's name are told of as its owner.

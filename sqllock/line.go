@@ -500,9 +500,13 @@ func (n *listener) listen(ctx context.Context) {
 
 			connected.Do(func() { w.hearing(true) })
 			n.set(true)
-		}, w.turn, func(name string) {
+		}, w.turn, func(name string, released bool) {
 			connected.Do(func() { w.hearing(true) })
-			w.called(name)
+
+			if released {
+				w.called(name)
+			}
+
 			n.locker.lookAll(name)
 		})
 

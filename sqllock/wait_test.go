@@ -204,7 +204,7 @@ func (s slow) Acquire(ctx context.Context, requests []strategies.Request) ([]str
 
 func (slow) Call(context.Context, []string) error { return nil }
 
-func (slow) Listen(context.Context, string, func(), func(string, string, int64), func(string)) error {
+func (slow) Listen(context.Context, string, func(), func(string, string, int64), func(string, bool)) error {
 	return sqllock.ErrUnsupported
 }
 
@@ -287,7 +287,7 @@ type gossip struct {
 	told chan func(name, id string, line int64)
 }
 
-func (g *gossip) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func(name string)) error {
+func (g *gossip) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func(name string, released bool)) error {
 	g.told <- turn
 
 	return g.Memory.Listen(ctx, process, ready, turn, look)
@@ -677,7 +677,7 @@ type listening struct {
 	now *atomic.Int64
 }
 
-func (l listening) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func(name string)) error {
+func (l listening) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func(name string, released bool)) error {
 	l.now.Add(1)
 	defer l.now.Add(-1)
 

@@ -343,7 +343,7 @@ func (r *memoryRow) runs(now time.Time) (remaining, taken time.Duration) {
 }
 
 // Listen tells a process of its turns.
-func (m *Memory) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func(name string)) error {
+func (m *Memory) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func(name string, released bool)) error {
 	ear := &memoryEar{process: process, turns: make(chan memoryTurn, 1024)}
 
 	err := m.do(ctx, "listen", func(time.Time) error {
@@ -368,7 +368,7 @@ func (m *Memory) Listen(ctx context.Context, process string, ready func(), turn 
 		select {
 		case t := <-ear.turns:
 			if t.look {
-				look(t.name)
+				look(t.name, false)
 			} else {
 				turn(t.name, t.id, t.line)
 			}

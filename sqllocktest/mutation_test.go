@@ -293,7 +293,7 @@ func (s unordered) Stand(ctx context.Context, process string, ttl time.Duration)
 
 func (unordered) Call(context.Context, []string) error { return nil }
 
-func (unordered) Listen(context.Context, string, func(), func(string, string, int64), func(string)) error {
+func (unordered) Listen(context.Context, string, func(), func(string, string, int64), func(string, bool)) error {
 	return strategies.ErrUnsupported
 }
 
@@ -371,7 +371,7 @@ func (s unfree) Stand(ctx context.Context, process string, ttl time.Duration) ([
 
 func (unfree) Call(context.Context, []string) error { return nil }
 
-func (unfree) Listen(context.Context, string, func(), func(string, string, int64), func(string)) error {
+func (unfree) Listen(context.Context, string, func(), func(string, string, int64), func(string, bool)) error {
 	return strategies.ErrUnsupported
 }
 

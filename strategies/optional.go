@@ -33,9 +33,9 @@ type Queuer interface {
 	// Listen calls ready when from now on nothing is missed that is told to a process,
 	// if that can be known. It calls turn when a wait of the process was the first in the line of a
 	// name that was released, with its ID and what Request.Line says, and look if that is not
-	// known, with the name, or empty if it may be any: Stand says. It returns when ctx or the connection ends, and an ErrUnsupported where it
+	// known, with the name, or empty if it may be any: Stand says. It also calls look, not released, when a name was announced. It returns when ctx or the connection ends, and an ErrUnsupported where it
 	// cannot work.
-	Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func(name string)) error
+	Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func(name string, released bool)) error
 	// Call tells the process that is the first in the line of a name, for each of the names, that it
 	// may be free. It follows a wait that was given up, and where Features.Calls says so a
 	// release. It may fail for some.

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/sqllock/sqllock/bench/internal/contest"
@@ -122,6 +123,29 @@ func All() []Scenario {
 			slice: waiters,
 		},
 		{
+			Name: "crowd", Title: "1,000 names, each wanted by 8 processes",
+			Columns: append(rateColumns("hand-overs/s"),
+				report.Column{Title: "median wait", Metric: pairTime, Format: report.Nanoseconds},
+				report.Column{Title: "p99", Metric: pairP99, Format: report.Nanoseconds}),
+			Plot:  "hand-overs/s",
+			Takes: crowded,
+			Targets: []report.Target{{
+				Server: "postgres", Name: contest.CAS, Title: "hand-overs/s, 8 processes and 1,000 names", Metric: rate, Format: report.Count,
+				Bound: report.Bound{AtLeast: true, Value: 10_000},
+			}},
+			slice: load(worker.Own, slices.Repeat([]int{1000}, 8)...),
+		},
+		{
+			Name: "standbys", Title: "Two processes hand a name to each other beside 200 standbys of another", Once: true,
+			Columns: standbyColumns(),
+			Takes:   crowded,
+			Targets: each(report.Target{
+				Name: contest.CAS, Title: "hand-overs/s beside 200 standbys in 100 processes, of those alone",
+				Metric: besideStandbys(slices.Max(standbyProcesses)), Format: report.Times, Bound: report.Bound{AtLeast: true, Value: 0.8},
+			}),
+			slice: standbys,
+		},
+		{
 			Name: "takeover", Title: "Take-over after SIGKILL, lease 3 s", AtOnce: true,
 			Columns: []report.Column{
 				{Title: "taken over after", Metric: takeover, Format: report.Nanoseconds},
@@ -155,6 +179,26 @@ func Drawn(c contest.Contestant) (label string, family report.Family, drawn bool
 	default:
 		return c.Name, report.Others, true
 	}
+}
+
+// standbyProcesses is among how many processes standbys are divided.
+var standbyProcesses = []int{4, 20, 100}
+
+func standbyColumns() []report.Column {
+	columns := []report.Column{{Title: "hand-overs/s alone", Metric: rate, Format: report.Count, More: true}}
+
+	for _, processes := range standbyProcesses {
+		columns = append(columns,
+			report.Column{Title: fmt.Sprintf("of that with %d processes", processes), Metric: besideStandbys(processes), Format: report.Times, Bare: true},
+			report.Column{Title: "their statements/s", Metric: standbysSend(processes), Format: report.Count, Bare: true})
+	}
+
+	return columns
+}
+
+// crowded are those whom many processes use at a time: of this library the strategy that most use, and those of other servers.
+func crowded(c contest.Contestant) bool {
+	return c.Name == contest.CAS || c.Group == contest.Peer && !slices.Contains([]string{"postgres", "mysql", "mariadb", "sqlite"}, c.Server)
 }
 
 func locks(c contest.Contestant) bool { return c.Group != contest.Floor }

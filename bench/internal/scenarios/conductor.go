@@ -187,12 +187,7 @@ func (c *Conductor) crew(ctx context.Context, jobs ...worker.Job) (workers []*pr
 		workers = append(workers, p)
 	}
 
-	var faults []error
-	for _, p := range workers {
-		faults = append(faults, p.ready(ctx))
-	}
-
-	if err := errors.Join(faults...); err != nil {
+	if err := ready(ctx, workers); err != nil {
 		stop()
 
 		return nil, nil, err
@@ -205,6 +200,15 @@ func begin(workers []*process) error {
 	var faults []error
 	for _, p := range workers {
 		faults = append(faults, p.say(worker.Go))
+	}
+
+	return errors.Join(faults...)
+}
+
+func ready(ctx context.Context, workers []*process) error {
+	var faults []error
+	for _, p := range workers {
+		faults = append(faults, p.ready(ctx))
 	}
 
 	return errors.Join(faults...)

@@ -43,6 +43,7 @@ type Job struct {
 	Names      Names
 	Goroutines int
 	Duration   time.Duration
+	Settle     time.Duration // before what is measured
 	Locks      int
 }
 

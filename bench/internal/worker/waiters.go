@@ -21,8 +21,6 @@ func (s *session) waiters(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 
-	settle := 2 * s.job.Duration
-
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 
@@ -43,7 +41,7 @@ func (s *session) waiters(ctx context.Context) (Result, error) {
 		})
 	}
 
-	<-time.After(settle)
+	<-time.After(s.job.Settle)
 
 	// The parent asks the server now and at the end.
 	statements := s.statements.Load()

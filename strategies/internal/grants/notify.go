@@ -11,15 +11,17 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// Releases are told on channels: to the first in line on that of its process, or to all who wait for anything.
+// Releases are told on channels: to the first in line on that of its process, or to all who wait for anything. What else
+// changes is told to all who watch.
 const (
-	channelOf  = "sqllock_" // and the process
-	allChannel = "sqllock_released"
+	channelOf       = "sqllock_" // and the process
+	releasedChannel = "sqllock_released"
+	changedChannel  = "sqllock_changed"
 )
 
 // Listen tells a process of its turns, where the database can tell. Where it tells of
 // commits only, there is something to look for after each.
-func (b Base) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func(name string)) error {
+func (b Base) Listen(ctx context.Context, process string, ready func(), turn func(name, id string, line int64), look func(name string, released bool)) error {
 	s := b.store
 
 	listener, ok := s.db.(databases.Listener)
@@ -34,7 +36,7 @@ func (b Base) Listen(ctx context.Context, process string, ready func(), turn fun
 
 	own := channelOf + process
 
-	err := listener.Listen(ctx, []string{own, allChannel}, ready, func(channel, payload string) {
+	err := listener.Listen(ctx, []string{own, releasedChannel, changedChannel}, ready, func(channel, payload string) {
 		// Whoever may connect can send anything.
 		line, wait, _ := strings.Cut(payload, " ")
 		id, name, _ := strings.Cut(wait, " ")
@@ -43,7 +45,7 @@ func (b Base) Listen(ctx context.Context, process string, ready func(), turn fun
 			turn(name, id, n)
 		} else {
 			name, _ = strategies.SplitSlot(payload)
-			look(name)
+			look(name, channel != changedChannel)
 		}
 	})
 	if errors.Is(err, databases.ErrNoNotifications) {

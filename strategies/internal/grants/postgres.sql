@@ -514,7 +514,8 @@ UPDATE sqllock_locks SET asked = pg_catalog.concat(owner, ' ', :reason::pg_catal
  WHERE name = :name AND owner <> '' AND expires_at > {now}
 
 -- name: notes.announce
-SELECT pg_catalog.pg_notify('sqllock_released', :name)
+-- The commit of a notification holds a lock of the whole server, and would wait for the disk.
+SELECT pg_catalog.pg_notify('sqllock_changed', :name) WHERE {async}
 
 
 -- Readers
@@ -697,9 +698,10 @@ SELECT {tell}
    AND (l.expires_at <= {now} OR {read} AND (
            SELECT q.shared FROM sqllock_queue q
             WHERE q.name = l.name AND NOT q.behind AND q.expires_at > {now} ORDER BY q.ticket, q.id LIMIT 1))
+   AND {async}
 
 -- name: queue.tell-all
-SELECT pg_catalog.pg_notify('sqllock_released', l.name) FROM sqllock_locks l WHERE l.name = :name AND l.waiting <> 0
+SELECT pg_catalog.pg_notify('sqllock_released', l.name) FROM sqllock_locks l WHERE l.name = :name AND l.waiting <> 0 AND {async}
 
 
 -- Many grants at a time
