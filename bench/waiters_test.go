@@ -28,19 +28,24 @@ const (
 // also on the connection that listens. Before, one more name was handed over: a process may learn from that
 // how it is told. A look may follow sooner on another the shorter the waits are, so the second half of the time
 // is also told by itself.
-func BenchmarkWaiters(b *testing.B) {
+func BenchmarkWaiters(b *testing.B) { eachWay(b, []int{fewAtATime, waited + 1}, waitForMany) }
+
+// eachWay runs a benchmark of a time that was chosen for every target, with each number, and for each way to learn of releases.
+func eachWay(b *testing.B, numbers []int, f func(b *testing.B, p pool, number int, options []sqllock.LockerOption)) {
+	b.Helper()
+
 	for _, t := range targets {
 		b.Run(t.name, func(b *testing.B) {
 			p := t.open(b, false)
 
 			for _, way := range ways {
-				for _, atATime := range []int{fewAtATime, waited + 1} {
-					b.Run(fmt.Sprintf("%s/%d", way.name, atATime), func(b *testing.B) {
+				for _, number := range numbers {
+					b.Run(fmt.Sprintf("%s/%d", way.name, number), func(b *testing.B) {
 						for b.Loop() {
-							waitForMany(b, p, atATime, way.options)
+							f(b, p, number, way.options)
 						}
 
-						b.ReportMetric(0, "ns/op") // it is a time that was chosen
+						b.ReportMetric(0, "ns/op")
 					})
 				}
 			}

@@ -279,6 +279,58 @@ func TestRecoveryTogether(t *testing.T) {
 	}
 }
 
+// TestRefusedTogether: of a batch that is refused it is asked once, and not of each name, whether nothing is granted.
+func TestRefusedTogether(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range recoverable {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			db, _ := databaseAndPool(t, server)
+			faulty := sqllocktest.NewFaulty(db)
+			s := cas.New(faulty)
+
+			var (
+				requests []strategies.Request
+				waiters  []strategies.Waiter
+			)
+
+			for i := range 20 {
+				name := fmt.Sprint("name", i)
+				requests = append(requests, strategies.Request{Name: name, Owner: fmt.Sprintf("%032x", i), Lease: time.Minute})
+				waiters = append(waiters, strategies.Waiter{Name: name, Process: "waits", ID: fmt.Sprint(i)})
+			}
+
+			grants, errs := s.Acquire(t.Context(), requests)
+			_, released := s.Release(t.Context(), grants)
+
+			// The names are free, and kept for those who wait.
+			_, entered := s.Enqueue(t.Context(), waiters, time.Minute)
+			if err := errors.Join(slices.Concat(errs, released, entered)...); err != nil {
+				t.Fatal(err)
+			}
+
+			faulty.Reset()
+
+			for i := range requests {
+				requests[i].Owner = fmt.Sprintf("%032x", 100+i)
+			}
+
+			_, errs = s.Acquire(t.Context(), requests)
+			for i, err := range errs {
+				if held := new(strategies.HeldError); !errors.As(err, &held) || held.Recovering {
+					t.Errorf("Acquire() of name %d = %v, want that it is kept for others", i, err)
+				}
+			}
+
+			if n := faulty.Count("recovery.state"); n != 1 {
+				t.Errorf("of %d names that were refused together it was asked %d times whether nothing is granted, want once", len(requests), n)
+			}
+		})
+	}
+}
+
 // TestLongestPromise: a recovery pause is as long as the longest lease that there may be, which is noted before it is granted, and
 // forgotten when there is none any more.
 func TestLongestPromise(t *testing.T) {

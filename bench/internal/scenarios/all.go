@@ -123,17 +123,12 @@ func All() []Scenario {
 			slice: waiters,
 		},
 		{
-			Name: "crowd", Title: "1,000 names, each wanted by 8 processes",
+			Name: "crowd", Title: "100 names, each wanted by 8 processes", Once: true,
 			Columns: append(rateColumns("hand-overs/s"),
 				report.Column{Title: "median wait", Metric: pairTime, Format: report.Nanoseconds},
 				report.Column{Title: "p99", Metric: pairP99, Format: report.Nanoseconds}),
-			Plot:  "hand-overs/s",
 			Takes: crowded,
-			Targets: []report.Target{{
-				Server: "postgres", Name: contest.CAS, Title: "hand-overs/s, 8 processes and 1,000 names", Metric: rate, Format: report.Count,
-				Bound: report.Bound{AtLeast: true, Value: 10_000},
-			}},
-			slice: load(worker.Own, slices.Repeat([]int{1000}, 8)...),
+			slice: crowd,
 		},
 		{
 			Name: "standbys", Title: "Two processes hand a name to each other beside 200 standbys of another", Once: true,
@@ -196,9 +191,9 @@ func standbyColumns() []report.Column {
 	return columns
 }
 
-// crowded are those whom many processes use at a time: of this library the strategy that most use, and those of other servers.
+// crowded are those whom many processes use at a time: of this library the strategy that most use, and of others one on each server.
 func crowded(c contest.Contestant) bool {
-	return c.Name == contest.CAS || c.Group == contest.Peer && !slices.Contains([]string{"postgres", "mysql", "mariadb", "sqlite"}, c.Server)
+	return c.Name == contest.CAS && c.Server != "sqlite" || c.Name == "go-redsync/redsync" || c.Server == "etcd"
 }
 
 func locks(c contest.Contestant) bool { return c.Group != contest.Floor }

@@ -3,6 +3,7 @@ package scenarios
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sqllock/sqllock/bench/internal/report"
@@ -13,6 +14,14 @@ import (
 
 // lease is the library's default; others get the same.
 const lease = sqllock.DefaultLease
+
+// A crowd, and for how long it is watched. With a thousand names two processors are too few: etcd refuses requests, and releases of
+// this library end by time.
+const (
+	crowdProcesses = 8
+	crowdNames     = 100
+	crowdFor       = 10 * time.Second
+)
 
 // The metrics of a load.
 const (
@@ -43,6 +52,19 @@ func load(names worker.Names, goroutines ...int) func(context.Context, *Conducto
 
 		return loadSamples(found, spent), nil
 	}
+}
+
+// crowd is many processes that want the same names.
+func crowd(ctx context.Context, c *Conductor, who contestant) (report.Samples, error) {
+	job := c.job(worker.Load, who)
+	job.Names, job.Goroutines, job.Duration = worker.Each, crowdNames, max(c.Duration, crowdFor)
+
+	found, spent, err := c.runLoad(ctx, who, slices.Repeat([]worker.Job{job}, crowdProcesses))
+	if err != nil {
+		return nil, err
+	}
+
+	return loadSamples(found, spent), nil
 }
 
 func (c *Conductor) runLoad(

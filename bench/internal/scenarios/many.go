@@ -27,7 +27,7 @@ const (
 
 	standbyCount = 200
 	// standing is for how long standbys wait before anything is measured: those of this library look less often then.
-	standing = 40 * time.Second
+	standing = 20 * time.Second
 
 	plain     = "transaction"
 	guarded   = "guarded transaction"

@@ -28,6 +28,7 @@ type Names string
 const (
 	Ring   Names = "ring"   // each goroutine walks through some of its own
 	Own    Names = "own"    // one for each goroutine
+	Each   Names = "each"   // one for each goroutine, which those of other processes want, too
 	Shared Names = "shared" // one for all
 )
 

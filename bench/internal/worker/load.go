@@ -79,7 +79,7 @@ func (s *session) load(ctx context.Context) (Result, error) {
 }
 
 // warm lets each goroutine use its first name: its connection, its row and
-// its session are there then. On a shared name they go one after the other,
+// its session are there then. On names that others want it uses one of its own,
 // because some libraries wait long for each other.
 func (s *session) warm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*shortLived)
@@ -93,7 +93,7 @@ func (s *session) warm(ctx context.Context) error {
 	one := func(slot int) error {
 		for i := range rounds {
 			name := s.name(slot, i)
-			if s.job.Names == Shared {
+			if s.job.Names == Shared || s.job.Names == Each {
 				name = fmt.Sprintf("%s/warm/%d/%d", name, os.Getpid(), slot)
 			}
 
@@ -127,7 +127,7 @@ func (s *session) name(slot, i int) string {
 	switch s.job.Names {
 	case Ring:
 		return fmt.Sprintf("%s/%d/%d", s.job.Name, slot, i%ring)
-	case Own:
+	case Own, Each:
 		return fmt.Sprintf("%s/%d", s.job.Name, slot)
 	default:
 		return s.job.Name

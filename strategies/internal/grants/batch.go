@@ -22,7 +22,8 @@ type batch struct {
 	open      map[string]int       // by owner, those that have no answer yet
 	grants    []strategies.Grant
 	contended []bool
-	errs      []error // ErrNotBatched of those without an answer: they have to go alone
+	errs      []error   // ErrNotBatched of those without an answer: they have to go alone
+	allows    allowance // as a request that was refused has found
 }
 
 func (s *Store) batch(n int) *batch {
@@ -189,7 +190,7 @@ func (b *batch) look(
 				b.granted(r, st.Token)
 			}
 		default:
-			again, err := b.Refused(ctx, on, st, r)
+			again, err := b.refusedAfter(ctx, on, st, r, &b.allows)
 			if errors.Is(err, strategies.ErrBusy) {
 				b.answerAll(err) // nobody waits for the same once more
 

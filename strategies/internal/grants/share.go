@@ -129,6 +129,16 @@ func (s *Store) shareAsIs(
 
 // Refused is the error for a request that was not granted. again says that what was in the way may be over.
 func (s *Store) Refused(ctx context.Context, on databases.Session, st State, r strategies.Request) (again bool, err error) {
+	return s.refusedAfter(ctx, on, st, r, new(allowance))
+}
+
+// allowance is how long a grant the server allows, as it has just said.
+type allowance struct {
+	us           int64
+	asynchronous bool
+}
+
+func (s *Store) refusedAfter(ctx context.Context, on databases.Session, st State, r strategies.Request, seen *allowance) (again bool, err error) {
 	if err := s.ReadHolder(ctx, on, r.Name, &st); err != nil {
 		return false, err
 	}
@@ -136,8 +146,18 @@ func (s *Store) Refused(ctx context.Context, on databases.Session, st State, r s
 	// Others wait, somebody else's attempt has the row locked, or nothing is granted. A lease is in nobody's way who has the lock of the
 	// session.
 	if free := st.Left+st.Delay <= 0 || st.Owner == r.Owner; free || s.ofSessions() {
-		if again, err = s.recovering(ctx, on, r, free && !st.Waits(r)); err != nil {
+		next := free && !st.Waits(r)
+
+		if s.promised(r) <= seen.us && (seen.asynchronous || !asynchronous(r)) && (!next || s.sql.Recovery.Settle.SQL == "") {
+			return false, st.Refused(r)
+		}
+
+		if again, err = s.recovering(ctx, on, r, next); err != nil {
 			return false, err
+		}
+
+		if !again {
+			*seen = allowance{s.promised(r), asynchronous(r)}
 		}
 	}
 

@@ -42,7 +42,7 @@
 //
 // # What is not modelled
 //
-// SQLite, which has the statements of [TwoStatements] and in place of calls a look
+// Those far back in a line that stands still, who look less often and are believed for longer. SQLite, which has the statements of [TwoStatements] and in place of calls a look
 // after each commit. Answers of the line's statements that are lost, but for those of
 // entries; and the database's silence, in which waiters ask without a turn. Forged
 // notifications; a turn at which the row is found locked; one that comes later than
