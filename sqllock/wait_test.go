@@ -712,6 +712,8 @@ func queue(t *testing.T, memory *sqllocktest.Memory, waiters int) (peers []*sqll
 // Of those who wait in a line that stands still the first two listen. When it moves they all have their turns in order, those who
 // listen at once and the others soon, and afterwards nobody listens.
 func TestWhoIsFarBackListensNoMore(t *testing.T) {
+	t.Parallel()
+
 	for still, waiters := range map[time.Duration]int{time.Minute: 50, 10 * time.Minute: 50, time.Hour: 5} {
 		t.Run(still.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
