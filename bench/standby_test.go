@@ -17,7 +17,7 @@ import (
 // waited for so long that they look as rarely as they ever do.
 const (
 	standbys  = 200
-	settled   = 170 * time.Second
+	settled   = 90 * time.Second
 	handedFor = 20 * time.Second
 )
 

@@ -339,9 +339,9 @@ func (a *acquisition) limit() (time.Duration, error) {
 // giveUp gives the turn to the next of this process, and with it the place in line: who gives up does not send those behind it to the
 // end. It ends what an attempt may have left.
 func (a *acquisition) giveUp(ctx context.Context) {
-	var place *waiting
-	if a.line.told {
-		place = a.line.one
+	place := a.line.one
+	if !a.locker.waiters.stands(place) {
+		place = nil
 	}
 
 	if a.locker.turns.leave(a.queued, place) && place != nil {
@@ -401,8 +401,10 @@ func (a *acquisition) queueForTurn(wait, ctx context.Context) (*hold, error) {
 			return w.hold, nil
 		case w.left != nil:
 			// One who waits for other reasons too stands for itself.
-			if a.startWaiting(ctx); l.waiters.inherit(a.line.one, w.left) {
-				a.line.told = true
+			a.startWaiting(ctx)
+
+			if told, in := l.waiters.inherit(a.line.one, w.left); in {
+				a.line.told = told
 				a.request.Process, a.request.Wait = a.line.one.Process, a.line.one.ID
 			}
 		}

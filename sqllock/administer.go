@@ -53,7 +53,7 @@ func checkFilter(filter, name, prefix string, limit int) error {
 // the order of arrival, in which they get the lock. A process is listed once for each name
 // that it waits for; it may hold others meanwhile. A goroutine that holds another lock and waits
 // behind one of its own process is listed, too, after those in line, once it has waited for a
-// quarter of a second. A process that has died is listed for up to three seconds, or 42 if it was far back. Errors:
+// quarter of a second. A process that has died is listed for up to three seconds, or 22 if it was far back. Errors:
 // [ErrInvalidOption] if f.Limit is negative, [ErrInvalidName] if f.Name or f.Prefix is in no name, [ErrUnsupported] if the strategy does not know,
 // [ErrClosed]; the database's.
 func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) (listed []Waiter, err error) {

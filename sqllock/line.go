@@ -51,13 +51,19 @@ func (one *waiting) freed(s strategies.Standing, asked time.Time) bool {
 }
 
 // saw takes in how one stands, and returns when to look again.
-func (one *waiting) saw(s strategies.Standing, asked time.Time, pause time.Duration) time.Time {
+func (w *waiters) saw(one *waiting, s strategies.Standing, asked time.Time) time.Time {
+	pause, rested := w.pause(one), one.rest(asked) > 0
+
 	if s.Ahead < one.standing.Ahead {
 		one.moved = asked
 	}
 
 	one.standing, one.stood = s, asked
 	rest := one.rest(asked)
+
+	if rested {
+		pause = w.pause(one) // it may be the next
+	}
 
 	switch {
 	case one.set.many():
@@ -397,7 +403,7 @@ const (
 	// session of a database that listens, at each notification.
 	stillFor = 5 * time.Second
 	// longestRest is the longest time between two looks of one of those.
-	longestRest = 40 * time.Second
+	longestRest = 20 * time.Second
 	// listening is what Close calls the connection that listens. No lock has a name with a NUL.
 	listening = "\x00the connection that listens"
 	// relisten is the longest pause before another try to listen, and pollingOnly how long none is

@@ -433,7 +433,7 @@ type Tuning struct {
 	// PollMin and PollMax are for a locker that is not notified of releases: how often it asks how its waits stand, in one
 	// statement for all of them. The pause is random. It is about PollMin at first, grows with the time since the line last
 	// moved, and is PollMax at most; if the line has not moved for a minute, up to a thousandth of that time or a second. Behind the
-	// first two of a line that has not moved for five seconds it is two seconds. Zero is 1 ms and 50 ms, or PollMin if that is
+	// first two of a line that has not moved for five seconds it is two to twenty seconds. Zero is 1 ms and 50 ms, or PollMin if that is
 	// longer. PollMin is at least 1 ms, PollMax at most 366 days. With notifications a locker asks every two to four seconds. They
 	// have no effect on [Locker.TryAcquire] and [Locker.TryDo].
 	PollMin, PollMax time.Duration

@@ -744,7 +744,7 @@ func TestWhoIsFarBackListensNoMore(t *testing.T) {
 
 					took, most := time.Since(began), 10*time.Millisecond
 					if i >= 2 {
-						most += min(time.Duration(i)*time.Second, 40*time.Second)
+						most += min(time.Duration(i)*time.Second, 20*time.Second)
 					}
 
 					if took > most {
@@ -787,7 +787,7 @@ func TestWhoIsFarBackSendsLittle(t *testing.T) {
 		for i, peer := range peers {
 			sent, most := len(peer.Statements()), 90+2 // the first two say once a second that they wait, and look every two
 			if i >= 2 {
-				pause := time.Duration(min(i, 40)) * time.Second
+				pause := time.Duration(min(i, 20)) * time.Second
 				most = 2 * int(time.Minute/(pause-pause/8)+1) // looks, each of which says that it waits
 			}
 
@@ -896,4 +896,91 @@ func background(t *testing.T, locker *sqllock.Locker, name string) <-chan *sqllo
 	time.Sleep(10 * time.Millisecond)
 
 	return locks
+}
+
+// untold is a strategy that does not know whether a name is taken when somebody enters its line.
+type untold struct{ *sqllocktest.Memory }
+
+func (s untold) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
+	_, errs := s.Memory.Enqueue(ctx, all, ttl)
+
+	return make([]bool, len(all)), errs
+}
+
+// Who gives up leaves its place to the next of its process, also where its turn need not be told.
+func TestWhoGivesUpLeavesItsPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, holder := setup(t)
+		held := acquire(t, holder)
+		process, other := newLocker(t, untold{memory.Peer()}), newLocker(t, untold{memory.Peer()})
+
+		ctx, giveUp := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+
+		go func() {
+			_, err := process.Acquire(ctx, name)
+			gone <- err
+		}()
+
+		time.Sleep(100 * time.Millisecond)
+
+		behind := background(t, process, name)
+		last := background(t, other, name)
+
+		time.Sleep(time.Second)
+		giveUp()
+		wantIs(t, "Acquire() that was given up", <-gone, context.Canceled)
+		time.Sleep(time.Second)
+		release(t, held)
+
+		select {
+		case lock := <-behind:
+			release(t, lock)
+			release(t, <-last)
+		case lock := <-last:
+			t.Error("who came later had its turn first")
+			release(t, lock)
+			release(t, <-behind)
+		}
+	})
+}
+
+// Who finds itself the next when it looks after a long rest looks again as soon as any other.
+func TestAfterARest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, holder := setup(t)
+		held := acquire(t, holder)
+
+		var stop []context.CancelFunc
+
+		for range 2 {
+			locker := newLocker(t, memory.Peer())
+			ctx, cancel := context.WithCancel(t.Context())
+			stop = append(stop, cancel)
+
+			go func() { _, _ = locker.Acquire(ctx, name) }()
+
+			time.Sleep(10 * time.Millisecond)
+		}
+
+		polling := newLocker(t, memory.Peer(), sqllock.WithTuning(sqllock.Tuning{NoNotifications: true}))
+		third := background(t, polling, name)
+
+		time.Sleep(time.Minute)
+
+		for _, cancel := range stop {
+			cancel()
+		}
+
+		time.Sleep(2100 * time.Millisecond) // until it has looked
+
+		began := time.Now()
+
+		release(t, held)
+		release(t, <-third)
+
+		if took := time.Since(began); took > 400*time.Millisecond {
+			t.Errorf("the next in line had the lock %s after its release, want that it looks often", took)
+		}
+	})
 }

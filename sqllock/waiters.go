@@ -169,7 +169,7 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 		return false, err
 	}
 
-	one.noted = true
+	one.noted, one.taken = true, taken
 	w.untilLocked(one.stood.Add(believed))
 
 	if taken {
@@ -282,12 +282,12 @@ func (w *waiters) turn(name, id string, line int64) {
 }
 
 // inherit has heir stand where place does, whose wait has ended. If one of them holds other locks, or
-// they say different things of themselves, place leaves the line.
-func (w *waiters) inherit(heir, place *waiting) bool {
+// they say different things of themselves, place leaves the line. told says that its turn will be.
+func (w *waiters) inherit(heir, place *waiting) (told, in bool) {
 	if heir.Behind || len(heir.Holding)+len(place.Holding) > 0 || heir.Holder != place.Holder || heir.Slots != place.Slots {
 		w.remove(place, false)
 
-		return false
+		return false, false
 	}
 
 	w.mu.Lock()
@@ -306,7 +306,15 @@ func (w *waiters) inherit(heir, place *waiting) bool {
 	// It may have been told that it was its turn.
 	w.nextLocked(time.Now())
 
-	return true
+	return heir.taken, true
+}
+
+// stands says whether one may be in line.
+func (w *waiters) stands(one *waiting) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return one != nil && one.sent && !one.Behind
 }
 
 // remove ends a wait, of an acquisition that Close waits for. granted says that it has the lock, in
@@ -455,7 +463,7 @@ func (w *waiters) poll() {
 			w.heard = called
 		}
 
-		w.nextLocked(later(one.saw(s, asked, w.pause(one)), soonest))
+		w.nextLocked(later(w.saw(one, s, asked), soonest))
 	}
 
 	for _, one := range w.asking {
@@ -693,6 +701,7 @@ type waiting struct {
 type entry struct {
 	sent     bool                // it may have been told
 	noted    bool                // it was
+	taken    bool                // the name was when it entered, so that its turn will be told
 	again    bool                // it may be told once more after a grant has taken it out of the line
 	standing strategies.Standing // how it stood
 	stood    time.Time           // when that was asked, or it entered the line
