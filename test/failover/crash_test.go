@@ -182,7 +182,7 @@ func newBreaches() []*breach {
 			{`(\$\d+::bigint), (\$\d+::pg_catalog\.text), (\$\d+::bigint)`, `${1}, ${2}, least(0::bigint, ${3})`},
 		}},
 		{name: "no run noted", strategies: leased[:1], wants: wants[:1], edits: []edit{
-			{`\(NOT (\$\d+::boolean) OR v\.run <> '' AND ` + sameRun + ` AND ` + unlogged + `\)`, `$1 IS NOT NULL`},
+			{`\(pg_catalog\.concat\((\$\d+::boolean)\) = 'f'::pg_catalog\.text OR v\.run <> '' AND ` + sameRun + ` AND ` + unlogged + `\)`, `$1 IS NOT NULL`},
 			{`(INSERT INTO sqllock_run .*\s+WHERE )`, `${1}false AND `},
 		}},
 		{

@@ -165,7 +165,7 @@ func standbysSend(processes int) string   { return fmt.Sprint("statements/s of s
 // do it alone; and what those send.
 func standbys(ctx context.Context, c *Conductor, who contestant) (report.Samples, error) {
 	handing := c.job(worker.Load, who)
-	handing.Names = worker.Shared
+	handing.Names, handing.Duration = worker.Shared, max(c.Duration, 5*time.Second)
 
 	hand := func() (float64, error) {
 		found, spent, err := c.runLoad(ctx, who, []worker.Job{handing, handing})
