@@ -187,7 +187,7 @@ func (s *state) leave(i int8) {
 // look says to a process how it stands in line.
 //
 // Mirrors strategies/internal/grants/postgres.sql queue.stand,
-// strategies/internal/grants/mysql.sql queue.stand, sqllock/line.go waiting.saw,
+// strategies/internal/grants/mysql.sql queue.stand, sqllock/line.go waiters.saw,
 // sqllock/waiters.go waiters.poll.
 func (p Protocol) look(s *state, i int8) {
 	c := &s.processes[i]
