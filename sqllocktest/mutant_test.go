@@ -178,6 +178,10 @@ var mutants = []struct {
 		"a permit that is free is told to nobody", "permits/several that are freed at once",
 		func(m *sqllocktest.Memory) strategies.Strategy { return unfree{m} },
 	},
+	{
+		"who looks is kept in no line", "waiters/of a process are kept and forgotten together",
+		func(m *sqllocktest.Memory) strategies.Strategy { return unkept{m} },
+	},
 	{"a wait that nobody hears of", "waiting/a release is heard", func(m *sqllocktest.Memory) strategies.Strategy {
 		return unheard{m}
 	}},

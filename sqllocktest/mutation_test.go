@@ -357,6 +357,13 @@ func (s slotless) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time
 	return s.Memory.Enqueue(ctx, all, ttl)
 }
 
+// unkept keeps nobody in line who looks.
+type unkept struct{ *sqllocktest.Memory }
+
+func (s unkept) Stand(ctx context.Context, process string, _ time.Duration) ([]strategies.Standing, error) {
+	return s.Memory.Stand(ctx, process, 0)
+}
+
 // unfree never sees a slot that is free, and tells nobody of one.
 type unfree struct{ *sqllocktest.Memory }
 

@@ -155,10 +155,13 @@ func waitersKept(e *env) {
 	const moment = 300 * time.Millisecond
 
 	q, owner := e.queuer(e.Strategy), e.request().Owner
-	living, dead := "living"+owner, "dead"+owner
+	living, standing, dead := "living"+owner, "standing"+owner, "dead"+owner
 
 	for _, w := range []strategies.Waiter{
-		{Name: e.name, Process: living, ID: "1"}, {Name: e.name + "/other", Process: living, ID: "2"}, {Name: e.name, Process: dead, ID: "1"},
+		{Name: e.name, Process: standing, ID: "1"},
+		{Name: e.name, Process: living, ID: "1"},
+		{Name: e.name + "/other", Process: living, ID: "2"},
+		{Name: e.name, Process: dead, ID: "1"},
 	} {
 		if _, err := single.Enqueue(e.ctx(), q, w, moment); err != nil {
 			e.Fatalf("Enqueue() = %v", err)
@@ -173,7 +176,19 @@ func waitersKept(e *env) {
 		e.Errorf("Keep() of nobody = %d, %v, want 0", kept, err)
 	}
 
-	e.waiters("the dead are forgotten", 2)
+	// Who looks how it stands can say so in the same call.
+	if all, err := q.Stand(e.ctx(), standing, lease); len(all) != 1 || err != nil {
+		e.Errorf("Stand() = %+v, %v, want one", all, err)
+	}
+
+	left := e.waiters("the dead are forgotten", 3)
+	if slices.ContainsFunc(left, func(w strategies.Waiter) bool { return w.Process == dead }) {
+		e.Errorf("Waiters() = %+v, want those who were kept", left)
+	}
+
+	if err := q.Leave(e.ctx(), standing, []string{"1"}); err != nil {
+		e.Errorf("Leave() = %v, want nil", err)
+	}
 
 	if err := q.Leave(e.ctx(), living, []string{"1", "2"}); err != nil {
 		e.Errorf("Leave() = %v, want nil", err)
