@@ -114,7 +114,7 @@ func (one *waiting) counts() time.Duration { return believed + one.rest(one.stoo
 
 // pause is how long one stands in line before it is looked how.
 func (w *waiters) pause(one *waiting) time.Duration {
-	if one.rest(time.Now()) > 0 || one.set.listens && w.locker.listener.hearing.Load() {
+	if one.set.listens && w.locker.listener.hearing.Load() {
 		return standEvery
 	}
 

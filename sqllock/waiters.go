@@ -373,7 +373,7 @@ func (w *waiters) run() {
 			w.look(known)
 		}
 
-		w.locker.listener.keepOff(w.rest(time.Now()) > 0)
+		w.locker.listener.keepOff(w.rests())
 
 		wait, idle := w.idle()
 		if idle {
@@ -407,9 +407,6 @@ func (w *waiters) idle() (pause time.Duration, idle bool) {
 // poll asks how those in line stand, if it is time, and tells those whose turn it is.
 func (w *waiters) poll() {
 	asked, ttl := time.Now(), time.Duration(0)
-	if rest := w.rest(asked); rest > 0 {
-		ttl = rest + believed - keepEvery // nothing else is sent until the next look
-	}
 
 	w.mu.Lock()
 	due := !w.next.IsZero() && !asked.Before(w.next)
@@ -418,7 +415,8 @@ func (w *waiters) poll() {
 	if due {
 		w.next, w.call = time.Time{}, false
 
-		if ttl > 0 {
+		if rest := w.restLocked(asked); rest > 0 {
+			ttl = rest + believed - keepEvery // nothing else is sent until the next look
 			w.until = asked.Add(ttl)
 		}
 	}
@@ -471,11 +469,16 @@ func (w *waiters) poll() {
 	}
 }
 
-// rest is how long it need not be looked how those in line stand; zero if somebody is soon to be served.
-func (w *waiters) rest(now time.Time) time.Duration {
+// rests says whether nobody in line is soon to be served.
+func (w *waiters) rests() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
+	return w.restLocked(time.Now()) > 0
+}
+
+// restLocked is how long it need not be looked how those in line stand; zero if somebody is soon to be served.
+func (w *waiters) restLocked(now time.Time) time.Duration {
 	shortest := time.Duration(0)
 
 	for _, one := range w.asking {
@@ -537,8 +540,7 @@ func (w *waiters) dequeue() {
 
 		for _, one := range some {
 			switch {
-			case err != nil && time.Since(one.over) < believed,
-				err != nil && time.Since(one.over) < one.counts() && w.locker.life.Err() == nil:
+			case err != nil && (time.Since(one.over) < believed || time.Since(one.over) < one.counts() && w.locker.life.Err() == nil):
 				w.gone = append(w.gone, one)
 			case err == nil && one.passes:
 				names = append(names, strategies.SlotNames(one.Name, one.Slots)...)

@@ -12,8 +12,11 @@ import (
 	driver "github.com/redis/go-redis/v9"
 )
 
-// RedisLock is the name of the contestant that targets speak of.
-const RedisLock = "bsm/redislock"
+// RedisLock and RedSync are the names of contestants that scenarios and targets speak of.
+const (
+	RedisLock = "bsm/redislock"
+	RedSync   = "go-redsync/redsync"
+)
 
 func redis() []Contestant {
 	return []Contestant{
@@ -27,7 +30,7 @@ func redis() []Contestant {
 			},
 		},
 		{
-			Server: "redis", Name: "go-redsync/redsync", Group: Peer,
+			Server: "redis", Name: RedSync, Group: Peer,
 			Note: "on one server; asks again after 50 to 250 ms as by default, but without an end",
 			Open: func(_ context.Context, c Config) (Locker, error) {
 				client := openRedis(c)

@@ -193,7 +193,7 @@ func standbyColumns() []report.Column {
 
 // crowded are those whom many processes use at a time: of this library the strategy that most use, and of others one on each server.
 func crowded(c contest.Contestant) bool {
-	return c.Name == contest.CAS && c.Server != "sqlite" || c.Name == "go-redsync/redsync" || c.Server == "etcd"
+	return c.Name == contest.CAS && c.Server != "sqlite" || c.Name == contest.RedSync || c.Server == "etcd"
 }
 
 func locks(c contest.Contestant) bool { return c.Group != contest.Floor }
