@@ -493,7 +493,7 @@ func (h *hold) releaseGrant(ctx context.Context) (contended bool, err error) {
 			sleep(context.WithoutCancel(ctx), backoff(try, firstRetry, lastRetry))
 		}
 
-		contended, err = h.releaseOnce(ctx, together && try+busy == 0)
+		contended, err = h.releaseOnce(ctx, together && busy == 0)
 		loss := lossIn(err)
 
 		switch {

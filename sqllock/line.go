@@ -19,6 +19,8 @@ const (
 	// sessionLook is how often the first in line asks for a lock that may be free without a
 	// release: its session may have ended.
 	sessionLook = time.Second
+	// mostLooks is how many of a process look at a time whether a name is kept for nobody.
+	mostLooks = 4
 )
 
 // newWaiting is a wait of ctx, which stop ends.
@@ -195,12 +197,14 @@ func (a *acquisition) withdraw() {
 
 // checkQueue looks whether a name that is kept for those who wait is kept for nobody: they
 // have gone, or ended. Then the request may have it. One that may go into the line itself does
-// not look again soon after others were found there.
+// not look again soon after others were found there, nor while many look: each needs a connection.
 func (a *acquisition) checkQueue(wait context.Context, held *HeldError) bool {
 	w := &a.locker.waiters
 
-	queuer := w.queuer
-	if _, others := w.others.get(held.Name); queuer == nil || !a.try && others > 0 {
+	defer w.looks.Add(-1)
+
+	queuer, looks := w.queuer, w.looks.Add(1)
+	if _, others := w.others.get(held.Name); queuer == nil || !a.try && (others > 0 || looks > mostLooks) {
 		return false
 	}
 

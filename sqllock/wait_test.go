@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -981,6 +982,61 @@ func TestAfterARest(t *testing.T) {
 
 		if took := time.Since(began); took > 400*time.Millisecond {
 			t.Errorf("the next in line had the lock %s after its release, want that it looks often", took)
+		}
+	})
+}
+
+// looking is a strategy that takes a second to say who waits.
+type looking struct {
+	*sqllocktest.Memory
+
+	now, all, most atomic.Int64
+}
+
+func (l *looking) Waiters(ctx context.Context, filter strategies.WaiterFilter) ([]strategies.Waiter, error) {
+	defer l.now.Add(-1)
+
+	l.all.Add(1)
+	l.most.Store(max(l.most.Load(), l.now.Add(1)))
+	time.Sleep(time.Second)
+
+	return l.Memory.Waiters(ctx, filter)
+}
+
+// Of many who find names that are kept for others, few look at a time whether these have gone: each needs a connection.
+func TestFewLookWhoWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const names = 20
+
+		strategy := &looking{Memory: sqllocktest.NewMemory()}
+		stranger, locker := strategy.Peer(), newLocker(t, strategy)
+
+		var group sync.WaitGroup
+
+		for i := range names {
+			name := strconv.Itoa(i)
+
+			if _, err := single.Enqueue(t.Context(), stranger, strategies.Waiter{Name: name, Process: "gone", ID: name, Slots: 1}, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+
+			if err := stranger.Leave(t.Context(), "gone", []string{name}); err != nil {
+				t.Fatal(err)
+			}
+
+			group.Go(func() {
+				if _, err := locker.Acquire(t.Context(), name); err != nil {
+					t.Errorf("Acquire() = %v, want the lock", err)
+				}
+			})
+		}
+
+		started := time.Now()
+
+		group.Wait()
+
+		if took := time.Since(started); strategy.most.Load() != 4 || strategy.all.Load() < 4 || took > 2*time.Second {
+			t.Errorf("%d looked, %d at a time, and all had their locks after %s; want 4 at a time, and the others in line", strategy.all.Load(), strategy.most.Load(), took)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock/internal/call"
@@ -54,6 +55,7 @@ type waiters struct {
 	entries call.Batcher[strategies.Waiter, bool]
 	process string
 	wake    chan struct{}
+	looks   atomic.Int64 // how many look whether a name is kept for nobody
 
 	mu      sync.Mutex
 	present map[*waiting]struct{}

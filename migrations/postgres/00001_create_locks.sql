@@ -106,7 +106,7 @@ CREATE TABLE sqllock_queue (
     PRIMARY KEY (process, id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
-CREATE INDEX sqllock_queue_line ON sqllock_queue (name, ticket);
+CREATE INDEX sqllock_queue_line ON sqllock_queue (name, ticket, id);
 
 CREATE VIEW sqllock_holders AS
 SELECT pg_catalog.split_part(l.name, pg_catalog.chr(31), 1) AS name,

@@ -16,13 +16,16 @@ const (
 	// maxBytes is of how many bytes, as size counts them. A server takes a statement of a megabyte or more by default
 	// (max_allowed_packet), and has it with its quotes escaped, in arguments that may be there several times.
 	maxBytes = 128 << 10
-	// maxUnderWay is how many statements of one kind are under way at a time,
-	// and patience how long one may take before what has gathered behind it
-	// goes out beside it.
+	// maxUnderWay is how many statements of one kind are under way at a time, and
+	// how many calls go alone beside them because a statement could not serve them.
 	maxUnderWay = 4
-	patience    = 10 * time.Millisecond
+	// patience is how long a statement may take before what has gathered behind it goes
+	// out beside it; slow times as long as one usually takes, if that is more. More
+	// statements would not help a database that has too much to do.
+	patience = 10 * time.Millisecond
+	slow     = 3
 	// hangs is how long so many statements may keep the next from going. Their
-	// connections may have been cut off.
+	// connections may have been cut off, or somebody has rows locked.
 	hangs = time.Second
 )
 
@@ -42,9 +45,11 @@ type Batcher[C, R any] struct {
 	mu       sync.Mutex
 	waiting  list.List // of *waitingCall[C, R]
 	underWay int
-	sent     time.Time // when the last statement was sent
-	watched  bool      // that patience ends
-	expected int       // how many calls are to gather before the next statement
+	sent     time.Time     // when the last statement was sent
+	usual    time.Duration // how long a statement takes
+	watched  bool          // that patience ends
+	expected int           // how many calls are to gather before the next statement
+	alone    chan struct{} // has one for each call that goes alone because a statement could not serve it
 }
 
 // waitingCall is a call, which may wait for others' statement to come back.
@@ -74,8 +79,9 @@ type batch[C, R any] struct {
 	calls   []*waitingCall[C, R]
 	ctx     context.Context    //nolint:containedctx // of the statement: it ends when those of all calls have
 	cancel  context.CancelFunc // ends it
-	wanted  int                // how many still wait for their answer, under the batcher's mutex
-	ended   bool               // it does not count as under way any more, likewise
+	sent    time.Time
+	wanted  int  // how many still wait for their answer, under the batcher's mutex
+	ended   bool // it does not count as under way any more, likewise
 }
 
 // Serve makes one call, together with others if batched says so and it can be, and returns as Within
@@ -84,9 +90,11 @@ func (b *Batcher[C, R]) Serve(ctx context.Context, call C, batched bool) (R, err
 	if batched {
 		w := b.gather(ctx, call)
 		if w == nil {
-			defer b.returned() // also when it is abandoned
+			defer b.returned(time.Now()) // also when it is abandoned
 		} else if answer, err := b.await(ctx, w); !errors.Is(err, strategies.ErrNotBatched) {
 			return answer, err
+		} else if b.queue(ctx) {
+			defer func() { <-b.alone }()
 		}
 	}
 
@@ -101,6 +109,10 @@ func (b *Batcher[C, R]) Serve(ctx context.Context, call C, batched bool) (R, err
 func (b *Batcher[C, R]) gather(ctx context.Context, call C) *list.Element {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
+	if b.alone == nil {
+		b.alone = make(chan struct{}, maxUnderWay)
+	}
 
 	if b.underWay == 0 {
 		b.sendLocked()
@@ -165,6 +177,22 @@ func (b *Batcher[C, R]) await(ctx context.Context, place *list.Element) (R, erro
 	return w.wait(ctx)
 }
 
+// queue has a call wait until it may go alone, and says whether it counts among those that do: not one that has waited for too long.
+// As many as want would take all connections of the pool, and wait for each other's row locks.
+func (b *Batcher[C, R]) queue(ctx context.Context) bool {
+	timer := time.NewTimer(hangs)
+	defer timer.Stop()
+
+	select {
+	case b.alone <- struct{}{}:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+
+	return false
+}
+
 // withdrawnError is the error of a call that was not sent before its context ended.
 type withdrawnError struct{ error }
 
@@ -200,9 +228,16 @@ func (b *Batcher[C, R]) sendLocked() {
 }
 
 // returned sends what gathered while a statement was under way.
-func (b *Batcher[C, R]) returned() {
+func (b *Batcher[C, R]) returned(sent time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
+	b.returnedLocked(sent)
+}
+
+func (b *Batcher[C, R]) returnedLocked(sent time.Time) {
+	// One that hangs says little of the others.
+	b.usual += (min(time.Since(sent), 2*b.usual+time.Millisecond) - b.usual) / 8
 
 	b.underWay--
 	b.nextLocked()
@@ -214,7 +249,7 @@ func (b *Batcher[C, R]) nextLocked() {
 	}
 
 	n := b.fitLocked()
-	s := &batch[C, R]{batcher: b, calls: make([]*waitingCall[C, R], n), wanted: n}
+	s := &batch[C, R]{batcher: b, calls: make([]*waitingCall[C, R], n), wanted: n, sent: time.Now()}
 
 	for i := range s.calls {
 		w, _ := b.waiting.Remove(b.waiting.Front()).(*waitingCall[C, R])
@@ -276,7 +311,7 @@ func (b *Batcher[C, R]) watchLocked() {
 // patienceLocked is how long after the last the next statement is sent at the latest.
 func (b *Batcher[C, R]) patienceLocked() time.Duration {
 	if b.underWay < maxUnderWay {
-		return patience
+		return min(max(patience, slow*b.usual), hangs)
 	}
 
 	return hangs
@@ -315,7 +350,6 @@ func (s *batch[C, R]) end() {
 
 	if !s.ended {
 		s.ended = true
-		b.underWay--
-		b.nextLocked()
+		b.returnedLocked(s.sent)
 	}
 }

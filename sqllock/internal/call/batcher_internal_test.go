@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -146,6 +147,84 @@ func TestBatcher(t *testing.T) {
 
 			if len(e.sent) != 3 || len(e.sent[2]) != 1 || e.sent[2][0] != -2 {
 				t.Errorf("sent %v, want -2 alone at the end", e.sent)
+			}
+		})
+	})
+
+	t.Run("few go alone at a time", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEcho(t, patience)
+			calls := make([]int, 1+3*maxUnderWay)
+
+			for i := range calls {
+				calls[i] = -i
+			}
+
+			// The first by itself, the others together in vain.
+			if took, want := e.call(t, calls...), 5*patience; took != want {
+				t.Errorf("%d calls alone took %s, want %s: %d at a time", 3*maxUnderWay, took, want, maxUnderWay)
+			}
+		})
+	})
+
+	t.Run("whoever may not go alone for long goes all the same", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEcho(t, 0)
+			e.Send = func(ctx context.Context, calls []int) ([]int, []error) {
+				errs := make([]error, len(calls))
+
+				switch {
+				case len(calls) > 1:
+					errs = slices.Repeat([]error{strategies.ErrNotBatched}, len(calls))
+				case calls[0] < 0:
+					sleep(ctx, time.Minute) // for a row that somebody has locked
+				default:
+					sleep(ctx, patience)
+				}
+
+				return calls, errs
+			}
+
+			begin := func(call int) {
+				go func() { _, _ = e.Serve(t.Context(), call, true) }()
+
+				synctest.Wait()
+			}
+
+			begin(0)
+
+			for i := range maxUnderWay {
+				begin(-1 - i)
+			}
+
+			time.Sleep(2 * patience)
+			begin(1)
+
+			if took := e.call(t, 2, 3); took > hangs+3*patience {
+				t.Errorf("two calls beside %d that wait for rows took %s, want %s", maxUnderWay, took, hangs)
+			}
+		})
+	})
+
+	t.Run("a slow database is sent no more", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEcho(t, 3*patience)
+
+			for i := range 32 {
+				e.call(t, i)
+			}
+
+			before := len(e.sent)
+
+			go func() { _, _ = e.Serve(t.Context(), 1, true) }()
+
+			synctest.Wait()
+
+			if took := e.call(t, 2, 3); took != 6*patience || len(e.sent) != before+2 {
+				t.Errorf("two calls beside one that takes as long as ever took %s and sent %v, want them to wait for it", took, e.sent[before:])
 			}
 		})
 	})

@@ -597,6 +597,16 @@ DELETE FROM sqllock_shares
 
 -- The line
 
+-- True of an entry behind so many others that the row of its name need not be changed, nor waited for: it says already that
+-- somebody waits, and who forgets that has seen one in line at most. For that all but one of these would have to have had the
+-- name, one after the other, while this statement runs. Then the entry is made once more when it is looked how it stands.
+-- let crowded = (SELECT l.waiting <> 0::bigint FROM sqllock_locks l WHERE l.name = entry.name) AND (
+--     SELECT pg_catalog.count(*) FROM (
+--         SELECT 1 FROM sqllock_queue q
+--          WHERE q.name = entry.name AND q.process <> :process AND NOT q.behind AND NOT q.shared AND q.slots = 1::bigint AND q.expires_at > {now}
+--          ORDER BY q.ticket, q.id LIMIT 3
+--     ) others) = 3::bigint
+
 -- name: queue.enqueue
 -- Whoever releases the name has its row locked: either this comes first, and the release tells, or it finds the name free.
 -- The number changes with each wait, so that nobody who has seen the line before forgets this one. Their loss in a crash
@@ -610,10 +620,14 @@ WITH entry AS (
        SET expires_at = excluded.expires_at, behind = excluded.behind,
            ticket = CASE WHEN sqllock_queue.behind THEN excluded.ticket ELSE sqllock_queue.ticket END
     RETURNING name, behind
+), line AS MATERIALIZED (
+    SELECT entry.name, {crowded} AS crowded FROM entry WHERE NOT entry.behind
+), noted AS (
+    UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, {micros})
+      FROM line WHERE l.name = line.name AND NOT line.crowded
+    RETURNING l.name, {free-at} > {now} AS taken
 )
-UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, {micros})
-  FROM entry WHERE l.name = entry.name AND NOT entry.behind
-RETURNING l.name, {free-at} > {now}
+SELECT name, taken FROM noted UNION ALL SELECT name, true FROM line WHERE crowded
 
 -- name: queue.enqueue-slots
 -- Of the slots beside the first. In order, as others do the same.
@@ -641,18 +655,26 @@ WITH asked AS MATERIALIZED (
        SET expires_at = excluded.expires_at, behind = false,
            ticket = CASE WHEN sqllock_queue.behind THEN excluded.ticket ELSE sqllock_queue.ticket END
     RETURNING name
+), line AS MATERIALIZED (
+    SELECT entry.name, {crowded} AS crowded FROM entry
 ), free AS MATERIALIZED (
-    SELECT l.name FROM sqllock_locks l WHERE l.name IN (SELECT name FROM entry)
+    SELECT l.name FROM sqllock_locks l WHERE l.name IN (SELECT name FROM line WHERE NOT crowded)
      ORDER BY l.name
        FOR NO KEY UPDATE OF l SKIP LOCKED
+), noted AS (
+    UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, {micros})
+      FROM free WHERE l.name = free.name
+    RETURNING l.name, {free-at} > {now} AS taken
 )
-UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, {micros})
-  FROM free WHERE l.name = free.name
-RETURNING l.name, {free-at} > {now}
+SELECT name, taken FROM noted UNION ALL SELECT name, true FROM line WHERE crowded
+
+-- It waits for nobody: a grant that takes several out of the line would wait for those that it has, and one of both would end in a
+-- deadlock, which PostgreSQL sees after a second. One that is skipped has been granted, or is kept the next time.
+-- let keep = UPDATE sqllock_queue SET expires_at = {now} + :ttl::float * interval '1 microsecond'
+--  WHERE ctid = ANY (ARRAY(SELECT q.ctid FROM sqllock_queue q WHERE q.process = :process FOR NO KEY UPDATE SKIP LOCKED)) AND {async}
 
 -- name: queue.keep
-UPDATE sqllock_queue SET expires_at = {now} + :ttl::float * interval '1 microsecond'
- WHERE process = :process AND {async}
+{keep}
 
 -- name: queue.leave
 DELETE FROM sqllock_queue WHERE process = :process AND id = ANY (:each_id::pg_catalog.text[]) AND {async}
@@ -677,7 +699,7 @@ DELETE FROM sqllock_queue WHERE process = :process AND id = ANY (:each_id::pg_ca
 
 -- name: queue.stand keeping
 WITH kept AS (
-    UPDATE sqllock_queue SET expires_at = {now} + :ttl::float * interval '1 microsecond' WHERE process = :process AND {async}
+    {keep}
 )
 {stand}
 
