@@ -332,6 +332,8 @@ func idleWaiter(e *env) {
 	if err := e.queuer(e.Strategy).Leave(e.ctx(), w.Process, []string{w.ID}); err != nil {
 		e.Errorf("Leave() = %v, want nil", err)
 	}
+
+	e.gone(e.name)
 }
 
 func idleTick(e *env) {

@@ -172,7 +172,7 @@ func (o Outsider) begin(t *testing.T, isolation string, wrap func(*sql.Tx) datab
 }
 
 // idle is an age at which age makes the grant look old, too, and not only its
-// lease: a name's idle time counts from its last grant.
+// lease: a name's idle time counts from its last grant, and from when somebody waited.
 const idle = time.Hour
 
 // age makes what a name's rows say older.
@@ -189,6 +189,10 @@ func (o Outsider) age(t *testing.T, name string, d time.Duration) {
 
 	if d >= idle {
 		o.earlier(t, "sqllock_locks", "acquired_at", name, d)
+
+		// The number of a line is the time of the last entry.
+		o.exec(t, "UPDATE "+leases+" SET waiting = waiting - "+o.parameter(1)+" WHERE waiting > "+o.parameter(2)+" AND name = "+o.parameter(3),
+			d.Microseconds(), d.Microseconds(), o.name(name))
 	}
 }
 
