@@ -92,7 +92,7 @@ test: graph gotest slice ## Test every module against real databases
 gotest: $(WITHSERVERS) ## What of it go test runs
 	@$(if $(RACE),,echo "no C compiler: the tests run without the race detector")
 	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- $(MAKE) -k --no-print-directory SQLLOCK_TEST_NEAR= \
-		test-suite test-root test-models test-scripts test-command test-rest test-adapters vet-bench
+		test-suite test-root test-models test-scripts test-command test-rest test-failover test-adapters vet-bench
 
 # The known-bad variants without the race detector, which makes processes so slow that what is wrong with some of them,
 # a race of milliseconds, hardly happens.
@@ -128,7 +128,12 @@ test-command:
 
 .PHONY: test-rest
 test-rest:
-	cd test && go test -skip $(SUITE) $(TESTS) $$(go list ./... | grep -v /test/model)
+	cd test && go test -skip $(SUITE) $(TESTS) $$(go list ./... | grep -vE '/test/(model|failover)')
+
+# Beside nothing else: the leases are short, and servers begin anew.
+.PHONY: test-failover
+test-failover:
+	cd test && go test $(TESTS) -parallel $(BUSY) ./failover
 
 .PHONY: test-adapters
 test-adapters:
