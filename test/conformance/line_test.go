@@ -16,11 +16,10 @@ import (
 
 // Who is kept in line by one statement is taken out of it by another, with its grant. If each waited for rows that the other has,
 // PostgreSQL would look for the deadlock after a second, and nobody of the process would be served until then.
-func TestKeepBesideAGrant(t *testing.T) {
-	t.Parallel()
+func TestKeepBesideAGrant(t *testing.T) { eachDefaultIsolation(t, keepBesideAGrant) }
 
-	db, pool := databaseAndPool(t, "postgres")
-	strategy := cas.New(db)
+func keepBesideAGrant(t *testing.T, strategy *cas.Strategy, pool *sql.DB) {
+	t.Helper()
 
 	for i := range 3 {
 		enter(t, strategy, strategies.Waiter{Name: fmt.Sprint("kept/", i), Process: "p"})
@@ -45,6 +44,21 @@ func TestKeepBesideAGrant(t *testing.T) {
 	})
 }
 
+// eachDefaultIsolation runs f on PostgreSQL with each isolation level that an application may have made the default.
+func eachDefaultIsolation(t *testing.T, f func(t *testing.T, strategy *cas.Strategy, pool *sql.DB)) {
+	t.Helper()
+	t.Parallel()
+
+	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+
+			db, pool := isolated(t, "postgres", level)
+			f(t, cas.New(db), pool)
+		})
+	}
+}
+
 // wantLong fails unless so many entries are believed for so long.
 func wantLong(t *testing.T, pool *sql.DB, want int, ttl time.Duration) {
 	t.Helper()
@@ -56,11 +70,10 @@ func wantLong(t *testing.T, pool *sql.DB, want int, ttl time.Duration) {
 
 // The row of a name changes with each who waits for it, but not with one who comes behind three others, who waits for nobody then: whoever
 // comes back to a crowded name at once meets the next one's grant.
-func TestEntryBehindOthers(t *testing.T) {
-	t.Parallel()
+func TestEntryBehindOthers(t *testing.T) { eachDefaultIsolation(t, entryBehindOthers) }
 
-	db, pool := databaseAndPool(t, "postgres")
-	strategy := cas.New(db)
+func entryBehindOthers(t *testing.T, strategy *cas.Strategy, pool *sql.DB) {
+	t.Helper()
 
 	const line = "SELECT waiting FROM sqllock_locks WHERE name = 'crowded'"
 
