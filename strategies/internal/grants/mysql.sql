@@ -10,13 +10,15 @@
 -- It is an error (1690) if the session's variable timestamp was set since the session was looked at, which stops that clock.
 -- Some seconds may have passed since the start, and summer time may have begun or ended, which is half an hour in one place.
 -- let passed = TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())
--- let now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 0 * (9223372036854775807 + (MOD({passed} + 3600, 1800) > 10 OR {passed} NOT BETWEEN -3600 AND 3610))
+-- let clock = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+-- let now = {clock} + 0 * (9223372036854775807 + (MOD({passed} + 3600, 1800) > 10 OR {passed} NOT BETWEEN -3600 AND 3610))
 
 -- True in a session that finds the tables which sqllock found first, and whose statements commit. A program may have set it
 -- otherwise since (USE, SET autocommit=0). Then it is an error, too.
 -- let here = 9223372036854775807 + (NOT @@autocommit OR UNHEX(:where) <> CAST(DATABASE() AS BINARY)) > 0
 
--- The same in an acquisition, which waits for nothing, so that no time has passed.
+-- The same in an acquisition, which waits for nothing, so that no time has passed. It is an error, too, if the clock stands, so that
+-- an acquisition reads {clock} beside it: the server reads each text anew, and a shorter one sooner.
 -- let here-now = 9223372036854775807 + (NOT @@autocommit OR UNHEX(:where) <> CAST(DATABASE() AS BINARY) OR {passed} NOT BETWEEN 0 AND 10) > 0
 
 -- Which server this is, by what those of a replication tell each other apart by, and a constant where the commits of one are those of
@@ -29,7 +31,7 @@
 -- What an UPDATE reads it locks, above READ COMMITTED. While another transaction has the row locked, which notes something, nothing is
 -- granted on it; see recovery.settle.
 -- let row-of-recovery = FROM sqllock_recovery v WHERE v.id = 1 /*!80000 FOR SHARE SKIP LOCKED */ /*M!100600 LOCK IN SHARE MODE SKIP LOCKED */
--- let granting = COALESCE((SELECT (v.server = {server} OR v.lossless) AND v.paused_until <= {now} AND v.allowed_us >= :promise {row-of-recovery}), 0)
+-- let granting = COALESCE((SELECT (v.server = {server} OR v.lossless) AND v.paused_until <= {clock} AND v.allowed_us >= :promise {row-of-recovery}), 0)
 
 -- True of a lease that may be renewed. One that has expired is not renewed in a recovery pause: what has ended it may be lost. One that
 -- runs is, while the row is locked: what it allowed before is forgotten only when it allows less for longer than that lasts.
@@ -114,9 +116,9 @@
 -- name: grant.acquire
 -- name: grant.acquire from line
 UPDATE (
-    SELECT l.name, e.owner = UNHEX(:owner) AS mine, {now} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
+    SELECT l.name, e.owner = UNHEX(:owner) AS mine, {clock} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
      WHERE l.name = UNHEX(:name) AND l.token <> 0 AND {here-now} AND {granting}
-       AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {now}))
+       AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {clock}))
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
 {acquire}
@@ -128,9 +130,9 @@ UPDATE (
 -- name: grant.acquire held from line
 -- While a session has the lock: nothing is granted if no session has the named lock any more that marks it.
 UPDATE (
-    SELECT l.name, e.owner = UNHEX(:owner) AS mine, {now} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
+    SELECT l.name, e.owner = UNHEX(:owner) AS mine, {clock} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
      WHERE l.name = UNHEX(:name) AND l.token <> 0 AND {here-now} AND {granting}
-       AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {now}
+       AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {clock}
             {instead})) AND IS_USED_LOCK(UNHEX(:held)) IS NOT NULL
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
@@ -618,13 +620,13 @@ STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = made.name
   LEFT JOIN sqllock_floor f ON true
    SET l.token = GREATEST(1, COALESCE(f.token, 0))
 
--- let take-all = l.token = IF(free.before_owner = free.owner, l.token, GREATEST(l.token + COALESCE(free.tokens, :tokens), {now})), l.owner = free.owner,
+-- let take-all = l.token = IF(free.before_owner = free.owner, l.token, GREATEST(l.token + COALESCE(free.tokens, :tokens), {clock})), l.owner = free.owner,
 --        l.lock_delay_us = COALESCE(free.delay, :delay)
 -- let take-rest = l.host = COALESCE(free.host, UNHEX(:host)),
 --        l.pid = COALESCE(free.pid, :pid), l.label = COALESCE(free.label, UNHEX(:label)), l.metadata = COALESCE(free.metadata, UNHEX(:metadata)), l.strategy = UNHEX(:strategy),
 --        e.ended = '', e.owner = free.owner, e.wait = COALESCE(free.wait, UNHEX(:wait)),
---        e.waiting = IF(e.waiting = COALESCE(free.line, :line) AND e.waiting < {now} - 5000000, 0, e.waiting),
---        e.expires_at = GREATEST(IF(free.before_owner = free.owner, e.expires_at, 0), {now} + COALESCE(free.lease, :lease))
+--        e.waiting = IF(e.waiting = COALESCE(free.line, :line) AND e.waiting < {clock} - 5000000, 0, e.waiting),
+--        e.expires_at = GREATEST(IF(free.before_owner = free.owner, e.expires_at, 0), {clock} + COALESCE(free.lease, :lease))
 
 -- name: grant.acquire-all
 UPDATE (
@@ -632,12 +634,12 @@ UPDATE (
     STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
     STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = l.name
      WHERE l.token <> 0 AND {here-now} AND {granting}
-       AND (e.expires_at + l.lock_delay_us <= {now} AND (e.waiting = 0 OR COALESCE(a.first, :first)) OR e.owner = a.owner)
+       AND (e.expires_at + l.lock_delay_us <= {clock} AND (e.waiting = 0 OR COALESCE(a.first, :first)) OR e.owner = a.owner)
      LIMIT 1000 FOR UPDATE SKIP LOCKED
 ) free
 STRAIGHT_JOIN sqllock_locks l FORCE INDEX (PRIMARY) ON l.name = free.name
 STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = free.name
-   SET {take-all}, l.acquired_at = {now}, {take-rest}
+   SET {take-all}, l.acquired_at = {clock}, {take-rest}
 
 -- name: grant.state-all
 SELECT l.name, e.owner, l.token, e.ended, e.expires_at - {now}, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting
@@ -813,6 +815,8 @@ SELECT {unlocked}
 
 -- name: advisory.acquire
 -- name: advisory.acquire from line
+-- {now} and not {clock}, here and below: what is the same for the whole statement MySQL 9.7 evaluates as it plans, too, and so takes
+-- the named lock three times.
 UPDATE (
     SELECT l.name, e.owner = UNHEX(:owner) AS mine, {now} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
      WHERE l.name = UNHEX(:name) AND {here-now} AND {granting} AND IF(l.token <> 0
