@@ -107,16 +107,38 @@ func (s *state) giveUp(i int8) {
 	s.over(i)
 }
 
-// note makes the entry of a process, in one statement with the number, or without it.
+// note makes the entry of a process, in one statement with the number, or without it. Behind others the number stays. It returns
+// whether the name is taken, as far as the entry tells: who comes behind others is told of its turn in any case.
 //
 // Mirrors strategies/internal/grants/postgres.sql queue.enqueue,
 // strategies/internal/grants/mysql.sql queue.enqueue.
-func (p Protocol) note(s *state, i int8) {
+func (p Protocol) note(s *state, i int8, crowded bool) (taken bool) {
 	s.enter(s.own(i))
 
-	if p.Variant == OneStatement {
+	if p.Variant == TwoStatements {
+		return false // the second tells
+	}
+
+	if !crowded {
 		s.renumber()
 	}
+
+	return crowded || s.row.owner != 0
+}
+
+// crowded says whether so many of other processes are in line that one more need not change the number.
+//
+// Mirrors strategies/internal/grants/postgres.sql queue.enqueue.
+func (p Protocol) crowded(s *state, i int8) bool {
+	others := 0
+
+	for _, e := range s.line {
+		if e.by != i+1 && p.counts(s, e) {
+			others++
+		}
+	}
+
+	return s.row.number && (others >= crowd || p.Fault == CrowdOfOne && others > 0)
 }
 
 // raise is the second statement of one that enters the line. It returns whether the name is taken, as

@@ -45,6 +45,8 @@ const (
 	AloneUnderYoung
 	// NoteUnheard does not look after it noted anew that it waits, and the name was free by then.
 	NoteUnheard
+	// CrowdOfOne does not change the number behind one, who may have been seen to be alone.
+	CrowdOfOne
 	// UnnamedEnds takes a wait for one that the grant ended though the request did not name it.
 	UnnamedEnds
 )

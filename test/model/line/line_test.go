@@ -14,7 +14,7 @@ func TestProtocol(t *testing.T) {
 	for _, variant := range []line.Variant{line.OneStatement, line.TwoStatements} {
 		for _, scope := range []line.Scope{
 			line.Told, line.Again, line.Seen, line.Unsure, line.Noted, line.Napped,
-			line.Leaves, line.Dies, line.Stops, line.Slow, line.Delayed, line.Newer,
+			line.Leaves, line.Dies, line.Stops, line.Slow, line.Delayed, line.Behind, line.Newer,
 		} {
 			t.Run(variant.String()+"/"+scope.Name, func(t *testing.T) {
 				t.Parallel()
@@ -65,6 +65,7 @@ func TestFaults(t *testing.T) {
 		{line.PassesOnlyKnown, "passes on only what it knows of", line.TwoStatements, line.Told, line.WakeUp},
 		{line.AloneUnderYoung, "alone under a young number", line.TwoStatements, line.Delayed, line.NobodyIsForgotten},
 		{line.NoteUnheard, "note unheard", line.TwoStatements, line.Noted, line.WakeUp},
+		{line.CrowdOfOne, "a crowd of one", line.OneStatement, line.Told, line.NobodyIsForgotten},
 		{line.UnnamedEnds, "wait that was not named ends", line.OneStatement, line.Unsure, line.WakeUp},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -95,6 +96,7 @@ func TestLimits(t *testing.T) {
 		{"place handed on without the turn", line.OneStatement, line.Handed, line.WakeUp},
 		{"place handed on without the turn, after two statements", line.TwoStatements, line.Handed, line.WakeUp},
 		{"left after the release", line.TwoStatements, line.Unswept, line.WakeUp},
+		{"line that moves while one enters", line.OneStatement, line.Crowded, line.NobodyIsForgotten},
 		{"row locked by a grant", line.TwoStatements, line.Locked, line.NobodyIsForgotten},
 	} {
 		t.Run(c.name, func(t *testing.T) {

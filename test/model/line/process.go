@@ -94,6 +94,10 @@ func (p Protocol) acquisition(s state, i int8, emit emit) {
 		p.check(s, i, emit)
 	case enters:
 		p.enters(s, i, emit)
+	case begins:
+		c.phase, c.certain = entered, p.note(&next, i, c.behind)
+		c.behind = false
+		emit(step{i, "enters the line"}, next, "")
 	case counts:
 		p.givesUp(s, i, emit)
 
@@ -222,13 +226,17 @@ func (p Protocol) enters(s state, i int8, emit emit) {
 	c.unsure, c.unnamed = false, false
 
 	switch {
+	case p.Variant == OneStatement && p.Scope.Entries:
+		c.phase, c.behind = begins, p.crowded(&s, i)
+		emit(step{i, "begins to enter the line"}, s, "")
+
+		return
 	case p.Variant == OneStatement:
-		p.note(&s, i)
-		c.phase, c.certain = entered, s.row.owner != 0
+		c.phase, c.certain = entered, p.note(&s, i, p.crowded(&s, i))
 	case p.Fault == EntryAfterNumber:
 		c.phase, c.certain = counts, p.raise(&s)
 	default:
-		p.note(&s, i)
+		p.note(&s, i, false)
 		c.phase = counts
 	}
 
@@ -244,7 +252,7 @@ func (p Protocol) unanswered(s state, i int8, emit emit) {
 	c.phase, c.certain, c.unsure, c.renotes = waits, false, true, true
 	emit(step{i, "cannot enter the line"}, s, "")
 
-	p.note(&s, i)
+	p.note(&s, i, p.crowded(&s, i))
 	emit(step{i, "enters the line, with no answer"}, s, "")
 }
 
@@ -389,9 +397,8 @@ func (p Protocol) goroutine(s state, i int8, emit emit) {
 	if c.renotes {
 		next := s
 		next.processes[i].renotes = false
-		p.note(&next, i)
 
-		taken := next.row.owner != 0
+		taken := p.note(&next, i, p.crowded(&next, i))
 		if p.Variant == TwoStatements {
 			taken = p.raise(&next)
 		}

@@ -48,6 +48,8 @@ type Scope struct {
 	Prompt bool
 	// Unanswered: who enters the line may get no answer.
 	Unanswered bool
+	// Entries: of PostgreSQL's statement that makes an entry, others may come between what it sees of the line and what it does.
+	Entries bool
 	// Heirs: who gives up may hand its place on.
 	Heirs bool
 	// Naps: the session that is called sleeps, and is awake between.
@@ -67,6 +69,7 @@ var (
 	Stops   = Scope{Name: "stops", Acquisitions: [...]int8{2, 1, 0}, Polls: true, Faults: 1, Stops: true, Locks: true}
 	Slow    = Scope{Name: "slow", Acquisitions: [...]int8{1, 1, 1}, Polls: true, Slow: 3, Locks: true}
 	Delayed = Scope{Name: "delayed", Acquisitions: [...]int8{1, 1, 1}, Polls: true, Slow: 5, Locks: true}
+	Behind  = Scope{Name: "behind others", Acquisitions: [...]int8{2, 1, 1}, Polls: true, Faults: 1}
 	Newer   = Scope{Name: "newer", Acquisitions: [...]int8{2, 1, 1}, Polls: true, Slow: 1}
 )
 
@@ -81,6 +84,9 @@ var (
 	// Unswept: the entry of a wait that was granted counts again after the next grant, until it is removed. Nobody
 	// calls who looked meanwhile; it polls.
 	Unswept = Scope{Name: "unswept", Acquisitions: [...]int8{2, 1, 1}}
+	// Crowded: who enters behind others does not change the number. If the line moves on to the last of these while the statement runs, the
+	// number can be forgotten by that one, and that is noted with the next look.
+	Crowded = Scope{Name: "crowded", Acquisitions: [...]int8{2, 1, 1}, Polls: true, Entries: true}
 	// Handed: a turn that was taken is not handed on with the place, if it came to nothing. The next one looks within
 	// two seconds.
 	Handed = Scope{Name: "handed on", Acquisitions: [...]int8{1, 1, 0}, GivesUp: true, Heirs: true}

@@ -12,6 +12,8 @@ const (
 	lease      = 2 // how long a name is taken whose holder died
 	raised     = 2 // the number changes that is older; only TwoStatements has this and the next
 	forgotten  = 5 // the zero is put in place of a number that is older
+
+	crowd = 2 // behind so many others an entry does not change the number: one less than there, of three processes
 )
 
 const processes = 3
@@ -65,6 +67,7 @@ type process struct {
 	line    seen // of the request that is to be sent; of the release that has begun
 	to      wait // whom the release that has begun tells
 	placed  bool // it has entered the line, in this wait
+	behind  bool // its entry, which has begun, comes behind others
 	certain bool // its turn will be told
 	unsure  bool // it has no answer whether it is in line
 	unnamed bool // its request does not say which wait it is
@@ -102,6 +105,7 @@ const (
 	comes          // makes its first attempt
 	checks         // was refused though the name is free
 	enters         // is to enter the line
+	begins         // the statement that makes its entry has begun, and seen the line
 	counts         // its entry is made, the number is to be changed
 	entered        // is in line, and does not have the answer
 	waits          // sleeps
@@ -112,7 +116,7 @@ const (
 )
 
 func (p phase) String() string {
-	return [...]string{"idle", "comes", "checks", "enters", "counts", "entered", "waits", "asks", "holds", "releases", "tells"}[p]
+	return [...]string{"idle", "comes", "checks", "enters", "begins", "counts", "entered", "waits", "asks", "holds", "releases", "tells"}[p]
 }
 
 // leaving is how far a wait is that has ended, and whose entry is still there.
