@@ -371,6 +371,17 @@ func TestDoctorOnRowLevelSecurity(t *testing.T) {
 	diagnosed(t, run(t, app, "doctor"), 1, "error tables 1 tables have row-level security that binds this user")
 }
 
+// TestDoctorOnPersistence: a crash empties what is unlogged, which one table has to be, by which a crash is told.
+func TestDoctorOnPersistence(t *testing.T) {
+	t.Parallel()
+
+	owner := migratedOn(t, "postgres")
+	executeOn(t, owner, "ALTER TABLE sqllock_run SET LOGGED")
+	executeOn(t, owner, "ALTER TABLE sqllock_queue SET UNLOGGED")
+	diagnosed(t, run(t, owner, "doctor"), 0, "warning tables 1 tables are UNLOGGED", "warning tables 1 table that a crash has to empty",
+		"ALTER TABLE sqllock_run SET UNLOGGED")
+}
+
 // TestDoctorOnRules: a rule has PostgreSQL do something else than what it was asked.
 func TestDoctorOnRules(t *testing.T) {
 	t.Parallel()

@@ -208,6 +208,11 @@ func alterations(dialect databases.Dialect) []alteration {
 				fix: "ALTER TABLE ... SET LOGGED",
 			},
 			{
+				query: `SELECT pg_catalog.count(*) FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass('sqllock_run')::pg_catalog.oid AND relpersistence = 'p'`,
+				level: Warning, found: "%d table that a crash has to empty is not UNLOGGED: sqllock_run",
+				effect: "asynchronous commit is refused, as no crash would show", fix: "ALTER TABLE sqllock_run SET UNLOGGED",
+			},
+			{
 				query: `SELECT pg_catalog.count(*) FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
  WHERE c.relname = 'sqllock_locks' AND pg_catalog.pg_table_is_visible(c.oid) AND NOT i.indisprimary`,
 				level: Warning, found: "sqllock_locks has %d indexes beside its primary key",
