@@ -31,7 +31,7 @@ func TestNext(t *testing.T) {
 		set := defaults()
 		set.lease = lease
 		h := &hold{
-			settings: &set, grant: strategies.Grant{Token: 7, Last: 8}, grantedAt: now(), acquired: now(),
+			locker: new(Locker), settings: &set, grant: strategies.Grant{Token: 7, Last: 8}, grantedAt: now(), acquired: now(),
 			state: state{lease: lease, extended: lease, confirmed: now()},
 		}
 		h.open(t.Context())

@@ -136,6 +136,10 @@ func (h *hold) trustedLocked(n instant) time.Duration {
 }
 
 func (h *hold) leftLocked(n instant) time.Duration {
+	if h.over != nil {
+		return 0
+	}
+
 	left := h.trustedLocked(n)
 
 	if h.settings.maxHold > 0 && !h.kept {
@@ -172,6 +176,8 @@ func (h *hold) errLocked(n instant) error {
 	default:
 		h.over = h.lostError(ReasonExpired, fmt.Sprintf("no renewal was confirmed within the lease of %s", h.lease), h.failure)
 	}
+
+	h.locker.keeper.find()
 
 	return h.over
 }

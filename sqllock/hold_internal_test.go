@@ -57,6 +57,41 @@ func TestCloseAfterALoss(t *testing.T) {
 	}
 }
 
+// Who has seen that a lock is over is told so from then on. The keeper ends it, though the clock was set back before it looked.
+func TestOverIsEnded(t *testing.T) {
+	t.Parallel()
+
+	locker, err := New(nothing{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	h := &hold{
+		locker: locker, settings: &locker.settings, request: strategies.Request{Name: "over"}, acquired: now(),
+		state: state{lease: DefaultLease, extended: DefaultLease, confirmed: now()},
+	}
+	h.open(t.Context())
+	locker.turns.openLocked("over")
+	locker.keeper.keep(h)
+	time.Sleep(10 * time.Millisecond) // the keeper looks at once, and then in a second
+
+	h.mu.Lock()
+	h.confirmed = ago(time.Hour)
+	over := h.errLocked(now())
+	h.confirmed = now()
+	h.mu.Unlock()
+
+	select {
+	case <-h.ctx.Done():
+	case <-time.After(5 * time.Second):
+		t.Errorf("the context of a lock goes on that is %v", over)
+	}
+
+	if err := locker.Close(t.Context()); err != nil {
+		t.Errorf("Close() = %v, want nil", err)
+	}
+}
+
 // ago is so long before now on both clocks.
 func ago(d time.Duration) instant {
 	n := now()
@@ -80,7 +115,7 @@ func TestConfirmInTime(t *testing.T) {
 		{"after the window", 30 * time.Second, false},
 	} {
 		set := defaults()
-		h := &hold{settings: &set, state: state{lease: lease, confirmed: ago(c.since)}}
+		h := &hold{locker: new(Locker), settings: &set, state: state{lease: lease, confirmed: ago(c.since)}}
 
 		// Begun within the window, confirmed now.
 		h.confirm(ago(15*time.Second), lease)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -41,6 +42,8 @@ type keeper struct {
 	wake    chan struct{}
 	next    time.Duration // monotonic time of the next look at the latest
 	offset  time.Duration // of the wall clock to the monotonic one, last seen
+
+	found atomic.Bool // somebody saw that a hold is over, whichever
 }
 
 // schedule is the keeper's part of a hold.
@@ -72,6 +75,12 @@ func (k *keeper) keep(h *hold) bool {
 	}
 
 	return true
+}
+
+// find has it ended what is over, which the caller has under a mutex: the clock may be set back before the keeper looks at it.
+func (k *keeper) find() {
+	k.found.Store(true)
+	wakeUp(k.wake)
 }
 
 // forget lets go of a hold that has ended.
@@ -198,7 +207,7 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 
 	// The wall clock ran ahead of the monotonic one: the machine slept, or its
 	// clock was set. Every hold may have ended, not only those that are due.
-	jumped := n.wall-n.mono > k.offset+time.Millisecond
+	jumped := k.found.Swap(false) || n.wall-n.mono > k.offset+time.Millisecond
 	k.offset = n.wall - n.mono
 	renews := false
 
