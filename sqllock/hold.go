@@ -507,9 +507,9 @@ func (h *hold) releaseGrant(ctx context.Context) (contended bool, err error) {
 			// An earlier try released it though its answer was lost: somebody has been granted it since, which the lease would
 			// not have let happen yet. It may have been taken away by force, too; what has followed hides that.
 			return contended, nil
-		case err == nil, loss != nil:
+		case err == nil, loss != nil, errors.Is(err, strategies.ErrBusy) && time.Since(began) >= releaseTimeout:
 			return contended, err
-		case errors.Is(err, strategies.ErrBusy) && time.Since(began) < releaseTimeout:
+		case errors.Is(err, strategies.ErrBusy):
 			// Nothing was done. At SERIALIZABLE that can be so many times in a row.
 			sleep(context.WithoutCancel(ctx), backoff(busy, time.Millisecond, firstRetry))
 
