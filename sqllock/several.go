@@ -248,7 +248,6 @@ func (s *several) takeOnce(ctx context.Context) ([]*hold, error) {
 		var end func()
 
 		holds[i].keep(true)
-		s.locker.keeper.resume(holds[i])
 
 		under, end = holds[i].ctx.over(under) //nolint:fatcontext // locks lie one inside the other
 		defer end()
@@ -292,6 +291,10 @@ func (s *several) fastPath(ctx context.Context) (holds []*hold, refused error) {
 
 	if first < len(asked) {
 		refused = errs[first]
+	}
+
+	for _, h := range holds[:first] {
+		h.keep(true)
 	}
 
 	for i := first + 1; i < len(s.all); i++ {
@@ -362,9 +365,10 @@ func (s *several) giveBack(ctx context.Context, holds []*hold) {
 // not held for too long.
 func (h *hold) keep(kept bool) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-
 	h.kept, h.from = kept, now()
+	h.mu.Unlock()
+
+	h.locker.keeper.resume(h)
 }
 
 // begin makes a lock that was kept its caller's.
@@ -374,8 +378,6 @@ func (h *hold) begin(ctx context.Context) error {
 	if !h.settings.renew {
 		return h.handle().Extend(ctx, h.settings.lease) // it begins now
 	}
-
-	h.locker.keeper.resume(h)
 
 	return nil
 }

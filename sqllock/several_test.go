@@ -174,6 +174,31 @@ func TestSeveralKeepsWhileItWaits(t *testing.T) {
 	}
 }
 
+// Nor do they while others are given back, which may take longer.
+func TestSeveralKeepsWhileItGivesBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := sqllocktest.NewMemory()
+		locker := newLocker(t, slowReleases{memory}, sqllock.WithMaxHold(5*time.Second))
+		one := acquireNames(t, newLocker(t, memory.Peer()), 2)[1]
+		began := time.Now()
+
+		time.AfterFunc(20*time.Second, func() { release(t, one) })
+
+		locks, err := locker.Acquire(t.Context(), "1", sqllock.WithNames("0a", "2"))
+		if err != nil {
+			t.Fatalf("Acquire() = %v, want the locks", err)
+		}
+
+		if token := locks.TokenOf("0a"); token > began.Add(time.Second).UnixMicro() {
+			t.Errorf("token of the first = %d, want that it was acquired once", token)
+		}
+
+		_ = locks.Release(t.Context())
+
+		time.Sleep(time.Minute) // Close would wait for a release where the bubble's time does not go on
+	})
+}
+
 // Hooks hear of the locks of who has them all, and watchers hear of them at once.
 func TestSeveralTells(t *testing.T) {
 	bubble(t, func(t *testing.T) {
