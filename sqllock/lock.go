@@ -746,8 +746,9 @@ func (l *Lock) releaseHolds(ctx context.Context, holds []*hold) (news []Event, e
 
 // together ends holds by end, with one statement if it can be, and joins the errors.
 func together(holds []*hold, end func(i int) error) error {
+	ended := func() {}
 	if len(holds) > 1 && holds[0].batched() {
-		defer holds[0].locker.releases.Expect(len(holds))()
+		ended = holds[0].locker.releases.Expect(len(holds))
 	}
 
 	var (
@@ -756,7 +757,11 @@ func together(holds []*hold, end func(i int) error) error {
 	)
 
 	for i := range holds {
-		group.Go(func() { errs[i] = end(i) })
+		group.Go(func() {
+			defer ended()
+
+			errs[i] = end(i)
+		})
 	}
 
 	group.Wait()

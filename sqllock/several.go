@@ -314,12 +314,16 @@ func (s *several) fastPath(ctx context.Context) (holds []*hold, refused error) {
 func (s *several) ask(ctx context.Context, start instant, some []*acquisition) ([]strategies.Grant, []error) {
 	grants, errs := make([]strategies.Grant, len(some)), make([]error, len(some))
 
-	defer s.locker.acquires.Expect(len(some))()
+	ended := s.locker.acquires.Expect(len(some))
 
 	var group sync.WaitGroup
 
 	for i, a := range some {
-		group.Go(func() { grants[i], errs[i] = a.ask(ctx, start) })
+		group.Go(func() {
+			defer ended()
+
+			grants[i], errs[i] = a.ask(ctx, start)
+		})
 	}
 
 	group.Wait()

@@ -48,7 +48,7 @@ type Batcher[C, R any] struct {
 	sent     time.Time     // when the last statement was sent
 	usual    time.Duration // how long a statement takes
 	watched  bool          // that patience ends
-	expected int           // how many calls are to gather before the next statement
+	expected *int          // how many calls are to gather before the next statement; nil if none in particular
 	alone    chan struct{} // has one for each call that goes alone because a statement could not serve it
 }
 
@@ -123,15 +123,14 @@ func (b *Batcher[C, R]) gather(ctx context.Context, call C) *list.Element {
 	place := b.waiting.PushBack(b.newCall(ctx, call))
 	b.watchLocked()
 
-	if b.expected > 0 && b.waiting.Len() >= b.expected {
-		b.arrivedLocked()
-	}
+	b.arrivedLocked()
 
 	return place
 }
 
-// Expect has the next n calls go in one statement, if they come soon. What it returns is called when they have.
-func (b *Batcher[C, R]) Expect(n int) func() {
+// Expect has the next n calls go in one statement, if they come soon. What it returns is called with the end of each of them, also of
+// those that did not come.
+func (b *Batcher[C, R]) Expect(n int) (ended func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -139,23 +138,26 @@ func (b *Batcher[C, R]) Expect(n int) func() {
 		return func() {}
 	}
 
-	b.expected = n
+	b.expected = &n
 	b.sendLocked() // as if a statement were under way
 
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 
-		if b.expected > 0 {
+		if n--; b.expected == &n {
 			b.arrivedLocked()
 		}
 	}
 }
 
+// arrivedLocked sends the calls that were expected, if they are there.
 func (b *Batcher[C, R]) arrivedLocked() {
-	b.expected = 0
-	b.underWay--
-	b.nextLocked()
+	if b.expected != nil && b.waiting.Len() >= *b.expected {
+		b.expected = nil
+		b.underWay--
+		b.nextLocked()
+	}
 }
 
 // await returns the answer to a call that waits.

@@ -113,6 +113,40 @@ func TestBatcher(t *testing.T) {
 		})
 	})
 
+	t.Run("what is expected goes together", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEcho(t, quick)
+			ended := e.Expect(3)
+
+			if took := e.call(t, 1, 2, 3); took != quick || len(e.sent) != 1 {
+				t.Errorf("three calls that were expected took %s, want %s; sent %v", took, quick, e.sent)
+			}
+
+			e.Expect(2) // the end of the calls before is none of these
+
+			for range 3 {
+				ended()
+			}
+
+			if took := e.call(t, 4, 5); took != quick || len(e.sent) != 2 {
+				t.Errorf("two calls that were expected took %s, want %s; sent %v", took, quick, e.sent)
+			}
+		})
+	})
+
+	t.Run("what is expected and does not come is not waited for", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEcho(t, quick)
+			time.AfterFunc(time.Millisecond, e.Expect(3))
+
+			if took := e.call(t, 1, 2); took != time.Millisecond+quick || len(e.sent) != 1 {
+				t.Errorf("two of three calls that were expected took %s, want %s; sent %v", took, time.Millisecond+quick, e.sent)
+			}
+		})
+	})
+
 	t.Run("what gathers goes together", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
