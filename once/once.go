@@ -67,6 +67,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/sqllock/sqllock/internal/plain"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 )
@@ -108,7 +109,7 @@ type CompleteError struct {
 
 // Error is one line.
 func (e *CompleteError) Error() string {
-	return fmt.Sprintf("complete the job of %s: %s", e.Tick.UTC().Format(time.RFC3339Nano), e.Err)
+	return fmt.Sprintf("complete the job of %s: %s", e.Tick.UTC().Format(time.RFC3339Nano), plain.Line(e.Err))
 }
 
 // Do acquires the lock and runs f, as [sqllock.Locker.Do] does, unless the job of the tick was done. If f returns nil the tick is

@@ -205,10 +205,10 @@ type ReleaseError struct {
 	Err error
 }
 
-// Error says what becomes of the lock.
+// Error is one line, which says what becomes of the lock.
 func (e *ReleaseError) Error() string {
 	return fmt.Sprintf("release lock %q: %s (tried again in the background; it is free after %s, at the latest)",
-		e.Name, e.Err, e.FreeAfter.Round(time.Millisecond))
+		e.Name, plain.Line(e.Err), e.FreeAfter.Round(time.Millisecond))
 }
 
 // UnsupportedError reports that a strategy does not work with a database. It matches

@@ -101,33 +101,9 @@ func outcome(cmd *cobra.Command, err error) (code int, said string) {
 	return e.code, oneLine(said)
 }
 
-// oneLine is what may be said on stderr. It joins the lines, each of them once: a
-// driver lists what each address of a server answered, and each way to connect.
-// Labels and reasons in it are what others wrote, and must not move the cursor.
-func oneLine(said string) string {
-	var b strings.Builder
-
-	seen := map[string]bool{}
-
-	for _, line := range strings.FieldsFunc(said, func(r rune) bool { return r == '\n' || r == '\r' }) {
-		line = strings.TrimSpace(line)
-
-		switch {
-		case line == "" || seen[line]:
-			continue
-		case strings.HasSuffix(b.String(), ":") || strings.HasSuffix(b.String(), "?"):
-			b.WriteString(" ")
-		case b.Len() > 0:
-			b.WriteString("; ")
-		}
-
-		seen[line] = true
-
-		b.WriteString(line)
-	}
-
-	return plain.Text(b.String())
-}
+// oneLine is what may be said on stderr. Labels and reasons in it are what others wrote,
+// and must not move the cursor.
+func oneLine(said string) string { return plain.Text(plain.Joined(said)) }
 
 // refused makes an exitError out of an error of the core or of the database, and
 // adds what to do about it.

@@ -31,6 +31,32 @@ func Text(s string) string {
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// Line joins the lines of an error: of several, or of a driver that tells what
-// each address of a server answered.
-func Line(err error) string { return strings.ReplaceAll(err.Error(), "\n", ": ") }
+// Line is an error in one line: see [Joined].
+func Line(err error) string { return Joined(err.Error()) }
+
+// Joined joins the lines of what an error says, each of them once: it may be several errors, and a driver lists what
+// each address of a server answered, and each way to connect.
+func Joined(said string) string {
+	var b strings.Builder
+
+	seen := map[string]bool{}
+
+	for _, line := range strings.FieldsFunc(said, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		line = strings.TrimSpace(line)
+
+		switch {
+		case line == "" || seen[line]:
+			continue
+		case strings.HasSuffix(b.String(), ":") || strings.HasSuffix(b.String(), "?"):
+			b.WriteString(" ")
+		case b.Len() > 0:
+			b.WriteString("; ")
+		}
+
+		seen[line] = true
+
+		b.WriteString(line)
+	}
+
+	return b.String()
+}
