@@ -338,7 +338,7 @@ func (e *unheldError) Error() string {
 
 // how says why without the name.
 func (e *unheldError) how() string {
-	return fmt.Sprintf("nobody is known to hold it (%s)", plain.Text(e.held.Detail))
+	return fmt.Sprintf("nobody is known to hold it (%s: see \"sqllock show\")", plain.Text(e.held.Detail))
 }
 
 // endedContext is the error of an acquisition whose context is that of a lock that has

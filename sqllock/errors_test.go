@@ -210,7 +210,7 @@ func TestWaitErrorBesideAGuard(t *testing.T) {
 
 		time.Sleep(lease)
 
-		const guarded = "nobody is known to hold it (an open transaction guards it)"
+		const guarded = "nobody is known to hold it (an open transaction guards it: see \"sqllock show\")"
 
 		_, err := newLocker(t, memory.Peer()).Acquire(t.Context(), name, sqllock.WithMaxWait(time.Minute))
 		if want := `lock "the lock" not acquired: gave up after 1m0s; ` + guarded; err == nil || err.Error() != want {
