@@ -145,6 +145,8 @@ func TestNoDatabaseNamed(t *testing.T) {
 		first.want(0, "locks are kept in", said)
 		in(t, "", state, "run", "--name", "a", "true").want(0, said)
 		in(t, "", state, "wait", "a").want(0, said)
+		in(t, "", state, "migrate", "up").want(0, said)
+		in(t, "", state, "migrate", "status").want(0, said)
 
 		file := strings.TrimSuffix(strings.Fields(strings.SplitAfter(first.stderr.String(), "locks are kept in")[1])[0], ",")
 

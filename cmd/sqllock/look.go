@@ -173,10 +173,15 @@ func open(ctx context.Context, target dsn.Target, say func(string)) (*dsn.Databa
 		return nil, exitError{exitUnavailable, errors.Join(fmt.Errorf("migrate %s: %w", target, err), db.Close())}
 	}
 
-	// Each time: who forgot to name the server on one of the machines would
-	// believe to have locks between them, and sees only what came last.
-	say(fmt.Sprintf("no --%s and no %s: locks are kept in %s, for this machine and user only",
-		dsn.Flag, dsn.Variable, target.Path))
+	say(unnamed(target))
 
 	return db, nil
+}
+
+// unnamed says where locks are kept if nobody said that. It is said each time: who forgot
+// to name the server on one of the machines would believe to have locks between them, and
+// sees only what came last.
+func unnamed(target dsn.Target) string {
+	return fmt.Sprintf("no --%s and no %s: locks are kept in %s, for this machine and user only",
+		dsn.Flag, dsn.Variable, target.Path)
 }

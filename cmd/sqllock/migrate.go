@@ -254,6 +254,10 @@ func (d *database) migrate(cmd *cobra.Command, create bool, do func(*dsn.Databas
 		return exitError{exitUnavailable, err}
 	}
 
+	if target.Embedded {
+		warn(unnamed(target))
+	}
+
 	err = do(open)
 	err = errors.Join(err, open.Close())
 

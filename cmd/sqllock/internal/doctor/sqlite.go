@@ -32,7 +32,7 @@ func unnamed(said string) []Finding {
 
 // Unmade is what there is to say of the file of this machine before it is made.
 func Unmade(target dsn.Target, plan Plan) []Finding {
-	findings := unnamed("no database is named: the file " + target.Path + " will be made by the first command that locks")
+	findings := unnamed("no database is named: the file " + target.Path + " will be made by the first command that needs it")
 	findings[0].Check = "server"
 
 	strategy, _ := sqliteStrategy(context.Background(), &exam{Plan: plan})
