@@ -40,6 +40,7 @@ func TestUsage(t *testing.T) {
 		{"run --name a --on-loss term,kill=20s true", "--on-loss"},
 		{"run --name a --on-loss bogus,kill=1s true", "--on-loss bogus,kill=1s: there is no such signal; write kill"},
 		{"run --name a --on-loss term true", "must end with kill"},
+		{"run --name a --on-loss kill=2s true", "kill has a time only after another signal"},
 		{"run --name a --name a true", "twice"},
 		{"run --name a --", "no command"},
 		{"run --name a --conflict-exit-code 300 true", "--conflict-exit-code"},

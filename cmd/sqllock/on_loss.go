@@ -35,6 +35,8 @@ func parseOnLoss(text string, lease time.Duration) (onLoss, error) {
 		return loss, nil
 	case !both && ask == "kill":
 		return onLoss{}, nil
+	case !both && strings.HasPrefix(ask, "kill="):
+		return wrong("kill has a time only after another signal, as in term,kill=5s")
 	case verb != "kill":
 		return wrong("it must end with kill, as in term,kill=5s")
 	}
