@@ -55,8 +55,8 @@
 //
 // # Exactly once
 //
-// The job may run twice if its process is gone between its end and the record, or lost the lock: what it does should bear that, or
-// be guarded ([sqllock.Lock.Guard]). A job that writes to the database of the lock in one transaction, and ends that with
+// The job may run twice if its process is gone between its end and the record, the database does not answer then (a
+// *[CompleteError]), or it lost the lock: what it does should bear that, or be guarded ([sqllock.Lock.Guard]). A job that writes to the database of the lock in one transaction, and ends that with
 // [CompleteTx], is done exactly once.
 package once
 

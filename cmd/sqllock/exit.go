@@ -45,7 +45,9 @@ const exitCodes = `sqllock run exits as the command did. Else, and in other subc
    69   the database cannot be reached, is busy with others, is read-only,
         grants nothing yet after a fail-over ("sqllock recovery" says how long),
         has no tables of sqllock ("sqllock migrate up" makes them), or its user
-        lacks a privilege ("sqllock doctor" prints the GRANTs)
+        lacks a privilege ("sqllock doctor" prints the GRANTs); run --tick: also
+        if the database is away when the command has succeeded, which may run
+        again then
    70   sqllock could not do its part on this machine, or write what it prints
    75   free: the lock is guarded, or somebody else has it by now; migrate down:
         locks are held, or ticks are recorded; free, reap, migrate, doctor: a
