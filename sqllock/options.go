@@ -291,8 +291,8 @@ func WithoutRenewal() Option {
 
 // WithMaxHold ends the lock's context after so long, and its renewal with it, so that work that hangs does not hold the lock for
 // ever. What is left of the lease is the time that the work has to stop: the name is free after that, or when [Lock.Release] is
-// called. A lock that its session holds is free at once. Zero, the default, is no limit. Errors: [ErrInvalidOption], it is negative, or
-// shorter than the minimum hold.
+// called. With strategies forupdate and advisory it is free at once. Zero, the default, is no limit. Errors: [ErrInvalidOption], it
+// is negative, or shorter than the minimum hold.
 func WithMaxHold(d time.Duration) Option {
 	return period("WithMaxHold", d, 0, func(s *settings) { s.maxHold = d })
 }
