@@ -55,9 +55,9 @@
 //
 // # Exactly once
 //
-// The job may run twice if its process is gone between its end and the record, the database does not answer then (a
-// *[CompleteError]), or it lost the lock: what it does should bear that, or be guarded ([sqllock.Lock.Guard]). A job that writes to the database of the lock in one transaction, and ends that with
-// [CompleteTx], is done exactly once.
+// The job may run twice if its process is gone between its end and the record, the database is away then until the lock has ended (a
+// *[CompleteError]), or it lost the lock: what it does should bear that, or be guarded ([sqllock.Lock.Guard]). A job that writes to
+// the database of the lock in one transaction, and ends that with [CompleteTx], is done exactly once.
 package once
 
 import (
@@ -156,8 +156,8 @@ func TryAcquire(
 	return job{locker: locker, name: name, try: true}.acquire(ctx, tick, options)
 }
 
-// Complete records that the job of a tick was done, under a lock of [Acquire]. Release the lock afterwards. An end of ctx does not
-// stop it. After [CompleteTx], which records the tick itself, it only looks whether the transaction has committed, and is an error
+// Complete records that the job of a tick was done, under a lock of [Acquire]. Release the lock afterwards. If the database is away it
+// tries for as long as the lock is held and ctx goes on, half a minute at most; once it tries also though ctx has ended. After [CompleteTx], which records the tick itself, it only looks whether the transaction has committed, and is an error
 // if not.
 //
 // Call it after the end of a transaction that guards the lock ([sqllock.Lock.Guard]). On SQLite it cannot write beside one.
@@ -172,12 +172,20 @@ func Complete(ctx context.Context, lock *sqllock.Lock, tick time.Time) error {
 		return err
 	}
 
-	err = lock.Mark(ctx, mark)
-	if err == nil || lock == nil || errors.Is(err, sqllock.ErrLost) || errors.Is(err, sqllock.ErrReleased) {
-		return err
-	}
+	for began, failures := time.Now(), 1; ; failures++ {
+		err = lock.Mark(ctx, mark)
+		if err == nil || lock == nil || errors.Is(err, sqllock.ErrLost) || errors.Is(err, sqllock.ErrReleased) {
+			return err
+		}
 
-	return &CompleteError{Name: lock.Name(), Tick: timeOf(mark), Err: err}
+		// What has the row locked may be the transaction of the caller.
+		again := sqllock.Retryable(err) && !errors.Is(err, strategies.ErrBusy)
+		if !again || ctx.Err() != nil || lock.Remaining() == 0 || time.Since(began) > completeTime {
+			return &CompleteError{Name: lock.Name(), Tick: timeOf(mark), Err: err}
+		}
+
+		pause(ctx, failures)
+	}
 }
 
 // CompleteTx releases the lock in the caller's transaction, as [sqllock.Lock.ReleaseTx] does, and records there that the job of the
@@ -314,6 +322,8 @@ const (
 	// attemptTime is how long the database may take to tell the latest tick, and quickTime how long before a wait.
 	attemptTime = 5 * time.Second
 	quickTime   = time.Second
+	// completeTime is how long it is tried to record the tick.
+	completeTime = 30 * time.Second
 	// tries is how often it is asked after an error that may be one for good, and in all without waiting.
 	tries = 3
 

@@ -294,6 +294,24 @@ func TestJobOutlastsARestart(t *testing.T) {
 	})
 }
 
+// The end of a job outlasts a restart: while the lock is held nobody else can do it again.
+func TestCompleteOutlastsARestart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+
+		err := once.Do(t.Context(), locker, name, tick(), func(context.Context, *sqllock.Lock) error {
+			memory.Fail("mark", 30, sqllocktest.Before, sqllock.ErrUnreachable)
+
+			return nil
+		})
+		if err != nil {
+			t.Errorf("Do() over a restart at its end = %v, want nil", err)
+		}
+
+		wantDone(t, locker, tick(), tick())
+	})
+}
+
 // What is asked in vain ends with the error.
 func TestTickCannotBeAsked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
