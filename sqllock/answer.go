@@ -16,22 +16,20 @@ import (
 
 // recordAnswer notes what the database said: of the name, if somebody has it, and that
 // it can be reached.
-func (a *acquisition) recordAnswer(err error) (held *HeldError) {
-	l := a.locker
-
-	switch {
-	case !errors.As(err, &held):
-	case a.ours(held):
-		a.last = errHaunted
-		l.turns.recordAnswer(a.queued, nil)
-	default:
-		a.last = held
-		l.turns.recordAnswer(a.queued, held)
+func (a *acquisition) recordAnswer(err error) *HeldError {
+	held := new(HeldError)
+	if !errors.As(err, &held) {
+		return nil
 	}
 
-	if err == nil || held != nil {
-		l.reached.Store(true)
+	a.locker.reached.Store(true)
+
+	told := held
+	if a.last = held; a.ours(held) {
+		a.last, told = errHaunted, nil
 	}
+
+	a.locker.turns.recordAnswer(a.queued, told)
 
 	return held
 }

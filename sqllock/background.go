@@ -374,7 +374,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		}
 	}
 
-	l.reaper.close(ctx)
+	l.reaper.stop()
 	// It does not wait for a driver that does not return.
 	_ = call.Bounded(ctx, giveBackTime, func(ctx context.Context) error {
 		l.strategy.Close(ctx)
@@ -446,6 +446,8 @@ const (
 	// idlePage is how many names are removed at a time, and idleLimit how long that may take.
 	idlePage  = 2000
 	idleLimit = 5 * time.Second
+	// reaping is what Close calls it. No lock has a name with a NUL.
+	reaping = "\x00the removal of idle names"
 	// idleShare is how much of the time a locker removes names: one part of so many.
 	idleShare = 10
 )
@@ -456,7 +458,6 @@ const (
 // and no goroutine.
 type reaper struct {
 	locker *Locker
-	busy   chan struct{} // has room for one: the page under way
 
 	mu    sync.Mutex
 	used  bool        // a lock was released since the last look
@@ -475,7 +476,7 @@ func (r *reaper) released() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if r.used = true; !r.awake {
+	if r.used = true; !r.awake && r.locker.life.Err() == nil {
 		r.awake = true
 		r.afterLocked(idleTime + jitter(idleTime))
 	}
@@ -492,13 +493,11 @@ func (r *reaper) afterLocked(pause time.Duration) {
 
 // look removes a page.
 func (r *reaper) look() {
-	r.busy <- struct{}{}
-
-	defer func() { <-r.busy }()
-
-	if r.locker.life.Err() != nil {
+	if !r.locker.background.begin(reaping) {
 		return
 	}
+
+	defer r.locker.background.finish(reaping)
 
 	started := time.Now()
 	done, err := call.Limited(r.locker.life, idleLimit, func(ctx context.Context) (done page, err error) {
@@ -538,19 +537,12 @@ func (r *reaper) look() {
 	}
 }
 
-// close ends it, after the locker's life has ended, and waits for a page that is under way.
-func (r *reaper) close(ctx context.Context) {
+// stop ends it, after the locker's life has ended. Close waits for a page that is under way.
+func (r *reaper) stop() {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 
 	if r.timer != nil {
 		r.timer.Stop()
-	}
-
-	r.mu.Unlock()
-
-	select {
-	case r.busy <- struct{}{}:
-		<-r.busy
-	case <-ctx.Done():
 	}
 }

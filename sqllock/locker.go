@@ -91,7 +91,7 @@ func New(strategy strategies.Strategy, options ...LockerOption) (*Locker, error)
 	}
 	l.keeper = keeper{locker: l, wake: make(chan struct{}, 1), holds: make(map[*hold]struct{})}
 	l.events = events{locker: l}
-	l.reaper = reaper{locker: l, busy: make(chan struct{}, 1)}
+	l.reaper = reaper{locker: l}
 
 	l.releaseLimit.After = releaseTimeout / releaseTries
 	l.acquires.Workers, l.releases.Workers, l.listener.calls.Workers, l.waiters.entries.Workers = &l.workers, &l.workers, &l.workers, &l.workers

@@ -1,12 +1,14 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
 	"os"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -406,13 +408,7 @@ func checkName(name string) error {
 // printable says whether every database can store the text as it is:
 // PostgreSQL's text takes neither NUL nor broken UTF-8.
 func printable(text string) bool {
-	for i := range len(text) {
-		if text[i] == 0 {
-			return false
-		}
-	}
-
-	return utf8.ValidString(text)
+	return !strings.Contains(text, "\x00") && utf8.ValidString(text)
 }
 
 // cut shortens text to at most n bytes, between characters.
@@ -511,10 +507,8 @@ func (t tuning) forLock(s *settings) error {
 
 // set sets the fields that a lock has, too.
 func (t tuning) set(s *settings) error {
-	override(&s.pollMin, t.PollMin)
-	override(&s.pollMax, t.PollMax)
-	override(&s.drift, t.ClockDrift)
-	override(&s.margin, t.ClockMargin)
+	s.pollMin, s.pollMax = cmp.Or(t.PollMin, s.pollMin), cmp.Or(t.PollMax, s.pollMax)
+	s.drift, s.margin = cmp.Or(t.ClockDrift, s.drift), cmp.Or(t.ClockMargin, s.margin)
 
 	if t.PollMax == 0 {
 		s.pollMax = max(s.pollMax, s.pollMin)
@@ -541,14 +535,6 @@ func (t tuning) set(s *settings) error {
 
 // commits say what waits for the disk.
 type commits struct{ durableRelease, asynchronous bool }
-
-// override sets what is not zero.
-func override[T comparable](field *T, to T) {
-	var zero T
-	if to != zero {
-		*field = to
-	}
-}
 
 // What strategies and users both see is one type, of package strategies: "go doc strategies.Status" shows its fields.
 type (
