@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sqllock/sqllock/databases"
 )
@@ -163,13 +162,8 @@ func stdConfig(ctx context.Context, db *sql.DB) (*pgx.ConnConfig, error) {
 
 	var config *pgx.ConnConfig
 
-	err = conn.Raw(func(driver any) error {
-		c, ok := driver.(*stdlib.Conn)
-		if !ok {
-			return fmt.Errorf("%w: the driver's connection is a %T", databases.ErrNoNotifications, driver)
-		}
-
-		config = c.Conn().Config()
+	err = withPgx(conn, func(on *pgx.Conn) error {
+		config = on.Config()
 
 		return nil
 	})

@@ -109,7 +109,9 @@ func (d *DB) MaxConns() int {
 // Classify sorts by SQLSTATE
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 func (*DB) Classify(err error) databases.Class {
-	switch state := sqlState(err); state {
+	said := answerOf(err)
+
+	switch said.state {
 	case "22P02": // invalid_text_representation, which is how our statements tell that they find other tables
 		if strings.Contains(err.Error(), "sqllock: other tables") {
 			return databases.Changed
@@ -141,68 +143,50 @@ func (*DB) Classify(err error) databases.Class {
 		return databases.Unreachable
 	default:
 		// feature_not_supported: nothing is planned on a standby that reads an unlogged table.
-		if state == "0A000" && routine(err) == "get_relation_info" {
+		switch {
+		case said.state == "0A000" && said.routine == "get_relation_info":
 			return databases.ReadOnly
-		}
-
-		if strings.HasPrefix(state, "08") { // connection exceptions, of which proxies tell, too
+		case strings.HasPrefix(said.state, "08"): // connection exceptions, of which proxies tell, too
 			return databases.Unreachable
-		}
-
-		if fatal(err) {
+		case said.fatal:
 			return databases.Unknown
+		default:
+			return databases.Refused
 		}
-
-		return databases.Refused
 	}
 }
 
-// fatal says whether the server ended the session with the error, or did not begin
-// one (https://www.postgresql.org/docs/current/runtime-config-logging.html#RUNTIME-CONFIG-SEVERITY-LEVELS).
-// lib/pq's errors have the method.
-func fatal(err error) bool {
+// answer is what a server says with an error; zero but for fatal if no server has.
+type answer struct {
+	state   string // the SQLSTATE
+	routine string // the function of the server that the error comes from
+	// fatal: it ended the session with the error, or did not begin one
+	// (https://www.postgresql.org/docs/current/runtime-config-logging.html#RUNTIME-CONFIG-SEVERITY-LEVELS).
+	fatal bool
+}
+
+// answerOf reads the errors of pgx, and those of other drivers by their methods, of which lib/pq's have all.
+func answerOf(err error) answer {
 	var (
-		answer *pgconn.PgError
-		other  interface{ Fatal() bool }
+		ours  *pgconn.PgError
+		coded interface{ SQLState() string }
+		pq    interface {
+			Get(field byte) string
+			Fatal() bool
+		}
 	)
 
 	switch {
-	case errors.As(err, &answer):
-		// Not translated, from version 9.6 on.
-		return answer.SeverityUnlocalized != "ERROR"
-	case errors.As(err, &other):
-		return other.Fatal()
+	case errors.As(err, &ours):
+		// The severity is not translated, from version 9.6 on.
+		return answer{ours.Code, ours.Routine, ours.SeverityUnlocalized != "ERROR"}
+	case !errors.As(err, &coded):
+		return answer{fatal: true}
+	case errors.As(err, &pq):
+		return answer{coded.SQLState(), pq.Get('R'), pq.Fatal()}
 	default:
-		return true
+		return answer{state: coded.SQLState(), fatal: true}
 	}
-}
-
-// routine is the function of the server that the error comes from. lib/pq's errors have the method.
-func routine(err error) string {
-	var (
-		answer *pgconn.PgError
-		other  interface{ Get(field byte) string }
-	)
-
-	switch {
-	case errors.As(err, &answer):
-		return answer.Routine
-	case errors.As(err, &other):
-		return other.Get('R')
-	default:
-		return ""
-	}
-}
-
-// sqlState reads the code of pgx's and of lib/pq's errors, which both have
-// this method; empty where there is none.
-func sqlState(err error) string {
-	var coded interface{ SQLState() string }
-	if errors.As(err, &coded) {
-		return coded.SQLState()
-	}
-
-	return ""
 }
 
 type pgxExecutor interface {
@@ -240,6 +224,11 @@ func (s pgxSession) run(
 		return 0, err
 	}
 
+	return read(rows, each)
+}
+
+// read calls each for every row, and says how many there were, or were changed.
+func read(rows pgx.Rows, each func(databases.Row) error) (int64, error) {
 	defer rows.Close()
 
 	for rows.Next() {
@@ -247,8 +236,6 @@ func (s pgxSession) run(
 			return 0, err
 		}
 	}
-
-	rows.Close()
 
 	return rows.CommandTag().RowsAffected(), rows.Err()
 }
@@ -288,21 +275,22 @@ type raw interface {
 	Raw(use func(driver any) error) error
 }
 
-// pipelining returns the same connection, with a Pipeline if its driver is pgx's.
+// withPgx calls use with pgx's connection, if the driver is pgx's.
+func withPgx(of raw, use func(*pgx.Conn) error) error {
+	return of.Raw(func(driver any) error {
+		conn, ok := driver.(*stdlib.Conn)
+		if !ok {
+			return fmt.Errorf("%w: the driver's connection is a %T", databases.ErrNoNotifications, driver)
+		}
+
+		return use(conn.Conn())
+	})
+}
+
+// pipelining returns the same connection, with a Pipeline if its driver is pgx's. One that is broken shows it when it is used.
 func pipelining(conn databases.Conn) databases.Conn {
 	driver, ok := conn.(raw)
-	if !ok {
-		return conn
-	}
-
-	// A connection that is broken shows it when it is used.
-	_ = driver.Raw(func(driver any) error {
-		_, ok = driver.(*stdlib.Conn)
-
-		return nil
-	})
-
-	if !ok {
+	if !ok || withPgx(driver, func(*pgx.Conn) error { return nil }) != nil {
 		return conn
 	}
 
@@ -311,14 +299,7 @@ func pipelining(conn databases.Conn) databases.Conn {
 
 // Pipeline sends the statements as a batch.
 func (c *stdConn) Pipeline(ctx context.Context, steps []databases.Step) error {
-	return c.driver.Raw(func(driver any) error {
-		conn, ok := driver.(*stdlib.Conn)
-		if !ok {
-			return fmt.Errorf("the driver's connection has become a %T", driver)
-		}
-
-		return pipeline(ctx, conn.Conn(), steps)
-	})
+	return withPgx(c.driver, func(on *pgx.Conn) error { return pipeline(ctx, on, steps) })
 }
 
 // pipeline works in all of pgx's query modes.
@@ -335,39 +316,21 @@ func pipeline(ctx context.Context, on *pgx.Conn, steps []databases.Step) error {
 	}
 
 	results := on.SendBatch(ctx, batch)
-	err := read(results, steps)
 
-	// Its own error comes when all is answered: one that ends the session, from a pooler.
-	if closed := results.Close(); err == nil {
-		err = closed
-	}
-
-	return err
-}
-
-func read(results pgx.BatchResults, steps []databases.Step) error {
 	for _, step := range steps {
 		rows, err := results.Query()
+		if err == nil {
+			_, err = read(rows, step.Read)
+		}
+
 		if err != nil {
-			return err
-		}
+			_ = results.Close()
 
-		for rows.Next() {
-			if err := step.Read(rows.Scan); err != nil {
-				rows.Close()
-
-				return err
-			}
-		}
-
-		rows.Close()
-
-		if err := rows.Err(); err != nil {
 			return err
 		}
 	}
 
-	return nil
+	return results.Close() // with an error that comes when all is answered: one that ends the session, from a pooler
 }
 
 type pgxTx struct{ pgxSession }

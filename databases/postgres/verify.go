@@ -81,14 +81,14 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 // foreign says whether an error is a statement's of another database rather than
 // that of a broken connection.
 func foreign(err error) bool {
-	text := strings.ToLower(err.Error())
+	text, state := strings.ToLower(err.Error()), answerOf(err).state
 
-	if sqlState(err) == "" {
+	if state == "" {
 		return strings.Contains(text, "no such function") || strings.Contains(text, "does not exist") || strings.Contains(text, "syntax error")
 	}
 
 	// Undefined function, table, column, schema, object; syntax error; not supported.
-	return slices.Contains([]string{"42883", "42P01", "42703", "3F000", "42704", "42601", "0A000"}, sqlState(err))
+	return slices.Contains([]string{"42883", "42P01", "42703", "3F000", "42704", "42601", "0A000"}, state)
 }
 
 // stranger is a server that speaks PostgreSQL's protocol and is another product.
