@@ -168,7 +168,7 @@ func (s *sleeper) woke(ctx context.Context, err error, length, after time.Durati
 		s.db.broke.Store(false)
 
 		return nil
-	case err == nil, interrupted(err):
+	case err == nil, errors.Is(err, errInterrupted):
 		s.call()
 
 		return nil
@@ -182,12 +182,8 @@ func (s *sleeper) woke(ctx context.Context, err error, length, after time.Durati
 	return fmt.Errorf("sleep: %w", err)
 }
 
-// interrupted says whether KILL QUERY ended a statement. SLEEP returns then, and others say so.
-func interrupted(err error) bool {
-	var numbered *mysql.MySQLError
-
-	return errors.As(err, &numbered) && numbered.Number == 1317
-}
+// errInterrupted is the error of a statement that KILL QUERY ended. SLEEP returns then, and others say so.
+var errInterrupted = &mysql.MySQLError{Number: 1317}
 
 // needed says whether somebody waits for a connection of the pool that has none.
 func (s *sleeper) needed() bool {

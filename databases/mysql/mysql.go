@@ -39,7 +39,7 @@ func Tx(tx *sql.Tx) databases.Tx {
 
 	wrapped := databases.StdTx(tx, databases.MySQL)
 
-	return transaction{session{wrapped}, wrapped}
+	return transaction{session{on: wrapped}, wrapped}
 }
 
 // DB is a MySQL or MariaDB database. It is safe for concurrent use.

@@ -17,14 +17,17 @@ func (d *DB) Conn(ctx context.Context) (databases.Conn, error) {
 		return nil, err
 	}
 
-	return connection{session{conn}, conn}, nil
+	return connection{session{conn, true}, conn}, nil
 }
 
 // session sends text as hexadecimal digits.
-type session struct{ on databases.Session }
+type session struct {
+	on    databases.Session
+	owned bool // it is a connection of ours, and no transaction of the caller's
+}
 
 func (s session) Exec(ctx context.Context, stmt databases.Statement, v databases.Values) (databases.Result, error) {
-	stmt, v = sent(stmt, v)
+	stmt, v = s.sent(ctx, stmt, v)
 
 	return s.on.Exec(ctx, stmt, v)
 }
@@ -32,13 +35,17 @@ func (s session) Exec(ctx context.Context, stmt databases.Statement, v databases
 func (s session) Query(
 	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
 ) error {
-	stmt, v = sent(stmt, v)
+	stmt, v = s.sent(ctx, stmt, v)
 
 	return s.on.Query(ctx, stmt, v, each)
 }
 
 // sent is what the driver is given of a statement: its values are in its text, or else bound.
-func sent(stmt databases.Statement, v databases.Values) (databases.Statement, databases.Values) {
+func (s session) sent(ctx context.Context, stmt databases.Statement, v databases.Values) (databases.Statement, databases.Values) {
+	if s.owned {
+		stmt = limited(ctx, stmt)
+	}
+
 	if len(stmt.Args) == 0 {
 		return stmt, nil
 	}
@@ -92,16 +99,6 @@ func limited(ctx context.Context, stmt databases.Statement) databases.Statement 
 type connection struct {
 	session
 	conn databases.Conn
-}
-
-func (c connection) Exec(ctx context.Context, stmt databases.Statement, v databases.Values) (databases.Result, error) {
-	return c.session.Exec(ctx, limited(ctx, stmt), v)
-}
-
-func (c connection) Query(
-	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
-) error {
-	return c.session.Query(ctx, limited(ctx, stmt), v, each)
 }
 
 func (c connection) Release() { c.conn.Release() }

@@ -61,7 +61,7 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 	})
 
 	switch {
-	case unknownVariable(err):
+	case errors.Is(err, errUnknownVariable):
 		return &databases.ServerError{Found: version + " has no InnoDB, whose row locks and transactions are needed", Err: err}
 	case err != nil:
 		return err
@@ -95,12 +95,8 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 	}
 }
 
-// unknownVariable says whether a server has no variable of that name.
-func unknownVariable(err error) bool {
-	var numbered *mysql.MySQLError
-
-	return errors.As(err, &numbered) && numbered.Number == 1193
-}
+// errUnknownVariable is the error of a server that has no variable of that name.
+var errUnknownVariable = &mysql.MySQLError{Number: 1193}
 
 // stranger is a server that speaks MySQL's protocol and is another product.
 type stranger struct {

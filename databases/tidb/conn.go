@@ -143,8 +143,8 @@ func run(
 
 			return each(row)
 		})
-		if !found && notNow(err) {
-			return databases.Result{}, nil
+		if !found && errors.Is(err, errNotNow) {
+			err = nil
 		}
 
 		if err != nil || !found {
@@ -159,11 +159,7 @@ func reads(step databases.Statement) bool {
 	return strings.HasPrefix(step.SQL, "SELECT") || strings.HasPrefix(step.SQL, "SHOW")
 }
 
-// notNow says whether a NOWAIT met a row that somebody has locked. That is no row: TiDB takes
+// errNotNow is the error of a NOWAIT that met a row which somebody has locked. That is no row: TiDB takes
 // SKIP LOCKED, which says so, and ignores it (seen on 8.5,
 // https://github.com/pingcap/tidb/issues/69720).
-func notNow(err error) bool {
-	var numbered *driver.MySQLError
-
-	return errors.As(err, &numbered) && numbered.Number == 3572
-}
+var errNotNow = &driver.MySQLError{Number: 3572}
