@@ -81,25 +81,18 @@ func (s stdSession) Exec(ctx context.Context, stmt Statement, v Values) (Result,
 		return Result{}, err
 	}
 
-	// Drivers that cannot tell one of the two return an error for it alone
+	// Drivers that cannot tell one of the two return zero and an error for it alone
 	// (pgx and lib/pq know no insert id). Statements read only what their
 	// dialect has.
-	affected, err := res.RowsAffected()
-	if err != nil {
-		affected = 0
-	}
-
-	id, err := res.LastInsertId()
-	if err != nil {
-		id = 0
-	}
+	affected, _ := res.RowsAffected()
+	id, _ := res.LastInsertId()
 
 	return Result{RowsAffected: affected, LastInsertID: id}, nil
 }
 
 func (s stdSession) Query(
 	ctx context.Context, stmt Statement, v Values, each func(Row) error,
-) (err error) {
+) error {
 	args, err := stmt.Bind(v)
 	if err != nil {
 		return err
@@ -110,11 +103,7 @@ func (s stdSession) Query(
 		return err
 	}
 
-	defer func() {
-		if closeErr := rows.Close(); err == nil {
-			err = closeErr
-		}
-	}()
+	defer func() { _ = rows.Close() }() // after the last row they are closed
 
 	for rows.Next() {
 		if err := each(rows.Scan); err != nil {

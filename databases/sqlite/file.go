@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync/atomic"
 
 	"github.com/sqllock/sqllock/databases"
 )
@@ -20,9 +19,6 @@ type file struct {
 	info os.FileInfo
 }
 
-// watched is a file, or nil while nothing is known of it.
-type watched struct{ atomic.Pointer[file] }
-
 // Conn checks out a connection. If the file was removed or another has its name by
 // now, that is an error, for ever: connections that are open go on with the file
 // that they opened, and others would lock the same names in the new one.
@@ -34,19 +30,14 @@ func (d *DB) Conn(ctx context.Context) (databases.Conn, error) {
 
 	first := d.file.Load()
 	if first == nil {
-		d.file.learn(ctx, conn)
+		d.learn(ctx, conn)
 
 		return conn, nil
 	}
 
 	now, err := os.Stat(first.path)
-	if err == nil && os.SameFile(first.info, now) {
-		return conn, nil
-	}
-
-	// What a process may not look at any more is no other file.
-	if err != nil && !os.IsNotExist(err) {
-		return conn, nil
+	if err == nil && os.SameFile(first.info, now) || err != nil && !os.IsNotExist(err) {
+		return conn, nil // what a process may not look at any more is no other file
 	}
 
 	conn.Discard()
@@ -57,7 +48,7 @@ func (d *DB) Conn(ctx context.Context) (databases.Conn, error) {
 
 // learn asks which file it is. A database in memory has none, and whatever does not
 // answer is told of by Verify.
-func (w *watched) learn(ctx context.Context, conn databases.Conn) {
+func (d *DB) learn(ctx context.Context, conn databases.Conn) {
 	var path string
 
 	err := conn.Query(ctx, where, nil, func(row databases.Row) error { return row(&path) })
@@ -66,6 +57,6 @@ func (w *watched) learn(ctx context.Context, conn databases.Conn) {
 	}
 
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-		w.CompareAndSwap(nil, &file{path, info})
+		d.file.CompareAndSwap(nil, &file{path, info})
 	}
 }

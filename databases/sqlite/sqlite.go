@@ -19,6 +19,7 @@ import (
 	"errors"
 	"reflect"
 	"strings"
+	"sync/atomic"
 
 	"github.com/sqllock/sqllock/databases"
 )
@@ -34,7 +35,7 @@ func Tx(tx *sql.Tx) databases.Tx { return databases.StdTx(tx, databases.SQLite) 
 type DB struct {
 	databases.StdPool
 
-	file watched
+	file atomic.Pointer[file] // nil while nothing is known of it
 }
 
 // Dialect is databases.SQLite.
