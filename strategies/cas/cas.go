@@ -25,5 +25,7 @@ type base = grants.Leased
 
 // New returns the strategy for a database. sqllock.New reports what is wrong with db.
 func New(db databases.DB) *Strategy {
-	return &Strategy{grants.New(db, "cas").Leased(nil)}
+	store := grants.New(db, "cas")
+
+	return &Strategy{store.Leased(store.Acquire)}
 }

@@ -41,7 +41,7 @@ func New(db databases.DB) *Strategy {
 	// is left over only by a crash.
 	switch sql := s.Dialect(); {
 	case sql.Insert.Make.SQL == "":
-		return &Strategy{s.Leased(nil)} // all is in the statement that takes the record
+		return &Strategy{s.Leased(s.Acquire)} // all is in the statement that takes the record
 	case len(sql.Rows.Begin) > 0:
 		return &Strategy{s.Leased(s.inTransaction)}
 	default:
@@ -54,7 +54,7 @@ type taker struct{ *grants.Store }
 
 // oneByOne looks first, without a lock: that is all that a try costs while
 // the name is held.
-func (s taker) oneByOne(ctx context.Context, on databases.Session, r strategies.Request) (int64, error) {
+func (s taker) oneByOne(ctx context.Context, on databases.Session, r strategies.Request, instead grants.Replaces) (int64, error) {
 	var owner string
 
 	named := databases.Values{"name": r.Name}
@@ -80,7 +80,7 @@ func (s taker) oneByOne(ctx context.Context, on databases.Session, r strategies.
 		}
 	}
 
-	token, err := s.Acquire(ctx, on, r, grants.Replaces{})
+	token, err := s.Acquire(ctx, on, r, instead)
 	if err != nil {
 		return 0, err
 	}
@@ -126,9 +126,9 @@ func (s taker) giveBack(ctx context.Context, on databases.Session, r strategies.
 }
 
 // inTransaction does both in one transaction.
-func (s taker) inTransaction(ctx context.Context, on databases.Session, r strategies.Request) (token int64, err error) {
+func (s taker) inTransaction(ctx context.Context, on databases.Session, r strategies.Request, instead grants.Replaces) (token int64, err error) {
 	err = s.InTransaction(ctx, on, s.Dialect().Rows.Begin, func() error {
-		if token, err = s.Acquire(ctx, on, r, grants.Replaces{}); err == nil {
+		if token, err = s.Acquire(ctx, on, r, instead); err == nil {
 			_, err = on.Exec(ctx, s.Dialect().Insert.Make, s.Values(r))
 		}
 

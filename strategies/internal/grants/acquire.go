@@ -25,18 +25,7 @@ type Replaces struct {
 const AnyToken int64 = -1
 
 // Take takes the row of a name for a request's owner, and what a strategy keeps beside it, and returns the token.
-type Take func(ctx context.Context, on databases.Session, r strategies.Request) (int64, error)
-
-// takeRow takes the row of a name, as the strategy does.
-func (s *Store) takeRow(ctx context.Context, on databases.Session, r strategies.Request, instead Replaces) (int64, error) {
-	if s.take == nil {
-		return s.Acquire(ctx, on, r, instead)
-	}
-
-	token, err := s.take(ctx, on, r)
-
-	return token, s.AsHeld(ctx, on, r.Name, err)
-}
+type Take func(ctx context.Context, on databases.Session, r strategies.Request, instead Replaces) (int64, error)
 
 // Acquire grants the name to the request's owner, if it is free, and returns
 // the token.

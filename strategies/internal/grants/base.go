@@ -34,7 +34,7 @@ type Leased struct{ Base }
 
 var _ strategies.Raiser = Leased{}
 
-// Leased returns what such a strategy of the store embeds. Without take its row is all that is taken.
+// Leased returns what such a strategy of the store embeds. It takes the row by take, which is [Store.Acquire] if that is all.
 func (s *Store) Leased(take Take) Leased {
 	s.take = take
 
@@ -68,12 +68,12 @@ func (l Leased) Acquire(ctx context.Context, requests []strategies.Request) ([]s
 
 	var g *Grant
 
-	if r := requests[0]; r.Mode == strategies.Shared || l.store.take != nil {
-		g, err = l.store.Grants(ctx, conn, r, Replaces{})
-	} else if token, failed := l.store.Acquire(ctx, conn, r, Replaces{}); failed != nil {
-		err = failed
-	} else {
+	if r := requests[0]; r.Mode == strategies.Shared {
+		g, err = l.store.share(ctx, conn, r, Replaces{})
+	} else if token, failed := l.store.take(ctx, conn, r, Replaces{}); failed == nil {
 		g = l.store.Grant(r, token)
+	} else {
+		err = l.store.AsHeld(ctx, conn, r.Name, failed)
 	}
 
 	if errs[0] = err; err == nil {

@@ -69,9 +69,9 @@ func (s *Store) Grants(ctx context.Context, on databases.Session, r strategies.R
 		return s.share(ctx, on, r, instead)
 	}
 
-	token, err := s.takeRow(ctx, on, r, instead)
+	token, err := s.take(ctx, on, r, instead)
 	if err != nil {
-		return nil, err
+		return nil, s.AsHeld(ctx, on, r.Name, err)
 	}
 
 	return s.Grant(r, token), nil
@@ -224,7 +224,7 @@ func (s *Store) begin(ctx context.Context, on databases.Session, r strategies.Re
 			instead.Token = max(instead.Token, st.Token)
 		}
 
-		g.last, err = s.takeRow(ctx, on, row, instead)
+		g.last, err = s.take(ctx, on, row, instead)
 
 		return err
 	})

@@ -26,7 +26,7 @@ type Store struct {
 	db          databases.DB
 	strategy    string
 	sql         *Dialect
-	take        Take // nil: Acquire
+	take        Take // Acquire, or what a strategy has in its place
 	verified    atomic.Bool
 	reached     atomic.Bool            // the server has been asked what it is, and answered
 	place       atomic.Pointer[place]  // what the first session found, with tables that were not dropped since; nil before
@@ -42,6 +42,7 @@ type Store struct {
 // New returns the store of a strategy. An error is kept for Validate.
 func New(db databases.DB, strategy string) *Store {
 	s := &Store{db: db, strategy: strategy, sql: &Dialect{}}
+	s.take = s.Acquire
 	s.cluster.Store(new(string))
 
 	if db == nil {
