@@ -248,11 +248,15 @@ type notedConn struct {
 	by *notes
 }
 
-func (c *notedConn) Exec(ctx context.Context, s databases.Statement, v databases.Values) (databases.Result, error) {
-	c.by.sent = append(c.by.sent, s)
-	if slices.Contains(s.Args, "lease") {
-		c.by.values = v
+func (c *notedConn) Run(
+	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
+) (databases.Result, error) {
+	if each == nil {
+		c.by.sent = append(c.by.sent, s)
+		if slices.Contains(s.Args, "lease") {
+			c.by.values = v
+		}
 	}
 
-	return c.Conn.Exec(ctx, s, v)
+	return c.Conn.Run(ctx, s, v, each)
 }

@@ -65,7 +65,7 @@ func (s Statement) Bind(values Values) ([]any, error) {
 	return args, nil
 }
 
-// Result is what a server says of a statement that returns no rows.
+// Result is what a server says of a statement whose rows nobody reads.
 type Result struct {
 	// RowsAffected counts rows. On MySQL it is the number of changed or of
 	// matched rows, depending on the user's clientFoundRows, so it decides
@@ -81,12 +81,11 @@ type Row func(dest ...any) error
 
 // Session is what a statement runs on: a connection or a transaction.
 type Session interface {
-	// Exec runs a statement that returns no rows.
-	Exec(ctx context.Context, s Statement, v Values) (Result, error)
-	// Query runs a statement and calls each for every row. It reads to the end
+	// Run runs a statement and calls each for every row, unless that is nil: then the statement
+	// returns none, or none that matter. It reads to the end
 	// and closes the rows before it returns, also on an error: an open cursor
-	// keeps SQLite's write lock.
-	Query(ctx context.Context, s Statement, v Values, each func(Row) error) error
+	// keeps SQLite's write lock. The result is of statements without each.
+	Run(ctx context.Context, s Statement, v Values, each func(Row) error) (Result, error)
 }
 
 // Conn is a connection that was checked out of a pool. It is not safe for

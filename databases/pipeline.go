@@ -10,15 +10,6 @@ type Step struct {
 	Each func(Row) error
 }
 
-// Read calls Each, if there is one.
-func (s Step) Read(row Row) error {
-	if s.Each == nil {
-		return nil
-	}
-
-	return s.Each(row)
-}
-
 // Pipeliner is a Conn that sends several statements before the first is answered.
 type Pipeliner interface {
 	Conn
@@ -35,7 +26,7 @@ func Pipeline(ctx context.Context, on Session, steps ...Step) error {
 	}
 
 	for _, step := range steps {
-		if err := on.Query(ctx, step.Statement, step.Values, step.Read); err != nil {
+		if _, err := on.Run(ctx, step.Statement, step.Values, step.Each); err != nil {
 			return err
 		}
 	}

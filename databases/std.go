@@ -70,10 +70,14 @@ type stdExecutor interface {
 
 type stdSession struct{ on stdExecutor }
 
-func (s stdSession) Exec(ctx context.Context, stmt Statement, v Values) (Result, error) {
+func (s stdSession) Run(ctx context.Context, stmt Statement, v Values, each func(Row) error) (Result, error) {
 	args, err := stmt.Bind(v)
 	if err != nil {
 		return Result{}, err
+	}
+
+	if each != nil {
+		return Result{}, s.query(ctx, stmt.SQL, args, each)
 	}
 
 	res, err := s.on.ExecContext(ctx, stmt.SQL, args...)
@@ -90,15 +94,8 @@ func (s stdSession) Exec(ctx context.Context, stmt Statement, v Values) (Result,
 	return Result{RowsAffected: affected, LastInsertID: id}, nil
 }
 
-func (s stdSession) Query(
-	ctx context.Context, stmt Statement, v Values, each func(Row) error,
-) error {
-	args, err := stmt.Bind(v)
-	if err != nil {
-		return err
-	}
-
-	rows, err := s.on.QueryContext(ctx, stmt.SQL, args...)
+func (s stdSession) query(ctx context.Context, text string, args []any, each func(Row) error) error {
+	rows, err := s.on.QueryContext(ctx, text, args...)
 	if err != nil {
 		return err
 	}

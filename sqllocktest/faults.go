@@ -212,56 +212,52 @@ type faultyConn struct {
 	ended  bool
 }
 
-func (c *faultyConn) Exec(
-	ctx context.Context, s databases.Statement, v databases.Values,
-) (databases.Result, error) {
-	var first databases.Result
+func (c *faultyConn) Run(
+	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
+) (first databases.Result, err error) {
+	if each != nil && c.faulty.undoes(s.Name) {
+		return first, c.undo(ctx, s, v, each)
+	}
 
-	err := c.run(ctx, s, func(answered bool) error {
-		result, err := c.Conn.Exec(ctx, s, v)
-		if answered {
-			first = result
+	var own error // what the caller's function said, which puts no connection in doubt
+
+	read := each
+	if each != nil {
+		read = func(row databases.Row) error {
+			own = each(row)
+
+			return own
 		}
+	}
 
-		return err
+	err = c.run(ctx, s, func(answered bool) error {
+		result, err := c.Conn.Run(ctx, s, v, heard(answered, read))
+
+		switch {
+		case !answered:
+			return err
+		case own != nil:
+			return nil //nolint:nilerr // the suite's own verdict on a row is told below
+		default:
+			first = result
+
+			return err
+		}
 	})
 	if err != nil {
 		return databases.Result{}, err
 	}
 
-	return first, nil
+	return first, own
 }
 
-func (c *faultyConn) Query(
-	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
-) error {
-	if c.faulty.undoes(s.Name) {
-		return c.undo(ctx, s, v, each)
+// heard is what reads the rows of a statement, if anything does, and none of an answer that is lost.
+func heard(answered bool, each func(databases.Row) error) func(databases.Row) error {
+	if answered || each == nil {
+		return each
 	}
 
-	var own error // what the caller's function said, which puts no connection in doubt
-
-	err := c.run(ctx, s, func(answered bool) error {
-		if !answered {
-			return c.Conn.Query(ctx, s, v, func(databases.Row) error { return nil })
-		}
-
-		err := c.Conn.Query(ctx, s, v, func(row databases.Row) error {
-			own = each(row)
-
-			return own
-		})
-		if own != nil {
-			return nil //nolint:nilerr // the suite's own verdict on a row is told below
-		}
-
-		return err
-	})
-	if err != nil {
-		return err
-	}
-
-	return own
+	return func(databases.Row) error { return nil }
 }
 
 // Pipeline sends the statements together where the database can and the script has nothing to do with one of them.
@@ -295,12 +291,12 @@ func (f *Faulty) meddles(steps []databases.Step) bool {
 func (c *faultyConn) undo(
 	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
 ) error {
-	if _, err := c.Conn.Exec(ctx, databases.Statement{Name: "begin", SQL: "BEGIN"}, nil); err != nil {
+	if _, err := c.Conn.Run(ctx, databases.Statement{Name: "begin", SQL: "BEGIN"}, nil, nil); err != nil {
 		return err
 	}
 
-	err := c.Conn.Query(ctx, s, v, each)
-	_, failed := c.Conn.Exec(ctx, databases.Statement{Name: "rollback", SQL: "ROLLBACK"}, nil)
+	_, err := c.Conn.Run(ctx, s, v, each)
+	_, failed := c.Conn.Run(ctx, databases.Statement{Name: "rollback", SQL: "ROLLBACK"}, nil, nil)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -405,11 +401,11 @@ type faultyTx struct {
 	databases.Tx
 }
 
-func (t faultyTx) Exec(
-	ctx context.Context, s databases.Statement, v databases.Values,
+func (t faultyTx) Run(
+	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
 ) (result databases.Result, err error) {
 	_, err = t.faulty.run(ctx, s, func(answered bool) error {
-		r, err := t.Tx.Exec(ctx, s, v)
+		r, err := t.Tx.Run(ctx, s, v, heard(answered, each))
 		if answered {
 			result = r
 		}
@@ -418,18 +414,4 @@ func (t faultyTx) Exec(
 	})
 
 	return result, err
-}
-
-func (t faultyTx) Query(
-	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
-) error {
-	_, err := t.faulty.run(ctx, s, func(answered bool) error {
-		if !answered {
-			return t.Tx.Query(ctx, s, v, func(databases.Row) error { return nil })
-		}
-
-		return t.Tx.Query(ctx, s, v, each)
-	})
-
-	return err
 }

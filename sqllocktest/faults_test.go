@@ -32,18 +32,18 @@ func (*fakeDB) Classify(err error) databases.Class {
 
 type fakeConn struct{ db *fakeDB }
 
-func (c fakeConn) Exec(context.Context, databases.Statement, databases.Values) (databases.Result, error) {
-	c.db.execs++
-
-	return databases.Result{RowsAffected: int64(c.db.execs)}, nil
-}
-
-func (c fakeConn) Query(
+func (c fakeConn) Run(
 	_ context.Context, _ databases.Statement, _ databases.Values, each func(databases.Row) error,
-) error {
+) (databases.Result, error) {
+	if each == nil {
+		c.db.execs++
+
+		return databases.Result{RowsAffected: int64(c.db.execs)}, nil
+	}
+
 	c.db.queries++
 
-	return each(func(...any) error { return nil })
+	return databases.Result{}, each(func(...any) error { return nil })
 }
 
 func (c fakeConn) Release() { c.db.released++ }
@@ -75,12 +75,12 @@ func TestFaultyFail(t *testing.T) {
 		db, f, conn := faulty(t)
 		f.Fail("renew", 1, when, nil)
 
-		if _, err := conn.Exec(t.Context(), acquire, nil); err != nil {
-			t.Errorf("Exec() of another statement = %v, want nil", err)
+		if _, err := conn.Run(t.Context(), acquire, nil, nil); err != nil {
+			t.Errorf("Run() of another statement = %v, want nil", err)
 		}
 
-		if _, err := conn.Exec(t.Context(), renew, nil); !errors.Is(err, driver.ErrBadConn) {
-			t.Errorf("Exec() = %v, want driver.ErrBadConn", err)
+		if _, err := conn.Run(t.Context(), renew, nil, nil); !errors.Is(err, driver.ErrBadConn) {
+			t.Errorf("Run() = %v, want driver.ErrBadConn", err)
 		}
 
 		if got := db.execs - 1; got != executed {
@@ -88,8 +88,8 @@ func TestFaultyFail(t *testing.T) {
 		}
 
 		// The connection is broken from now on.
-		if _, err := conn.Exec(t.Context(), acquire, nil); !errors.Is(err, driver.ErrBadConn) {
-			t.Errorf("Exec() on a broken connection = %v, want driver.ErrBadConn", err)
+		if _, err := conn.Run(t.Context(), acquire, nil, nil); !errors.Is(err, driver.ErrBadConn) {
+			t.Errorf("Run() on a broken connection = %v, want driver.ErrBadConn", err)
 		}
 
 		if n := f.Leaks(); n != 1 {
@@ -111,12 +111,12 @@ func TestFaultyKnownErrorBreaksNothing(t *testing.T) {
 	db, f, conn := faulty(t)
 	f.Fail("cas.renew", 1, sqllocktest.Before, errKnown)
 
-	if _, err := conn.Exec(t.Context(), renew, nil); !errors.Is(err, errKnown) {
-		t.Errorf("Exec() = %v, want %v", err, errKnown)
+	if _, err := conn.Run(t.Context(), renew, nil, nil); !errors.Is(err, errKnown) {
+		t.Errorf("Run() = %v, want %v", err, errKnown)
 	}
 
-	if _, err := conn.Exec(t.Context(), renew, nil); err != nil {
-		t.Errorf("the second Exec() = %v, want nil", err)
+	if _, err := conn.Run(t.Context(), renew, nil, nil); err != nil {
+		t.Errorf("the second Run() = %v, want nil", err)
 	}
 
 	conn.Release()
@@ -134,19 +134,19 @@ func TestFaultyTwice(t *testing.T) {
 
 	f.Twice("renew")
 
-	result, err := conn.Exec(t.Context(), renew, nil)
+	result, err := conn.Run(t.Context(), renew, nil, nil)
 	if err != nil || db.execs != 2 || result.RowsAffected != 1 {
-		t.Errorf("Exec() = %+v, %v after %d executions, want the first result of two", result, err, db.execs)
+		t.Errorf("Run() = %+v, %v after %d executions, want the first result of two", result, err, db.execs)
 	}
 
 	rows := 0
 
-	if err := conn.Query(t.Context(), renew, nil, func(databases.Row) error {
+	if _, err := conn.Run(t.Context(), renew, nil, func(databases.Row) error {
 		rows++
 
 		return nil
 	}); err != nil || rows != 1 || db.queries != 2 {
-		t.Errorf("Query() = %d rows, %v after %d executions, want one row of two", rows, err, db.queries)
+		t.Errorf("Run() = %d rows, %v after %d executions, want one row of two", rows, err, db.queries)
 	}
 }
 
@@ -158,12 +158,12 @@ func TestFaultyLostAnswerHasNoRows(t *testing.T) {
 
 	f.Fail("*", 1, sqllocktest.After, nil)
 
-	if err := conn.Query(t.Context(), renew, nil, func(databases.Row) error {
-		t.Error("Query() without an answer gave a row")
+	if _, err := conn.Run(t.Context(), renew, nil, func(databases.Row) error {
+		t.Error("Run() without an answer gave a row")
 
 		return nil
 	}); err == nil || db.queries != 1 {
-		t.Errorf("Query() = %v after %d executions, want an error after one", err, db.queries)
+		t.Errorf("Run() = %v after %d executions, want an error after one", err, db.queries)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestFaultyPause(t *testing.T) {
 	done := make(chan error, 1)
 
 	go func() {
-		_, err := conn.Exec(t.Context(), renew, nil)
+		_, err := conn.Run(t.Context(), renew, nil, nil)
 		done <- err
 	}()
 
@@ -189,7 +189,7 @@ func TestFaultyPause(t *testing.T) {
 	resume() // Twice does no harm.
 
 	if err := <-done; err != nil {
-		t.Errorf("Exec() = %v, want nil", err)
+		t.Errorf("Run() = %v, want nil", err)
 	}
 
 	conn.Release()
@@ -210,8 +210,8 @@ func TestFaultyPauseEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 
-	if _, err := conn.Exec(ctx, renew, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("Exec() = %v, want context.Canceled", err)
+	if _, err := conn.Run(ctx, renew, nil, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run() = %v, want context.Canceled", err)
 	}
 
 	conn.Discard()

@@ -97,7 +97,7 @@ func (s *sleeper) begin(ctx context.Context) error {
 	s.waited = s.db.DB.Stats().WaitCount
 	got, version := 0, ""
 
-	err := s.conn.Query(ctx, named, databases.Values{"channel": s.channel}, func(row databases.Row) error { return row(&got, &version) })
+	_, err := s.conn.Run(ctx, named, databases.Values{"channel": s.channel}, func(row databases.Row) error { return row(&got, &version) })
 
 	switch {
 	case err != nil:
@@ -111,7 +111,7 @@ func (s *sleeper) begin(ctx context.Context) error {
 	began := time.Now()
 
 	// A user may be forbidden to.
-	_, err = s.conn.Exec(ctx, unlogged, nil)
+	_, err = s.conn.Run(ctx, unlogged, nil, nil)
 	if err != nil && s.db.Classify(err) == databases.Unreachable {
 		return err
 	}
@@ -134,7 +134,7 @@ func (s *sleeper) sleep(ctx context.Context) error {
 	began, woken := time.Now(), make(chan error, 1)
 
 	go func() {
-		_, err := s.conn.Exec(ctx, nap, databases.Values{"seconds": length.Seconds()})
+		_, err := s.conn.Run(ctx, nap, databases.Values{"seconds": length.Seconds()}, nil)
 		woken <- err
 	}()
 

@@ -26,18 +26,12 @@ type session struct {
 	owned bool // it is a connection of ours, and no transaction of the caller's
 }
 
-func (s session) Exec(ctx context.Context, stmt databases.Statement, v databases.Values) (databases.Result, error) {
-	stmt, v = s.sent(ctx, stmt, v)
-
-	return s.on.Exec(ctx, stmt, v)
-}
-
-func (s session) Query(
+func (s session) Run(
 	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
-) error {
+) (databases.Result, error) {
 	stmt, v = s.sent(ctx, stmt, v)
 
-	return s.on.Query(ctx, stmt, v, each)
+	return s.on.Run(ctx, stmt, v, each)
 }
 
 // sent is what the driver is given of a statement: its values are in its text, or else bound.

@@ -36,7 +36,7 @@ var (
 func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 	var version string
 
-	err := s.Query(ctx, verifyKind, nil, func(row databases.Row) error { return row(&version) })
+	_, err := s.Run(ctx, verifyKind, nil, func(row databases.Row) error { return row(&version) })
 
 	switch {
 	case err != nil && strings.Contains(strings.ToLower(err.Error()), "no such function"):
@@ -56,7 +56,7 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 		clock                int64
 	)
 
-	err = s.Query(ctx, verifyWritable, nil, func(row databases.Row) error {
+	_, err = s.Run(ctx, verifyWritable, nil, func(row databases.Row) error {
 		return row(&comment, &readOnly, &autocommit, &clock)
 	})
 

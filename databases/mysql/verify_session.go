@@ -40,7 +40,7 @@ var verifyLog = databases.Statement{
 func logged(ctx context.Context, s databases.Session) error {
 	said := 0
 
-	err := s.Query(ctx, verifyLog, nil, func(row databases.Row) error {
+	_, err := s.Run(ctx, verifyLog, nil, func(row databases.Row) error {
 		said++
 
 		return row(new(string), new(string))
@@ -67,7 +67,7 @@ func suits(ctx context.Context, s databases.Session, mariaDB bool, before int64)
 		clock                                int64
 	)
 
-	err := s.Query(ctx, verifySession, nil, func(row databases.Row) error {
+	_, err := s.Run(ctx, verifySession, nil, func(row databases.Row) error {
 		return row(&client, &connection, &mode, &safe, &few, &small, &completion, &clock)
 	})
 	if err != nil {
@@ -114,7 +114,7 @@ func stands(ctx context.Context, s databases.Session, before, now int64) (bool, 
 			return false, nil
 		}
 
-		err := s.Query(ctx, verifyClock, nil, func(row databases.Row) error { return row(&now, new(bool)) })
+		_, err := s.Run(ctx, verifyClock, nil, func(row databases.Row) error { return row(&now, new(bool)) })
 		if err != nil {
 			return false, err
 		}

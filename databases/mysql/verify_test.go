@@ -21,13 +21,11 @@ type server struct {
 	clock func() int64 // nil for one that goes on
 }
 
-func (server) Exec(context.Context, databases.Statement, databases.Values) (databases.Result, error) {
-	return databases.Result{}, errors.ErrUnsupported
-}
-
-func (s server) Query(_ context.Context, stmt databases.Statement, _ databases.Values, each func(databases.Row) error) error {
+func (s server) Run(
+	_ context.Context, stmt databases.Statement, _ databases.Values, each func(databases.Row) error,
+) (result databases.Result, err error) {
 	if stmt.Name == "mysql.verify-log" {
-		return nil // neither
+		return result, nil // neither
 	}
 
 	shows := int64(0)
@@ -48,12 +46,12 @@ func (s server) Query(_ context.Context, stmt databases.Statement, _ databases.V
 
 	switch {
 	case values == nil:
-		return errors.New("asked for " + stmt.Name)
+		return result, errors.New("asked for " + stmt.Name)
 	case s.unknown && stmt.Name == "mysql.verify-writable":
-		return &driver.MySQLError{Number: 1193, Message: "Unknown system variable 'innodb_read_only'"}
+		return result, &driver.MySQLError{Number: 1193, Message: "Unknown system variable 'innodb_read_only'"}
 	}
 
-	return each(func(dest ...any) error {
+	return result, each(func(dest ...any) error {
 		for i := range dest {
 			switch to := dest[i].(type) {
 			case *string:

@@ -195,49 +195,35 @@ type pgxExecutor interface {
 
 type pgxSession struct{ on pgxExecutor }
 
-func (s pgxSession) Exec(
-	ctx context.Context, stmt databases.Statement, v databases.Values,
+func (s pgxSession) Run(
+	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
 ) (databases.Result, error) {
-	affected, err := s.run(ctx, stmt, v, func(databases.Row) error { return nil })
-
-	return databases.Result{RowsAffected: affected}, err
-}
-
-func (s pgxSession) Query(
-	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
-) error {
-	_, err := s.run(ctx, stmt, v, each)
-
-	return err
-}
-
-func (s pgxSession) run(
-	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
-) (int64, error) {
 	args, err := stmt.Bind(v)
 	if err != nil {
-		return 0, err
+		return databases.Result{}, err
 	}
 
 	rows, err := s.on.Query(ctx, stmt.SQL, args...)
 	if err != nil {
-		return 0, err
+		return databases.Result{}, err
 	}
 
 	return read(rows, each)
 }
 
-// read calls each for every row, and says how many there were, or were changed.
-func read(rows pgx.Rows, each func(databases.Row) error) (int64, error) {
+// read calls each for every row, if it is not nil.
+func read(rows pgx.Rows, each func(databases.Row) error) (databases.Result, error) {
 	defer rows.Close()
 
-	for rows.Next() {
+	for rows.Next() && each != nil {
 		if err := each(rows.Scan); err != nil {
-			return 0, err
+			return databases.Result{}, err
 		}
 	}
 
-	return rows.CommandTag().RowsAffected(), rows.Err()
+	rows.Close()
+
+	return databases.Result{RowsAffected: rows.CommandTag().RowsAffected()}, rows.Err()
 }
 
 type pgxConn struct {
@@ -320,7 +306,7 @@ func pipeline(ctx context.Context, on *pgx.Conn, steps []databases.Step) error {
 	for _, step := range steps {
 		rows, err := results.Query()
 		if err == nil {
-			_, err = read(rows, step.Read)
+			_, err = read(rows, step.Each)
 		}
 
 		if err != nil {

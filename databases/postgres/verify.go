@@ -37,7 +37,7 @@ var (
 func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 	var version string
 
-	err := s.Query(ctx, verifyKind, nil, func(row databases.Row) error { return row(&version) })
+	_, err := s.Run(ctx, verifyKind, nil, func(row databases.Row) error { return row(&version) })
 
 	switch {
 	case err != nil && foreign(err):
@@ -55,7 +55,7 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 		standby bool
 	)
 
-	err = s.Query(ctx, verifyWritable, nil, func(row databases.Row) error { return row(&other, &standby) })
+	_, err = s.Run(ctx, verifyWritable, nil, func(row databases.Row) error { return row(&other, &standby) })
 
 	switch {
 	case err != nil && foreign(err):

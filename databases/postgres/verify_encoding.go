@@ -19,7 +19,7 @@ var verifyEncoding = databases.Statement{
 func encoded(ctx context.Context, s databases.Session) error {
 	var server, client string
 
-	err := s.Query(ctx, verifyEncoding, nil, func(row databases.Row) error { return row(&server, &client) })
+	_, err := s.Run(ctx, verifyEncoding, nil, func(row databases.Row) error { return row(&server, &client) })
 
 	switch {
 	case err != nil:

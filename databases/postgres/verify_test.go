@@ -19,11 +19,9 @@ type server struct {
 	lacks          bool // a function that PostgreSQL has
 }
 
-func (server) Exec(context.Context, databases.Statement, databases.Values) (databases.Result, error) {
-	return databases.Result{}, errors.ErrUnsupported
-}
-
-func (s server) Query(_ context.Context, stmt databases.Statement, _ databases.Values, each func(databases.Row) error) error {
+func (s server) Run(
+	_ context.Context, stmt databases.Statement, _ databases.Values, each func(databases.Row) error,
+) (result databases.Result, err error) {
 	values := map[string][]any{
 		"postgres.verify-kind":     {s.version},
 		"postgres.verify-writable": {s.other, s.standby},
@@ -32,12 +30,12 @@ func (s server) Query(_ context.Context, stmt databases.Statement, _ databases.V
 
 	switch {
 	case values == nil:
-		return errors.New("asked for " + stmt.Name)
+		return result, errors.New("asked for " + stmt.Name)
 	case s.lacks && stmt.Name == "postgres.verify-writable":
-		return &pgconn.PgError{Code: "42883", Message: "function pg_catalog.to_regclass(unknown) does not exist"}
+		return result, &pgconn.PgError{Code: "42883", Message: "function pg_catalog.to_regclass(unknown) does not exist"}
 	}
 
-	return each(func(dest ...any) error {
+	return result, each(func(dest ...any) error {
 		for i := range dest {
 			switch to := dest[i].(type) {
 			case *string:

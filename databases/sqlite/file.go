@@ -51,7 +51,7 @@ func (d *DB) Conn(ctx context.Context) (databases.Conn, error) {
 func (d *DB) learn(ctx context.Context, conn databases.Conn) {
 	var path string
 
-	err := conn.Query(ctx, where, nil, func(row databases.Row) error { return row(&path) })
+	_, err := conn.Run(ctx, where, nil, func(row databases.Row) error { return row(&path) })
 	if err != nil || path == "" {
 		return
 	}

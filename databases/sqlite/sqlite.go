@@ -60,7 +60,7 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 		subsec  bool
 	)
 
-	err := s.Query(ctx, verify, nil, func(row databases.Row) error { return row(&version, &subsec) })
+	_, err := s.Run(ctx, verify, nil, func(row databases.Row) error { return row(&version, &subsec) })
 	if err != nil {
 		// Another server answers with an error about the function.
 		if text := strings.ToLower(err.Error()); strings.Contains(text, "sqlite_version") {

@@ -28,10 +28,12 @@ type connection struct {
 	open bool // a transaction that a BEGIN has begun, and that goes on
 }
 
-// Exec runs a statement. Of several the answer is that of the last which is no query.
-func (c *connection) Exec(ctx context.Context, s databases.Statement, v databases.Values) (result databases.Result, err error) {
+// Run runs a statement and calls each for every row, before the commit. Of several the answer is that of the last which is no query.
+func (c *connection) Run(
+	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
+) (result databases.Result, err error) {
 	err = c.transact(ctx, s, func() (err error) {
-		result, err = run(ctx, c.Conn, s, v, func(databases.Row) error { return nil })
+		result, err = run(ctx, c.Conn, s, v, each)
 
 		return err
 	})
@@ -42,28 +44,17 @@ func (c *connection) Exec(ctx context.Context, s databases.Statement, v database
 	return result, nil
 }
 
-// Query runs a statement and calls each for every row. They come before the commit.
-func (c *connection) Query(
-	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
-) error {
-	return c.transact(ctx, s, func() error {
-		_, err := run(ctx, c.Conn, s, v, each)
-
-		return err
-	})
-}
-
 // transact calls do in a transaction.
 func (c *connection) transact(ctx context.Context, s databases.Statement, do func() error) error {
 	switch s.SQL {
 	case "BEGIN":
-		_, err := c.Conn.Exec(ctx, begin, nil)
+		_, err := c.Conn.Run(ctx, begin, nil, nil)
 		c.open = err == nil
 
 		return err
 	case rollback.SQL:
 		c.open = false
-		_, err := c.Conn.Exec(ctx, rollback, nil)
+		_, err := c.Conn.Run(ctx, rollback, nil, nil)
 
 		return err
 	case commit.SQL:
@@ -76,7 +67,7 @@ func (c *connection) transact(ctx context.Context, s databases.Statement, do fun
 		return do()
 	}
 
-	if _, err := c.Conn.Exec(ctx, begin, nil); err != nil {
+	if _, err := c.Conn.Run(ctx, begin, nil, nil); err != nil {
 		return err
 	}
 
@@ -88,7 +79,7 @@ func (c *connection) transact(ctx context.Context, s databases.Statement, do fun
 }
 
 func (c *connection) commit(ctx context.Context) error {
-	if _, err := c.Conn.Exec(ctx, commit, nil); err != nil {
+	if _, err := c.Conn.Run(ctx, commit, nil, nil); err != nil {
 		return &commitError{err}
 	}
 
@@ -115,7 +106,7 @@ func (c *connection) undo(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 
-	if _, err := c.Conn.Exec(ctx, rollback, nil); err != nil {
+	if _, err := c.Conn.Run(ctx, rollback, nil, nil); err != nil {
 		return &undoError{errors.Join(cause, fmt.Errorf("roll back: %w", err))}
 	}
 
@@ -129,7 +120,7 @@ func run(
 ) (result databases.Result, err error) {
 	for step := &s; step != nil; step = step.Then {
 		if !reads(*step) {
-			if result, err = on.Exec(ctx, *step, v); err != nil {
+			if result, err = on.Run(ctx, *step, v, nil); err != nil {
 				return databases.Result{}, err
 			}
 
@@ -138,8 +129,10 @@ func run(
 
 		found := false
 
-		err = on.Query(ctx, *step, v, func(row databases.Row) error {
-			found = true
+		_, err = on.Run(ctx, *step, v, func(row databases.Row) error {
+			if found = true; each == nil {
+				return nil
+			}
 
 			return each(row)
 		})

@@ -26,22 +26,20 @@ func (w *wire) send(s databases.Statement) error {
 	return w.fail[s.SQL]
 }
 
-func (w *wire) Exec(_ context.Context, s databases.Statement, _ databases.Values) (databases.Result, error) {
-	return databases.Result{RowsAffected: 1}, w.send(s)
-}
-
-func (w *wire) Query(_ context.Context, s databases.Statement, _ databases.Values, each func(databases.Row) error) error {
-	if err := w.send(s); err != nil {
-		return err
+func (w *wire) Run(
+	_ context.Context, s databases.Statement, _ databases.Values, each func(databases.Row) error,
+) (databases.Result, error) {
+	if err := w.send(s); err != nil || each == nil {
+		return databases.Result{RowsAffected: 1}, err
 	}
 
 	for range w.rows[s.SQL] {
 		if err := each(func(...any) error { return nil }); err != nil {
-			return err
+			return databases.Result{}, err
 		}
 	}
 
-	return nil
+	return databases.Result{}, nil
 }
 
 func (w *wire) Release() {}
@@ -107,18 +105,18 @@ func TestTransactions(t *testing.T) {
 			t.Parallel()
 
 			w := &wire{fail: c.fail, rows: map[string]int{locks: c.rows}}
-			result, err := (&connection{Conn: w}).Exec(t.Context(), c.statement, nil)
+			result, err := (&connection{Conn: w}).Run(t.Context(), c.statement, nil, nil)
 
 			if !slices.Equal(w.sent, c.sent) {
 				t.Errorf("it sent %q, want %q", w.sent, c.sent)
 			}
 
 			if (err != nil) != c.failed || c.failed && New(nil).Classify(err) != c.class {
-				t.Errorf("Exec() = %v, want an error: %t, of class %d", err, c.failed, c.class)
+				t.Errorf("Run() = %v, want an error: %t, of class %d", err, c.failed, c.class)
 			}
 
 			if result.RowsAffected != c.affected {
-				t.Errorf("Exec() changed %d rows, want %d", result.RowsAffected, c.affected)
+				t.Errorf("Run() changed %d rows, want %d", result.RowsAffected, c.affected)
 			}
 		})
 	}
@@ -131,12 +129,12 @@ func TestSteps(t *testing.T) {
 	w := &wire{rows: map[string]int{locks: 1}}
 
 	rows := 0
-	if err := (&connection{Conn: w}).Query(t.Context(), both, nil, func(databases.Row) error {
+	if _, err := (&connection{Conn: w}).Run(t.Context(), both, nil, func(databases.Row) error {
 		rows++
 
 		return nil
 	}); err != nil || rows != 1 {
-		t.Fatalf("Query() = %v with %d rows, want one", err, rows)
+		t.Fatalf("Run() = %v with %d rows, want one", err, rows)
 	}
 
 	if got, want := w.bound[1:3], [][]string{{"x"}, {"y", "z"}}; !slices.EqualFunc(got, want, slices.Equal[[]string]) {
@@ -152,7 +150,7 @@ func TestOpen(t *testing.T) {
 	c := &connection{Conn: w}
 
 	for _, text := range []string{"BEGIN", changes, changes, "ROLLBACK", "BEGIN", changes, "COMMIT", changes} {
-		if _, err := c.Exec(t.Context(), databases.Statement{SQL: text}, nil); err != nil {
+		if _, err := c.Run(t.Context(), databases.Statement{SQL: text}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

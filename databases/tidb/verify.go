@@ -36,7 +36,7 @@ var (
 func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 	var said string
 
-	err := s.Query(ctx, verifyKind, nil, func(row databases.Row) error { return row(&said) })
+	_, err := s.Run(ctx, verifyKind, nil, func(row databases.Row) error { return row(&said) })
 
 	switch {
 	case stranger(err):
@@ -83,7 +83,7 @@ func stranger(err error) bool {
 
 // setting returns the last setting that a statement lists, as name=value, or nothing.
 func setting(ctx context.Context, s databases.Session, list databases.Statement) (setting string, err error) {
-	err = s.Query(ctx, list, nil, func(row databases.Row) error {
+	_, err = s.Run(ctx, list, nil, func(row databases.Row) error {
 		var variable, value string
 
 		err := row(&variable, &value)

@@ -138,7 +138,7 @@ func (c *session) unlockLeft(ctx context.Context, keys []any) error {
 
 	free := true
 
-	err := c.conn.Query(ctx, sql.UnlockLeft, databases.Values{"keys": c.strategy.keys(keys)}, func(row databases.Row) error {
+	_, err := c.conn.Run(ctx, sql.UnlockLeft, databases.Values{"keys": c.strategy.keys(keys)}, func(row databases.Row) error {
 		var unlocked bool
 
 		err := row(&unlocked)

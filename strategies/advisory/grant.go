@@ -110,7 +110,7 @@ func (c *session) renew(ctx context.Context, on []*grant, lease time.Duration, a
 func (c *session) renewOn(ctx context.Context, on []*grant, lease time.Duration) (errs []error, err error) {
 	err = c.ready(ctx, lease, on...)
 	if err == nil && lease == 0 {
-		err = c.conn.Query(ctx, c.strategy.sql.Ping, nil, func(databases.Row) error { return nil })
+		_, err = c.conn.Run(ctx, c.strategy.sql.Ping, nil, nil)
 	}
 
 	if err != nil {

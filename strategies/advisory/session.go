@@ -93,7 +93,7 @@ func (c *session) setIdleLimit(ctx context.Context, lease time.Duration) error {
 		return nil
 	}
 
-	_, err := c.conn.Exec(ctx, c.strategy.sql.Limit, databases.Values{"limit": c.strategy.store.Dialect().IdleLimit(limit)})
+	_, err := c.conn.Run(ctx, c.strategy.sql.Limit, databases.Values{"limit": c.strategy.store.Dialect().IdleLimit(limit)}, nil)
 	if err == nil {
 		c.limit = limit
 	}
@@ -369,7 +369,7 @@ func (c *session) giveBack(ctx context.Context) {
 
 	// A session that is ended does not go into the pool: it would end under whatever it is used for next.
 	if !c.killed {
-		if err = c.conn.Query(ctx, c.strategy.sql.Reset, nil, func(databases.Row) error { return nil }); err == nil {
+		if _, err = c.conn.Run(ctx, c.strategy.sql.Reset, nil, nil); err == nil {
 			c.conn.Release()
 			c.conn = nil
 		}

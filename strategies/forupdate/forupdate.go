@@ -267,7 +267,7 @@ func (s *Strategy) record(
 
 // beat tells the server that the holder lives.
 func (s *Strategy) beat(ctx context.Context, conn databases.Conn, r strategies.Request, limit time.Duration) error {
-	_, err := conn.Exec(ctx, grants.Written(s.sql.Limit, s.store.Dialect().IdleLimit(limit)), s.values(r, limit))
+	_, err := conn.Run(ctx, grants.Written(s.sql.Limit, s.store.Dialect().IdleLimit(limit)), s.values(r, limit), nil)
 
 	return err
 }
@@ -306,7 +306,7 @@ func (s *Strategy) end(
 	defer cancel()
 
 	for _, statement := range s.sql.End {
-		if _, err := conn.Exec(ctx, statement, s.values(r, 0)); err != nil {
+		if _, err := conn.Run(ctx, statement, s.values(r, 0), nil); err != nil {
 			conn.Discard()
 
 			return err

@@ -70,7 +70,7 @@ func (s taker) oneByOne(ctx context.Context, on databases.Session, r strategies.
 		return 0, err
 	case owner != "" && owner != r.Owner:
 		// Before anything is taken: it may be that it cannot be deleted.
-		cleared, err := on.Exec(ctx, s.Dialect().Insert.Clear, s.Values(r))
+		cleared, err := on.Run(ctx, s.Dialect().Insert.Clear, s.Values(r), nil)
 		if err != nil {
 			return 0, err
 		}
@@ -85,7 +85,7 @@ func (s taker) oneByOne(ctx context.Context, on databases.Session, r strategies.
 		return 0, err
 	}
 
-	made, err := on.Exec(ctx, s.Dialect().Insert.Make, s.Values(r))
+	made, err := on.Run(ctx, s.Dialect().Insert.Make, s.Values(r), nil)
 
 	if err == nil && made.RowsAffected == 0 {
 		// It was there, from an attempt before; or somebody has a row locked.
@@ -129,7 +129,7 @@ func (s taker) giveBack(ctx context.Context, on databases.Session, r strategies.
 func (s taker) inTransaction(ctx context.Context, on databases.Session, r strategies.Request, instead grants.Replaces) (token int64, err error) {
 	err = s.InTransaction(ctx, on, s.Dialect().Rows.Begin, func() error {
 		if token, err = s.Acquire(ctx, on, r, instead); err == nil {
-			_, err = on.Exec(ctx, s.Dialect().Insert.Make, s.Values(r))
+			_, err = on.Run(ctx, s.Dialect().Insert.Make, s.Values(r), nil)
 		}
 
 		return err

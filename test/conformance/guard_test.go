@@ -170,14 +170,14 @@ func guardedRead(
 // severalPrimaries is a transaction on a server that says of itself that others take writes too.
 type severalPrimaries struct{ databases.Tx }
 
-func (s severalPrimaries) Query(
+func (s severalPrimaries) Run(
 	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
-) error {
+) (databases.Result, error) {
 	if stmt.Name != "grant.many-primaries" {
-		return s.Tx.Query(ctx, stmt, v, each)
+		return s.Tx.Run(ctx, stmt, v, each)
 	}
 
-	return each(func(dest ...any) error {
+	return databases.Result{}, each(func(dest ...any) error {
 		for i, said := range []string{"wsrep_on", "ON"} {
 			to, ok := dest[i].(*string)
 			if !ok {

@@ -82,7 +82,7 @@ var (
 func rollBack(t *testing.T, conn databases.Conn) {
 	t.Helper()
 
-	if _, err := conn.Exec(t.Context(), step("ROLLBACK").Statement, nil); err != nil {
+	if _, err := conn.Run(t.Context(), step("ROLLBACK").Statement, nil, nil); err != nil {
 		t.Fatalf("ROLLBACK behind a pipeline = %v, want a connection that goes on", err)
 	}
 }

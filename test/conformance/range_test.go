@@ -155,7 +155,7 @@ func TestLooksSearch(t *testing.T) {
 	for name, s := range statements {
 		s.Name, s.SQL = "", "EXPLAIN QUERY PLAN "+s.SQL
 
-		err := conn.Query(t.Context(), s, seen[name], func(row databases.Row) error {
+		_, err := conn.Run(t.Context(), s, seen[name], func(row databases.Row) error {
 			var (
 				id, parent, unused int64
 				detail             string

@@ -74,9 +74,11 @@ func (fullQueue) Listen(context.Context, []string, func(), func(channel, payload
 
 type fullQueueConn struct{ databases.Conn }
 
-func (c fullQueueConn) Exec(ctx context.Context, s databases.Statement, v databases.Values) (result databases.Result, err error) {
+func (c fullQueueConn) Run(
+	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
+) (result databases.Result, err error) {
 	err = c.run(ctx, s, func() error {
-		result, err = c.Conn.Exec(ctx, s, v)
+		result, err = c.Conn.Run(ctx, s, v, each)
 
 		return err
 	})
@@ -84,21 +86,17 @@ func (c fullQueueConn) Exec(ctx context.Context, s databases.Statement, v databa
 	return result, err
 }
 
-func (c fullQueueConn) Query(ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error) error {
-	return c.run(ctx, s, func() error { return c.Conn.Query(ctx, s, v, each) })
-}
-
 func (c fullQueueConn) run(ctx context.Context, s databases.Statement, call func() error) error {
 	if !strings.Contains(s.SQL, "pg_notify") {
 		return call()
 	}
 
-	if _, err := c.Conn.Exec(ctx, databases.Statement{Name: "begin", SQL: "BEGIN"}, nil); err != nil {
+	if _, err := c.Conn.Run(ctx, databases.Statement{Name: "begin", SQL: "BEGIN"}, nil, nil); err != nil {
 		return err
 	}
 
 	err := call()
-	_, failed := c.Conn.Exec(ctx, databases.Statement{Name: "rollback", SQL: "ROLLBACK"}, nil)
+	_, failed := c.Conn.Run(ctx, databases.Statement{Name: "rollback", SQL: "ROLLBACK"}, nil, nil)
 
 	if err := errors.Join(err, failed); err != nil {
 		return err

@@ -37,20 +37,12 @@ type session struct {
 	change Change
 }
 
-func (s session) Exec(
-	ctx context.Context, stmt databases.Statement, v databases.Values,
+func (s session) Run(
+	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
 ) (databases.Result, error) {
 	stmt, v = s.change(stmt, v)
 
-	return s.Session.Exec(ctx, stmt, v)
-}
-
-func (s session) Query(
-	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
-) error {
-	stmt, v = s.change(stmt, v)
-
-	return s.Session.Query(ctx, stmt, v, each)
+	return s.Session.Run(ctx, stmt, v, each)
 }
 
 type conn struct {

@@ -190,32 +190,28 @@ func (db *toldDB) micros(name string) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-func (db *toldDB) Exec(_ context.Context, s databases.Statement, v databases.Values) (databases.Result, error) {
-	if s.Name == "grant.renew" {
-		db.note(v)
-	}
-
-	return databases.Result{RowsAffected: 1}, nil
-}
-
-func (db *toldDB) Query(_ context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error) error {
+func (db *toldDB) Run(
+	_ context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
+) (result databases.Result, err error) {
 	switch {
+	case s.Name == "grant.renew":
+		db.note(v)
 	case s.Name == "cas.acquire" && !db.held:
 		db.note(v)
 
-		return each(func(dest ...any) error { *dest[0].(*int64) = 7; return nil })
+		return result, each(func(dest ...any) error { *dest[0].(*int64) = 7; return nil })
 	case s.Name == "cas.acquire":
 		db.attempts++
 	case s.Name == "grant.release":
-		return each(func(dest ...any) error { *dest[0].(*bool) = false; return nil })
+		return result, each(func(dest ...any) error { *dest[0].(*bool) = false; return nil })
 	case s.Name == "grant.state":
 		// Held by another, for a year.
-		return each(func(dest ...any) error {
+		return result, each(func(dest ...any) error {
 			*dest[0].(*string), *dest[1].(*int64), *dest[3].(*int64) = "another", 6, (366 * 24 * time.Hour).Microseconds()
 
 			return nil
 		})
 	}
 
-	return nil
+	return databases.Result{RowsAffected: 1}, nil
 }

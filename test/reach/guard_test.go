@@ -56,15 +56,17 @@ func TestGuardThatOnlyReads(t *testing.T) {
 // reading is a transaction in which a guard locks the row, and changes none.
 type reading struct{ databases.Tx }
 
-func (r *reading) Exec(ctx context.Context, s databases.Statement, v databases.Values) (result databases.Result, err error) {
+func (r *reading) Run(
+	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
+) (result databases.Result, err error) {
 	if s.Name != "grant.guard-write" {
-		return r.Tx.Exec(ctx, s, v)
+		return r.Tx.Run(ctx, s, v, each)
 	}
 
 	s.SQL = `SELECT 1 FROM sqllock_locks
  WHERE name = UNHEX(?) AND owner = UNHEX(?) AND token = ? AND acquired_at = ? LOCK IN SHARE MODE`
 
-	err = r.Query(ctx, s, v, func(databases.Row) error {
+	_, err = r.Tx.Run(ctx, s, v, func(databases.Row) error {
 		result.RowsAffected++
 
 		return nil

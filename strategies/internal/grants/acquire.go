@@ -104,10 +104,10 @@ func (s *Store) draw(
 	if s.sql.WithoutReturning {
 		var result databases.Result
 
-		result, err = on.Exec(ctx, statement, values)
+		result, err = on.Run(ctx, statement, values, nil)
 		token, granted = result.LastInsertID, result.LastInsertID != 0
 	} else {
-		err = on.Query(ctx, statement, values, func(row databases.Row) error {
+		_, err = on.Run(ctx, statement, values, func(row databases.Row) error {
 			granted = true
 
 			return row(&token)

@@ -37,7 +37,7 @@ func (s *Store) Release(ctx context.Context, on databases.Session, r strategies.
 // ReleaseRecord is Release without what goes before it.
 func (s *Store) ReleaseRecord(ctx context.Context, on databases.Session, r strategies.Request) error {
 	return s.quietly(s.sql.ReleaseTelling, s.sql.Release, func(release databases.Statement) error {
-		_, err := on.Exec(ctx, release, s.Values(r))
+		_, err := on.Run(ctx, release, s.Values(r), nil)
 
 		return err
 	})
@@ -207,7 +207,7 @@ func (s *Store) force(ctx context.Context, on databases.Session, name string, st
 	values := databases.Values{"name": name, "owner": st.Owner, "token": st.Token, "ended": ended}
 
 	for _, statement := range s.sql.Force {
-		result, err := on.Exec(ctx, statement, values)
+		result, err := on.Run(ctx, statement, values, nil)
 
 		switch {
 		case found && s.Busy(err):
@@ -262,7 +262,7 @@ func (s *Store) clear(ctx context.Context, on databases.Session, list, each data
 	for i := 0; i < len(stale) && err == nil; i++ {
 		var result databases.Result
 
-		result, err = on.Exec(ctx, each, databases.Values{"name": stale[i].Name, "owner": stale[i].Owner})
+		result, err = on.Run(ctx, each, databases.Values{"name": stale[i].Name, "owner": stale[i].Owner}, nil)
 		if s.Busy(err) {
 			err = nil
 		} else if result.RowsAffected > 0 {

@@ -137,7 +137,7 @@ func (b *batch) draw(ctx context.Context, on databases.Conn, asked []strategies.
 
 	err := b.InTransaction(ctx, on, b.sql.Rows.Begin, func() (err error) {
 		if tokens, err = readByKey[int64](ctx, on, b.sql.Batch.Acquire, values); err == nil && len(tokens) > 0 && b.sql.Rows.Make.SQL != "" {
-			_, err = on.Exec(ctx, b.sql.Rows.Make, values)
+			_, err = on.Run(ctx, b.sql.Rows.Make, values, nil)
 		}
 
 		return err
@@ -261,7 +261,7 @@ func (b *batch) renew(ctx context.Context, on databases.Conn, lease time.Duratio
 		return err
 	}
 
-	result, err := on.Exec(ctx, renew, values)
+	result, err := on.Run(ctx, renew, values, nil)
 	if err != nil || result.LastInsertID == 0 {
 		return err // or there was none to renew, and no clock was read
 	}
@@ -315,7 +315,7 @@ func (b *batch) release(ctx context.Context, on databases.Conn) error {
 
 	err := b.InTransaction(ctx, on, sql.Rows.Begin, func() error {
 		if sql.Rows.Delete.SQL != "" {
-			if _, err := on.Exec(ctx, sql.Rows.Delete, values); err != nil {
+			if _, err := on.Run(ctx, sql.Rows.Delete, values, nil); err != nil {
 				return err
 			}
 		}
@@ -345,7 +345,7 @@ func (b *batch) releaseSeen(ctx context.Context, on databases.Conn) error {
 
 	release := b.sql.Batch.Release
 
-	result, err := on.Exec(ctx, release, b.batchValues(release, seen, nil))
+	result, err := on.Run(ctx, release, b.batchValues(release, seen, nil), nil)
 	if err != nil {
 		return err
 	}
@@ -398,7 +398,7 @@ func (s *Store) inSteps() bool {
 func (b *batch) drawAndLook(
 	ctx context.Context, on databases.Conn, asked []strategies.Request, values databases.Values,
 ) (missing []strategies.Request, err error) {
-	granted, err := on.Exec(ctx, b.sql.Batch.Acquire, values)
+	granted, err := on.Run(ctx, b.sql.Batch.Acquire, values, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -460,7 +460,7 @@ func (b *batch) deleted(ctx context.Context, on databases.Conn) (seen []strategi
 	values := b.batchValues(b.sql.Rows.Delete, b.requests, nil)
 
 	// A row is deleted while its lease is there.
-	result, err := on.Exec(ctx, b.sql.Rows.Delete, values)
+	result, err := on.Run(ctx, b.sql.Rows.Delete, values, nil)
 	if !b.Clean(err) || result.RowsAffected == int64(len(b.requests)) {
 		return b.requests, err
 	}

@@ -296,7 +296,7 @@ func (g *Grant) endWriter(ctx context.Context, on databases.Session, tells bool)
 
 	switch {
 	case g.request.MinHold > 0:
-		result, err := on.Exec(ctx, sql.ReleaseLater, values)
+		result, err := on.Run(ctx, sql.ReleaseLater, values, nil)
 
 		return result.RowsAffected > 0, err
 	case tells:
@@ -311,7 +311,7 @@ func (g *Grant) free(
 	ctx context.Context, on databases.Session, release, quiet databases.Statement, values databases.Values,
 ) (freed bool, err error) {
 	if g.store.sql.WithoutReturning {
-		result, err := on.Exec(ctx, release, values)
+		result, err := on.Run(ctx, release, values, nil)
 		g.contended.Store(result.LastInsertID != 0)
 
 		return result.RowsAffected > 0, err

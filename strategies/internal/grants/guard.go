@@ -75,7 +75,7 @@ func (g *Grant) pin(ctx context.Context, on databases.Session) (pinned bool, err
 	}
 
 	values["acquired"] = acquired
-	result, err := on.Exec(ctx, sql.GuardWrite, values)
+	result, err := on.Run(ctx, sql.GuardWrite, values, nil)
 
 	return result.RowsAffected > 0, err
 }
@@ -125,7 +125,7 @@ const dateAgain = 5 * time.Millisecond
 
 func (g *Grant) dateOn(ctx context.Context, on databases.Session) error {
 	for {
-		result, err := on.Exec(ctx, g.store.sql.Date, g.key())
+		result, err := on.Run(ctx, g.store.sql.Date, g.key(), nil)
 		if err != nil && !g.store.Busy(err) || result.RowsAffected > 0 {
 			return err
 		}
@@ -233,7 +233,7 @@ func (g *Grant) freeTx(ctx context.Context, on databases.Session, mark int64) (f
 		return false, err
 	}
 
-	result, err := on.Exec(ctx, release, values)
+	result, err := on.Run(ctx, release, values, nil)
 
 	return result.RowsAffected > 0, err
 }

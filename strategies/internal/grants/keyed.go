@@ -49,7 +49,7 @@ func (s *Store) AcquireKeyed(ctx context.Context, c KeyedCall) (map[string]Keyed
 		return s.lookKeyed(ctx, c, acquire)
 	}
 
-	result, err := c.On.Exec(ctx, acquire, s.keyed(c, acquire))
+	result, err := c.On.Run(ctx, acquire, s.keyed(c, acquire), nil)
 
 	switch {
 	case err != nil, single && result.LastInsertID == 0: // nothing is known of it
@@ -155,7 +155,7 @@ func (s *Store) ReleaseKeyed(ctx context.Context, c KeyedCall, grants []*Grant) 
 // id; that about several ends those whose keys it has freed, and tells whether anybody waits. The session had the keys of all, so that
 // one whose key and name are both gone was freed by it.
 func (s *Store) releaseKeyedWithoutReturning(ctx context.Context, c KeyedCall, release databases.Statement) (map[string]Freed, error) {
-	result, err := c.On.Exec(ctx, release, s.keyed(c, release))
+	result, err := c.On.Run(ctx, release, s.keyed(c, release), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func (s *Store) hint(ctx context.Context, on databases.Session, tell databases.S
 		return nil
 	}
 
-	err := on.Query(ctx, tell, values, func(databases.Row) error { return nil })
+	_, err := on.Run(ctx, tell, values, nil)
 	if s.Clean(err) {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (b Base) Call(ctx context.Context, names []string) error {
 
 		for _, process := range processes {
 			// None is asleep that polls, and one may be another account's.
-			if _, err := on.Exec(ctx, Written(s.sql.Call, channelOf+process), nil); err != nil && !s.gone(err) {
+			if _, err := on.Run(ctx, Written(s.sql.Call, channelOf+process), nil, nil); err != nil && !s.gone(err) {
 				errs = append(errs, err)
 			}
 		}

@@ -47,7 +47,7 @@ func (s *Store) useConn(ctx context.Context, looking bool, f func(databases.Conn
 func readAll[T any](
 	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values, read func(databases.Row, *T) error,
 ) (all []T, err error) {
-	err = on.Query(ctx, statement, values, func(row databases.Row) error {
+	_, err = on.Run(ctx, statement, values, func(row databases.Row) error {
 		var one T
 
 		err := read(row, &one)
@@ -63,7 +63,7 @@ func readAll[T any](
 func ReadOne(
 	ctx context.Context, on databases.Session, statement databases.Statement, values databases.Values, dest ...any,
 ) (found bool, err error) {
-	err = on.Query(ctx, statement, values, func(row databases.Row) error {
+	_, err = on.Run(ctx, statement, values, func(row databases.Row) error {
 		found = true
 
 		return row(dest...)
@@ -84,7 +84,7 @@ func readMap[V any](
 ) (map[string]V, error) {
 	answers := make(map[string]V)
 
-	err := on.Query(ctx, statement, values, func(row databases.Row) error {
+	_, err := on.Run(ctx, statement, values, func(row databases.Row) error {
 		var (
 			key   string
 			value V
@@ -112,7 +112,7 @@ func readByKey[V any](
 // execAll runs statements that bind the same.
 func execAll(ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values) error {
 	for _, statement := range statements {
-		if _, err := on.Exec(ctx, statement, values); err != nil {
+		if _, err := on.Run(ctx, statement, values, nil); err != nil {
 			return err
 		}
 	}
@@ -147,7 +147,7 @@ func (s *Store) retryBusy(
 ) (result databases.Result, err error) {
 	err = s.withLockTimeout(ctx, on, func() error {
 		return s.retry(func() (err error) {
-			result, err = on.Exec(ctx, statement, values)
+			result, err = on.Run(ctx, statement, values, nil)
 
 			return err
 		})
@@ -192,7 +192,7 @@ func (s *Store) withLockTimeout(ctx context.Context, on databases.Session, do fu
 		return do()
 	}
 
-	if _, err := on.Exec(ctx, s.sql.Brief, nil); err != nil {
+	if _, err := on.Run(ctx, s.sql.Brief, nil, nil); err != nil {
 		return err
 	}
 
@@ -210,7 +210,7 @@ func putBack(ctx context.Context, on databases.Session, statement databases.Stat
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patientTime)
 	defer cancel()
 
-	if _, failed := on.Exec(ctx, statement, nil); failed != nil {
+	if _, failed := on.Run(ctx, statement, nil, nil); failed != nil {
 		return Doubt(errors.Join(cause, failed))
 	}
 
@@ -230,7 +230,7 @@ func (s *Store) InTransaction(ctx context.Context, on databases.Session, begin [
 	}
 
 	if err == nil {
-		if _, err = on.Exec(ctx, s.sql.Commit, nil); err == nil {
+		if _, err = on.Run(ctx, s.sql.Commit, nil, nil); err == nil {
 			return nil
 		}
 	}

@@ -90,7 +90,7 @@ func (s *Store) enqueueIn(
 		return readByKey[bool](ctx, on, steps[last], values)
 	}
 
-	result, err := on.Exec(ctx, steps[last], values)
+	result, err := on.Run(ctx, steps[last], values, nil)
 
 	return map[string]bool{all[0].Name: result.LastInsertID != 0}, err
 }
@@ -103,7 +103,7 @@ func (s *Store) enqueued(ctx context.Context, on databases.Conn, w strategies.Wa
 		delete(taken, w.Name)
 
 		above, below := strategies.SlotRange(w.Name, w.Slots)
-		if _, err := on.Exec(ctx, s.sql.EnqueueSlots, databases.Values{"above": above, "below": below}); err != nil {
+		if _, err := on.Run(ctx, s.sql.EnqueueSlots, databases.Values{"above": above, "below": below}, nil); err != nil {
 			return err
 		}
 	}
@@ -119,7 +119,7 @@ func (s *Store) enqueued(ctx context.Context, on databases.Conn, w strategies.Wa
 func (s *Store) sweep(ctx context.Context, on databases.Conn) error {
 	dead := make(map[string][]string)
 
-	err := on.Query(ctx, s.sql.Dead, nil, func(row databases.Row) error {
+	_, err := on.Run(ctx, s.sql.Dead, nil, func(row databases.Row) error {
 		var process, id string
 
 		err := row(&process, &id)
@@ -132,7 +132,7 @@ func (s *Store) sweep(ctx context.Context, on databases.Conn) error {
 	}
 
 	for process, ids := range dead {
-		if _, err := on.Exec(ctx, s.sql.Leave, leaving(s.sql.Leave, process, ids)); err != nil && !s.Busy(err) {
+		if _, err := on.Run(ctx, s.sql.Leave, leaving(s.sql.Leave, process, ids), nil); err != nil && !s.Busy(err) {
 			return err
 		}
 	}
@@ -143,7 +143,7 @@ func (s *Store) sweep(ctx context.Context, on databases.Conn) error {
 // Keep gives all waiters of a process another ttl, and returns how many they are.
 func (b Base) Keep(ctx context.Context, process string, ttl time.Duration) (int, error) {
 	kept, err := result(ctx, b.store.Use, func(on databases.Conn) (databases.Result, error) {
-		return on.Exec(ctx, b.store.sql.Keep, databases.Values{"process": process, "ttl": ceil(ttl)})
+		return on.Run(ctx, b.store.sql.Keep, databases.Values{"process": process, "ttl": ceil(ttl)}, nil)
 	})
 
 	return int(kept.RowsAffected), err
@@ -152,7 +152,7 @@ func (b Base) Keep(ctx context.Context, process string, ttl time.Duration) (int,
 // Leave ends what Enqueue noted.
 func (b Base) Leave(ctx context.Context, process string, ids []string) error {
 	return b.store.Use(ctx, func(on databases.Conn) error {
-		_, err := on.Exec(ctx, b.store.sql.Leave, leaving(b.store.sql.Leave, process, ids))
+		_, err := on.Run(ctx, b.store.sql.Leave, leaving(b.store.sql.Leave, process, ids), nil)
 
 		return err
 	})

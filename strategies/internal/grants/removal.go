@@ -152,7 +152,7 @@ func (s *Store) removeLocked(
 	for _, step := range slices.Concat(remove.Leftovers, []databases.Statement{remove.Floor}, remove.Delete) {
 		step, bound := listed(step, databases.Values{"token": largest}, locked)
 
-		if _, err := on.Exec(ctx, step, bound); err != nil {
+		if _, err := on.Run(ctx, step, bound, nil); err != nil {
 			return 0, err
 		}
 	}

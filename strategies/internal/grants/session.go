@@ -111,7 +111,7 @@ func (s *Store) ValidateSessions(refused map[databases.Dialect]string, onePool s
 func Sessions(
 	ctx context.Context, on databases.Session, list databases.Statement, values databases.Values, among []int64,
 ) (ids []int64, err error) {
-	err = on.Query(ctx, list, values, func(row databases.Row) error {
+	_, err = on.Run(ctx, list, values, func(row databases.Row) error {
 		// MySQL may evaluate what it lists twice, and the session ends in between.
 		var id *int64
 
@@ -156,7 +156,7 @@ func (s *Store) kill(ctx context.Context, on databases.Session, ids []int64, kil
 	var errs []error
 
 	for _, id := range ids {
-		_, err := on.Exec(ctx, Written(kill, id), databases.Values{"id": id})
+		_, err := on.Run(ctx, Written(kill, id), databases.Values{"id": id}, nil)
 
 		switch {
 		case err == nil, s.gone(err):

@@ -271,9 +271,9 @@ func (g *Grant) join(ctx context.Context, on databases.Session, r strategies.Req
 	s, values := g.store, g.values()
 	values["first"], values["line"] = r.First, r.Line
 
-	result, err := on.Exec(ctx, s.sql.Shares.Join, values)
+	result, err := on.Run(ctx, s.sql.Shares.Join, values, nil)
 	if joined = err == nil && result.RowsAffected > 0; joined && r.Wait != "" {
-		_, _ = on.Exec(ctx, s.sql.Leave, leaving(s.sql.Leave, r.Process, []string{r.Wait}))
+		_, _ = on.Run(ctx, s.sql.Leave, leaving(s.sql.Leave, r.Process, []string{r.Wait}), nil)
 	}
 
 	return joined, err
@@ -283,7 +283,7 @@ func (g *Grant) join(ctx context.Context, on databases.Session, r strategies.Req
 func (g *Grant) enter(ctx context.Context, on databases.Session, phase func() error) (*Grant, error) {
 	s := g.store
 
-	_, err := on.Exec(ctx, s.sql.Shares.Enter, g.values())
+	_, err := on.Run(ctx, s.sql.Shares.Enter, g.values(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -337,7 +337,7 @@ func (g *Grant) leave(ctx context.Context, on databases.Session) (was bool, err 
 	}
 
 	// After the first look: as long as the row is there, nobody else ends the phase.
-	if _, err := on.Exec(ctx, g.store.sql.Shares.Leave, g.values()); err != nil {
+	if _, err := on.Run(ctx, g.store.sql.Shares.Leave, g.values(), nil); err != nil {
 		return false, err
 	}
 
@@ -399,7 +399,7 @@ func (g *Grant) endPhase(ctx context.Context, on databases.Session, p phase) (en
 		return true, nil
 	case longest > 0:
 		values["left"] = longest
-		shortened, err := on.Exec(ctx, s.sql.Shares.Shorten, values)
+		shortened, err := on.Run(ctx, s.sql.Shares.Shorten, values, nil)
 
 		return shortened.RowsAffected > 0, err
 	}

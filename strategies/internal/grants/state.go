@@ -40,7 +40,7 @@ func ReadState(
 ) (st State, err error) {
 	st.gone = true
 
-	err = on.Query(ctx, statement, values, func(row databases.Row) error {
+	_, err = on.Run(ctx, statement, values, func(row databases.Row) error {
 		st.gone = false
 
 		return st.scan(row, more...)
