@@ -183,12 +183,9 @@ const (
 // pause waits before the next candidacy, longer after failures, and at random, so that processes do not go together.
 func pause(ctx context.Context, failures int) bool {
 	most := min(firstPause<<min(failures, 10), lastPause)
-	timer := time.NewTimer(most/2 + rand.N(most/2))
-
-	defer timer.Stop()
 
 	select {
-	case <-timer.C:
+	case <-time.After(most/2 + rand.N(most/2)):
 		return true
 	case <-ctx.Done():
 		return false

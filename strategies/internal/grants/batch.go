@@ -33,13 +33,19 @@ func (s *Store) batch(n int) *batch {
 	}
 }
 
-// batchOf takes those grants for which fit is true.
-func (s *Store) batchOf(grants []strategies.Grant, fit func(*Grant) bool) *batch {
+// batchOf takes those grants that statements about several can renew, or release: one with a minimum hold is released in
+// another way, alone.
+func (s *Store) batchOf(grants []strategies.Grant, releases bool) *batch {
 	b := s.batch(len(grants))
 
 	for i, g := range grants {
-		if g, ok := g.State.(*Grant); ok && s.sql.Batch.Acquire.SQL != "" && !g.Shared() && fit(g) {
-			b.add(i, g.request)
+		g, ok := g.State.(*Grant)
+		if !ok || s.sql.Batch.Acquire.SQL == "" || g.Shared() || releases && g.request.MinHold > 0 {
+			continue
+		}
+
+		if b.add(i, g.request); releases {
+			g.released.Store(true)
 		}
 	}
 
@@ -219,15 +225,15 @@ func (s *Store) states(ctx context.Context, on databases.Conn, values databases.
 
 // RenewAll renews grants in one statement.
 func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
-	b := s.batchOf(grants, func(*Grant) bool { return true })
-	b.send(ctx, func(on databases.Conn) error { return b.renew(ctx, on, lease) })
+	b := s.batchOf(grants, false)
+	b.send(ctx, func(ctx context.Context, on databases.Conn) error { return b.renew(ctx, on, lease) })
 
 	return b.errs
 }
 
 // RenewAllOn is RenewAll on a connection that the caller has. An error came for all.
 func (s *Store) RenewAllOn(ctx context.Context, on databases.Conn, grants []strategies.Grant, lease time.Duration) ([]error, error) {
-	b := s.batchOf(grants, func(*Grant) bool { return true })
+	b := s.batchOf(grants, false)
 	if len(b.requests) == 0 {
 		return b.errs, nil
 	}
@@ -241,9 +247,9 @@ func (s *Store) RenewAllOn(ctx context.Context, on databases.Conn, grants []stra
 }
 
 // send runs f on a connection of the pool, if the statement is about any.
-func (b *batch) send(ctx context.Context, f func(on databases.Conn) error) {
+func (b *batch) send(ctx context.Context, f func(ctx context.Context, on databases.Conn) error) {
 	if len(b.requests) > 0 {
-		b.failed(replaced(b.Use(ctx, f)))
+		b.failed(replaced(b.Use(ctx, func(on databases.Conn) error { return f(ctx, on) })))
 	}
 }
 
@@ -282,26 +288,16 @@ func (s *Store) leases(ctx context.Context, on databases.Conn, requests []strate
 	return readByKey[int64](ctx, on, s.sql.Batch.Leases, s.batchValues(s.sql.Batch.Leases, requests, nil))
 }
 
-// ReleaseAll ends grants in one statement. One with a minimum hold is released in
-// another way, alone.
+// ReleaseAll ends grants in one statement.
 func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) ([]bool, []error) {
-	b := s.batchOf(grants, func(g *Grant) bool {
-		if g.request.MinHold > 0 {
-			return false
-		}
+	b := s.batchOf(grants, true)
 
-		g.released.Store(true)
+	release := b.release
+	if s.sql.WithoutReturning {
+		release = b.releaseSeen
+	}
 
-		return true
-	})
-
-	b.send(ctx, func(on databases.Conn) error {
-		if s.sql.WithoutReturning {
-			return b.releaseSeen(ctx, on)
-		}
-
-		return b.release(ctx, on)
-	})
+	b.send(ctx, release)
 
 	return b.contended, b.errs
 }

@@ -38,9 +38,8 @@ type source struct {
 	mark     string // of a placeholder
 	numbered bool   // placeholders have numbers, so that one may stand twice
 	lets     map[string]string
-	sections map[string]databases.Statement
-	none     map[string]bool
-	asked    map[string]bool // what a field or a reference has asked for
+	sections map[string]databases.Statement // empty where it is said that there is none
+	asked    map[string]bool                // what a field or a reference has asked for
 	errs     []error
 }
 
@@ -48,7 +47,7 @@ type source struct {
 func load[T any](text, mark string, numbered bool, strategies ...string) (map[string]T, error) {
 	s := &source{
 		mark: mark, numbered: numbered, lets: make(map[string]string), sections: make(map[string]databases.Statement),
-		none: make(map[string]bool), asked: make(map[string]bool),
+		asked: make(map[string]bool),
 	}
 
 	for _, paragraph := range strings.Split(text, "\n\n") {
@@ -65,11 +64,7 @@ func load[T any](text, mark string, numbered bool, strategies ...string) (map[st
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(s.sections)) {
-		s.check(s.asked[name] && !s.none[name], "nothing takes section %q, or it is said that there is none", name)
-	}
-
-	for _, name := range slices.Sorted(maps.Keys(s.none)) {
-		s.check(s.asked[name], "nothing would take %q", name)
+		s.check(s.asked[name], "nothing takes, or would take, section %q", name)
 	}
 
 	for _, let := range slices.Sorted(maps.Keys(s.lets)) {
@@ -105,7 +100,7 @@ func (s *source) paragraph(lines []string) {
 			names, let = append(names, rest), ""
 		case directive == "none:":
 			for _, name := range strings.Split(rest, ", ") {
-				s.none[name] = true
+				s.section(name, databases.Statement{})
 			}
 		case directive == "let":
 			let, rest, _ = strings.Cut(rest, " = ")
@@ -120,10 +115,14 @@ func (s *source) paragraph(lines []string) {
 	s.check(len(names) > 0 || slices.Equal(steps, []string{""}), "a statement has no name: %q", lines)
 
 	for _, name := range names {
-		_, twice := s.sections[name]
-		s.check(!twice, "section %q stands twice", name)
-		s.sections[name] = *s.statement(name, steps)
+		s.section(name, *s.statement(name, steps))
 	}
+}
+
+func (s *source) section(name string, statement databases.Statement) {
+	_, twice := s.sections[name]
+	s.check(!twice, "section %q stands twice, or it is said that there is none", name)
+	s.sections[name] = statement
 }
 
 var reference = regexp.MustCompile(`\{[\w-]+\}`)
@@ -187,7 +186,8 @@ func (s *source) fill(into reflect.Value, strategy string) {
 		case *[]databases.Statement:
 			*to = s.take(tags, strategy)
 		default:
-			if s.asked[group] = true; !s.none[group] {
+			_, none := s.sections[group]
+			if s.asked[group] = true; !none {
 				s.fill(into.Field(i), strategy)
 			}
 		}
@@ -204,9 +204,9 @@ func (s *source) take(tags reflect.StructTag, strategy string) (found []database
 
 		for _, name := range strings.Split(tag, ",") {
 			section, ok := s.sections[name]
-			s.check(ok || s.none[name], "no section %q", name)
+			s.check(ok, "no section %q", name)
 
-			if s.asked[name] = true; ok {
+			if s.asked[name] = true; section.SQL != "" {
 				found = append(found, section)
 			}
 		}
