@@ -139,19 +139,15 @@ func (s *sleeper) sleep(ctx context.Context) error {
 	}()
 
 	// Who called before the nap began is not heard.
-	late := time.NewTimer(s.gap)
-	defer late.Stop()
-
-	tick := time.NewTicker(watch)
-	defer tick.Stop()
+	late, tick := time.After(s.gap), time.Tick(watch)
 
 	for {
 		select {
 		case err := <-woken:
 			return s.woke(ctx, err, length, time.Since(began))
-		case <-late.C:
+		case <-late:
 			s.call()
-		case <-tick.C:
+		case <-tick:
 			if s.needed() {
 				cancel(errNeeded)
 			}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"fmt"
 	"time"
 
@@ -134,33 +133,23 @@ func (d *DB) connect(ctx context.Context) (*pgx.Conn, error) {
 }
 
 // connConfig is a copy of the pool's settings for connections.
-func (d *DB) connConfig(ctx context.Context) (*pgx.ConnConfig, error) {
-	if d.pool == nil {
-		return stdConfig(ctx, d.std.DB)
-	}
-
-	config := d.pool.Config()
-
-	// A password that changes, for example.
-	if config.BeforeConnect != nil {
-		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
-			return nil, err
+func (d *DB) connConfig(ctx context.Context) (config *pgx.ConnConfig, err error) {
+	if d.pool != nil {
+		config := d.pool.Config()
+		if config.BeforeConnect != nil {
+			err = config.BeforeConnect(ctx, config.ConnConfig) // sets a password that changes, for example
 		}
+
+		return config.ConnConfig, err
 	}
 
-	return config.ConnConfig, nil
-}
-
-// stdConfig asks a connection of database/sql, if it is pgx's, how it was made.
-func stdConfig(ctx context.Context, db *sql.DB) (*pgx.ConnConfig, error) {
-	conn, err := db.Conn(ctx)
+	// A connection of database/sql, if it is pgx's, knows how it was made.
+	conn, err := d.std.DB.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 
 	defer func() { _ = conn.Close() }()
-
-	var config *pgx.ConnConfig
 
 	err = withPgx(conn, func(on *pgx.Conn) error {
 		config = on.Config()

@@ -34,14 +34,13 @@ func (d *DB) Listen(ctx context.Context, _ []string, ready func(), notified func
 
 	ready()
 
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+	tick := time.Tick(lookEvery)
 
 	var again time.Time // to notify, though nothing is seen to have changed
 
 	for {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -80,22 +80,21 @@ func (c *connection) transact(ctx context.Context, s databases.Statement, do fun
 
 func (c *connection) commit(ctx context.Context) error {
 	if _, err := c.Conn.Run(ctx, commit, nil, nil); err != nil {
-		return &commitError{err}
+		return &endError{fmt.Errorf("commit: %w", err), true}
 	}
 
 	return nil
 }
 
-// commitError is the error of a COMMIT, after which a transaction may be there all the same.
-type commitError struct{ error }
+// endError is the error of a COMMIT, after which what was done may be there all the same; or of a ROLLBACK, after which the
+// connection may have a transaction.
+type endError struct {
+	error
 
-func (e *commitError) Unwrap() error { return e.error }
-func (e *commitError) Error() string { return "commit: " + e.error.Error() }
+	commits bool
+}
 
-// undoError is one after which the connection may have a transaction.
-type undoError struct{ error }
-
-func (e *undoError) Unwrap() error { return e.error }
+func (e *endError) Unwrap() error { return e.error }
 
 // undoTime bounds a ROLLBACK.
 const undoTime = time.Second
@@ -107,7 +106,7 @@ func (c *connection) undo(ctx context.Context, cause error) error {
 	defer cancel()
 
 	if _, err := c.Conn.Run(ctx, rollback, nil, nil); err != nil {
-		return &undoError{errors.Join(cause, fmt.Errorf("roll back: %w", err))}
+		return &endError{errors.Join(cause, fmt.Errorf("roll back: %w", err)), false}
 	}
 
 	return cause

@@ -73,17 +73,14 @@ func (d *DB) Conn(ctx context.Context) (databases.Conn, error) {
 // Classify sorts by error number: those of MySQL, and TiDB's own
 // (https://docs.pingcap.com/tidb/stable/error-codes/).
 func (d *DB) Classify(err error) databases.Class {
-	class := d.classify(err)
+	class, end := d.classify(err), new(endError)
 
-	switch {
-	case errors.As(err, new(*undoError)):
+	// Whatever the error would mean of another statement.
+	if errors.As(err, &end) && (!end.commits || class != databases.Busy && class != databases.Unreachable) {
 		return databases.Unknown
-	case errors.As(err, new(*commitError)) && class != databases.Busy && class != databases.Unreachable:
-		// It may be there, whatever the error would mean of another statement.
-		return databases.Unknown
-	default:
-		return class
 	}
+
+	return class
 }
 
 func (d *DB) classify(err error) databases.Class {
