@@ -166,30 +166,33 @@ func (s *Store) conn(ctx context.Context, looking bool) (databases.Conn, error) 
 		return conn, nil
 	}
 
-	located := false
-
-	err = s.db.Verify(ctx, conn)
-	if err == nil {
-		located, err = s.locate(ctx, conn)
-	}
-
-	if err == nil {
-		err = s.findCluster(ctx, conn)
-	}
-
-	switch {
-	case err == nil:
-		s.verified.Store(located)
-		s.reached.Store(true)
-	case looking && errors.Is(err, databases.ErrReadOnly):
-		// A later acquisition asks again.
-	default:
+	// Who only looks may do so on a server that takes no writes. A later acquisition asks again.
+	if err := s.verify(ctx, conn); err != nil && (!looking || !errors.Is(err, databases.ErrReadOnly)) {
 		conn.Discard()
 
 		return nil, notSent(s.Explain(err))
 	}
 
 	return conn, nil
+}
+
+// verify asks the server what it is, and a session which tables it finds.
+func (s *Store) verify(ctx context.Context, on databases.Session) error {
+	if err := s.db.Verify(ctx, on); err != nil {
+		return err
+	}
+
+	located, err := s.locate(ctx, on)
+	if err == nil {
+		err = s.findCluster(ctx, on)
+	}
+
+	if err == nil {
+		s.verified.Store(located)
+		s.reached.Store(true)
+	}
+
+	return err
 }
 
 // place is what a session finds.
