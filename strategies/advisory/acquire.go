@@ -10,67 +10,72 @@ import (
 	"github.com/sqllock/sqllock/strategies/internal/grants"
 )
 
-// attempts are those of one statement.
-type attempts struct {
-	*session
-
-	started  time.Time
-	requests []strategies.Request
-	places   []place
-	grants   []strategies.Grant
-	errs     []error
+// attempt is one for a request.
+type attempt struct {
+	request strategies.Request
+	place   place
+	grant   strategies.Grant
+	err     error
 }
 
 // acquireAll makes attempts on the open session, none of them for a reader.
 func (c *session) acquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
-	a := &attempts{
-		session: c, started: time.Now(), requests: requests, places: make([]place, len(requests)),
-		grants: make([]strategies.Grant, len(requests)), errs: make([]error, len(requests)),
+	all := make([]*attempt, len(requests))
+	for i, r := range requests {
+		all[i] = &attempt{request: r, place: place{key: c.strategy.key(c.namespace, r.Name)}}
 	}
 
-	open, err := a.plan(ctx)
+	c.try(ctx, all)
+
+	made, errs := make([]strategies.Grant, len(all)), make([]error, len(all))
+	for i, a := range all {
+		made[i], errs[i] = a.grant, a.err
+	}
+
+	return made, errs
+}
+
+// try makes attempts, in the statements of one.
+func (c *session) try(ctx context.Context, all []*attempt) {
+	started := time.Now()
+	open, err := c.plan(ctx, all)
 
 	for round := 0; round < grants.MaxRounds && err == nil && len(open) > 0; round++ {
-		if err = a.draw(ctx, open); err == nil {
-			open, err = a.look(ctx, open)
+		if err = c.draw(ctx, open, started); err == nil {
+			open, err = c.look(ctx, open)
 		}
 	}
 
-	for i, r := range requests {
+	for _, a := range all {
 		switch {
-		case a.ended:
-			a.grants[i], a.errs[i] = strategies.Grant{}, err // and what was granted has ended
-		case !a.grants[i].None() || a.errs[i] != nil:
+		case c.ended:
+			a.grant, a.err = strategies.Grant{}, err // and what was granted has ended
+		case !a.grant.None() || a.err != nil:
 		case err != nil:
-			a.errs[i] = err
+			a.err = err
 		default:
-			a.errs[i] = grants.ComesAndGoes(r.Name)
+			a.err = grants.ComesAndGoes(a.request.Name)
 		}
 	}
-
-	return a.grants, a.errs
 }
 
 // plan returns those that are to be asked for. Of two with one key the second would be granted, too: it has to go alone.
-func (a *attempts) plan(ctx context.Context) ([]int, error) {
-	open, asked := make([]int, 0, len(a.requests)), make(map[any]struct{}, len(a.requests))
+func (c *session) plan(ctx context.Context, all []*attempt) (open []*attempt, err error) {
+	asked := make(map[place]struct{}, len(all))
 
-	for i, r := range a.requests {
-		at := place{key: a.strategy.key(a.namespace, r.Name)}
-		a.places[i] = at
-
-		if _, twice := asked[at.key]; twice {
-			a.errs[i] = strategies.ErrNotBatched
+	for _, a := range all {
+		if _, twice := asked[a.place]; twice {
+			a.err = strategies.ErrNotBatched
 
 			continue
 		}
 
-		switch a.grants[i], a.errs[i] = a.here(ctx, at, r); {
-		case a.ended:
-			return nil, a.errs[i]
-		case a.grants[i].None() && a.errs[i] == nil:
-			asked[at.key] = struct{}{}
-			open = append(open, i)
+		switch a.grant, a.err = c.here(ctx, a.place, a.request); {
+		case c.ended:
+			return nil, a.err
+		case a.grant.None() && a.err == nil:
+			asked[a.place] = struct{}{}
+			open = append(open, a)
 		}
 	}
 
@@ -78,29 +83,26 @@ func (a *attempts) plan(ctx context.Context) ([]int, error) {
 }
 
 // draw takes the keys of names whose rows seem free, and grants those that are.
-func (a *attempts) draw(ctx context.Context, open []int) error {
-	s := a.strategy
-	requests := make([]strategies.Request, len(open))
-	held := make([]any, len(open))
+func (c *session) draw(ctx context.Context, open []*attempt, started time.Time) error {
+	store, call := c.strategy.store, grants.KeyedCall{On: c.conn}
 
-	for n, i := range open {
-		requests[n], held[n] = a.requests[i], a.places[i].key
+	for _, a := range open {
+		call.Requests, call.Keys = append(call.Requests, a.request), append(call.Keys, a.place.key)
 	}
 
-	answers, err := s.store.AcquireKeyed(ctx, grants.KeyedCall{On: a.conn, Requests: requests, Keys: held})
+	answers, err := store.AcquireKeyed(ctx, call)
 	if err != nil {
-		return a.unlockAfter(ctx, held, requests, err)
+		return c.unlockAfter(ctx, call, err)
 	}
 
 	var left []any
 
-	for n, i := range open {
-		switch answer := answers[requests[n].Owner]; {
+	for _, a := range open {
+		switch answer := answers[a.request.Owner]; {
 		case answer.Token != 0:
-			record := s.store.Grant(requests[n], answer.Token)
-			a.grants[i], a.errs[i] = a.made(record, a.places[i], a.started.Add(requests[n].Lease)), nil
+			a.grant, a.err = c.made(store.Grant(a.request, answer.Token), a.place, started.Add(a.request.Lease)), nil
 		case answer.Locked:
-			left = append(left, held[n])
+			left = append(left, a.place.key)
 		}
 	}
 
@@ -108,21 +110,21 @@ func (a *attempts) draw(ctx context.Context, open []int) error {
 		return nil
 	}
 
-	return a.unlockLeft(ctx, left)
+	return c.unlockLeft(ctx, left)
 }
 
 // unlockAfter unlocks what an acquisition has locked that the server refused, which does not undo that. Of several that another
 // transaction was in the way of, each has to go alone.
-func (c *session) unlockAfter(ctx context.Context, keys []any, requests []strategies.Request, cause error) error {
+func (c *session) unlockAfter(ctx context.Context, call grants.KeyedCall, cause error) error {
 	store := c.strategy.store
-	together := store.Busy(cause) && len(requests) > 1
+	together := store.Busy(cause) && len(call.Requests) > 1
 
-	cause = store.AsHeld(ctx, c.conn, requests[0].Name, cause)
+	cause = store.AsHeld(ctx, c.conn, call.Requests[0].Name, cause)
 	if !store.Clean(cause) {
 		return c.explain(cause)
 	}
 
-	switch err := c.unlockLeft(ctx, keys); {
+	switch err := c.unlockLeft(ctx, call.Keys); {
 	case err != nil:
 		return err
 	case together:
@@ -159,41 +161,39 @@ func (c *session) unlockLeft(ctx context.Context, keys []any) error {
 
 // look says of those that were not granted who has them, and returns those to ask for again: they had no rows, which it has made, or
 // what was in the way is over.
-func (a *attempts) look(ctx context.Context, open []int) (again []int, err error) {
-	s := a.strategy
+func (c *session) look(ctx context.Context, open []*attempt) (again []*attempt, err error) {
+	s, alone := c.strategy, len(open) == 1
 
-	for _, i := range open {
-		if !a.grants[i].None() {
+	for _, a := range open {
+		if !a.grant.None() {
 			continue
 		}
 
-		r := a.requests[i]
-
-		st, locked, err := a.state(ctx, r.Name, a.places[i].key)
+		st, locked, err := c.state(ctx, a.request.Name, a.place.key)
 		if err != nil {
-			return nil, a.explain(err)
+			return nil, c.explain(err)
 		}
 
 		if !s.store.Unready(st) {
-			asks, err := s.store.Refused(ctx, a.conn, st, r)
-			if a.errs[i] = a.explain(err); errors.Is(err, strategies.ErrBusy) {
-				return nil, a.errs[i] // nobody waits for the same once more
+			asks, err := s.store.Refused(ctx, c.conn, st, a.request)
+			if a.err = c.explain(err); errors.Is(err, strategies.ErrBusy) {
+				return nil, a.err // nobody waits for the same once more
 			}
 
 			// The statement about several leaves out what goes alone, however often it is asked.
-			if asks && !locked && (len(open) == 1 || s.sql.Look.SQL == "") {
-				again = append(again, i)
+			if asks && !locked && (alone || s.sql.Look.SQL == "") {
+				again = append(again, a)
 			} else {
-				a.tryAlone(ctx, i, len(open) == 1, locked)
+				c.tryAlone(ctx, a, alone, locked)
 			}
-		} else if err := s.store.Create(ctx, a.conn, r); err != nil {
-			a.errs[i] = a.explain(s.store.AsHeld(ctx, a.conn, r.Name, err))
+		} else if err := s.store.Create(ctx, c.conn, a.request); err != nil {
+			a.err = c.explain(s.store.AsHeld(ctx, c.conn, a.request.Name, err))
 		} else {
-			again = append(again, i)
+			again = append(again, a)
 		}
 
-		if a.ended {
-			return nil, a.errs[i]
+		if c.ended {
+			return nil, a.err
 		}
 	}
 
@@ -202,9 +202,9 @@ func (a *attempts) look(ctx context.Context, open []int) (again []int, err error
 
 // tryAlone tries for one of several what the statement about those leaves out on MySQL and MariaDB: a name that its owner has
 // already, or that is free as far as the row tells. Then it says if a session has the key.
-func (a *attempts) tryAlone(ctx context.Context, i int, alone, locked bool) {
+func (c *session) tryAlone(ctx context.Context, a *attempt, alone, locked bool) {
 	held := new(strategies.HeldError)
-	if !errors.As(a.errs[i], &held) {
+	if !errors.As(a.err, &held) {
 		return
 	}
 
@@ -213,10 +213,9 @@ func (a *attempts) tryAlone(ctx context.Context, i int, alone, locked bool) {
 	switch {
 	case free && locked:
 		held.Detail = grants.SessionHolds
-	case alone || a.strategy.sql.Look.SQL == "":
-	case free || held.Owner == a.requests[i].Owner:
-		made, errs := a.acquireAll(ctx, a.requests[i:i+1])
-		a.grants[i], a.errs[i] = made[0], errs[0]
+	case alone || c.strategy.sql.Look.SQL == "":
+	case free || held.Owner == a.request.Owner:
+		c.try(ctx, []*attempt{a})
 	}
 }
 
