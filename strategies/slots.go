@@ -60,7 +60,7 @@ func HasSlotMark(text string) bool { return strings.Contains(text, slotMark) }
 // SlotRange returns what the names of as many slots are greater than, and less than; but not that of
 // the first, which is the name itself.
 func SlotRange(name string, slots int) (above, below string) {
-	return name + slotMark, fmt.Sprintf("%s%s%0*d", name, slotMark, slotDigits, slots)
+	return name + slotMark, SlotName(name, slots)
 }
 
 // SlotsLeft says how many slots of n are free when those have theirs who are ahead in line, of whom each

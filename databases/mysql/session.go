@@ -46,7 +46,7 @@ func (s session) sent(ctx context.Context, stmt databases.Statement, v databases
 
 	text, ok := written(stmt, v)
 	if !ok {
-		return stmt, digits(stmt, v)
+		return stmt, digits(v)
 	}
 
 	stmt.SQL, stmt.Args = text, nil
@@ -54,16 +54,11 @@ func (s session) sent(ctx context.Context, stmt databases.Statement, v databases
 	return stmt, nil
 }
 
-// digits are the values that a statement binds. One that is missing stays so.
-func digits(stmt databases.Statement, v databases.Values) databases.Values {
-	bound := make(databases.Values, len(stmt.Args))
+// digits are the values with text as digits.
+func digits(v databases.Values) databases.Values {
+	bound := make(databases.Values, len(v))
 
-	for _, name := range stmt.Args {
-		value, ok := v[name]
-		if !ok {
-			continue
-		}
-
+	for name, value := range v {
 		if text, ok := value.(string); ok {
 			value = hex.EncodeToString([]byte(text))
 		}

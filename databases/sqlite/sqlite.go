@@ -84,13 +84,8 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 
 // refuse reports a driver, by its package, behind which SQLite runs on several machines. A connector may have none.
 func refuse(d driver.Driver) error {
-	of := reflect.TypeOf(d)
-	if of != nil && of.Kind() == reflect.Pointer {
-		of = of.Elem()
-	}
-
-	if of != nil {
-		return refusePackage(of.PkgPath())
+	if of := reflect.Indirect(reflect.ValueOf(d)); of.IsValid() {
+		return refusePackage(of.Type().PkgPath())
 	}
 
 	return nil

@@ -305,12 +305,10 @@ func (s *Strategy) end(
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 
-	for _, statement := range s.sql.End {
-		if _, err := conn.Run(ctx, statement, s.values(r, 0), nil); err != nil {
-			conn.Discard()
+	if err := grants.ExecAll(ctx, conn, s.sql.End, s.values(r, 0)); err != nil {
+		conn.Discard()
 
-			return err
-		}
+		return err
 	}
 
 	if freed != nil && freed(ctx, conn) != nil {

@@ -27,7 +27,7 @@ func (b Base) Settle(ctx context.Context, r strategies.Request) error {
 
 // Release is Settle for a writer on a connection that the caller has.
 func (s *Store) Release(ctx context.Context, on databases.Session, r strategies.Request) error {
-	if err := execAll(ctx, on, s.sql.BeforeRelease, s.Values(r)); err != nil {
+	if err := ExecAll(ctx, on, s.sql.BeforeRelease, s.Values(r)); err != nil {
 		return err
 	}
 

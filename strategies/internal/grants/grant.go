@@ -290,7 +290,7 @@ func (g *Grant) end(ctx context.Context, on databases.Session, tells bool) (free
 func (g *Grant) endWriter(ctx context.Context, on databases.Session, tells bool) (freed bool, err error) {
 	sql, values := g.store.sql, g.values()
 
-	if err := execAll(ctx, on, sql.BeforeRelease, values); err != nil {
+	if err := ExecAll(ctx, on, sql.BeforeRelease, values); err != nil {
 		return false, err
 	}
 

@@ -229,7 +229,7 @@ func (g *Grant) freeTx(ctx context.Context, on databases.Session, mark int64) (f
 		release = sql.ReleaseLater
 	}
 
-	if err := execAll(ctx, on, before, values); err != nil {
+	if err := ExecAll(ctx, on, before, values); err != nil {
 		return false, err
 	}
 

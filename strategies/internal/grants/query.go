@@ -109,8 +109,8 @@ func readByKey[V any](
 	return readMap(ctx, on, statement, values, func(row databases.Row, key *string, value *V) error { return row(key, value) })
 }
 
-// execAll runs statements that bind the same.
-func execAll(ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values) error {
+// ExecAll runs statements that bind the same.
+func ExecAll(ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values) error {
 	for _, statement := range statements {
 		if _, err := on.Run(ctx, statement, values, nil); err != nil {
 			return err
@@ -169,11 +169,11 @@ func (s *Store) WithLockTimeout(
 	return s.busy(err, "another transaction keeps the row of the name from being made, and has not ended")
 }
 
-// execBriefly is execAll for statements that wait for no row lock for long.
+// execBriefly is ExecAll for statements that wait for no row lock for long.
 func (s *Store) execBriefly(
 	ctx context.Context, on databases.Session, statements []databases.Statement, values databases.Values,
 ) error {
-	return s.withLockTimeout(ctx, on, func() error { return execAll(ctx, on, statements, values) })
+	return s.withLockTimeout(ctx, on, func() error { return ExecAll(ctx, on, statements, values) })
 }
 
 // Create makes the rows of a request's name, if they are not there.
@@ -220,7 +220,7 @@ func putBack(ctx context.Context, on databases.Session, statement databases.Stat
 // InTransaction commits what do has done, and rolls it back after an error. Without statements to begin with there is
 // no transaction.
 func (s *Store) InTransaction(ctx context.Context, on databases.Session, begin []databases.Statement, do func() error) error {
-	err := execAll(ctx, on, begin, nil)
+	err := ExecAll(ctx, on, begin, nil)
 	if err != nil {
 		return err
 	}

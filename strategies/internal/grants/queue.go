@@ -82,7 +82,7 @@ func (s *Store) enqueueIn(
 	values["ttl"] = ceil(ttl)
 	last := len(steps) - 1
 
-	if err := execAll(ctx, on, steps[:last], values); err != nil {
+	if err := ExecAll(ctx, on, steps[:last], values); err != nil {
 		return nil, err
 	}
 

@@ -404,7 +404,7 @@ func (g *Grant) endPhase(ctx context.Context, on databases.Session, p phase) (en
 		return shortened.RowsAffected > 0, err
 	}
 
-	if err := execAll(ctx, on, s.sql.BeforeRelease, values); err != nil {
+	if err := ExecAll(ctx, on, s.sql.BeforeRelease, values); err != nil {
 		return false, err
 	}
 
