@@ -6,6 +6,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+
+	"github.com/sqllock/sqllock/databases/internal/detour"
 )
 
 // StdPool is a database/sql pool as a DB needs it. Databases that work through
@@ -18,7 +20,9 @@ func (p StdPool) Conn(ctx context.Context) (Conn, error) {
 		return nil, err
 	}
 
-	conn, err := p.DB.Conn(ctx)
+	idle := func() bool { return p.DB.Stats().Idle > 0 }
+
+	conn, err := detour.Acquire(ctx, p.DB.Conn, idle, func(conn *sql.Conn) { _ = conn.Close() })
 	if err != nil {
 		if stats := p.DB.Stats(); stats.MaxOpenConnections > 0 {
 			err = PoolError(err, stats.InUse, stats.MaxOpenConnections)

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/databases/internal/detour"
 )
 
 // New returns the database behind a pgx pool. All of pgx's query modes work,
@@ -78,7 +79,9 @@ func (d *DB) Conn(ctx context.Context) (databases.Conn, error) {
 		return pipelining(conn), nil
 	}
 
-	conn, err := d.pool.Acquire(ctx)
+	idle := func() bool { return d.pool.Stat().IdleConns() > 0 }
+
+	conn, err := detour.Acquire(ctx, d.pool.Acquire, idle, (*pgxpool.Conn).Release)
 	if err != nil {
 		stat := d.pool.Stat()
 
