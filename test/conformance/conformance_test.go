@@ -96,6 +96,9 @@ func dsn(t *testing.T, name string) string {
 // that a try takes at most, and some for a loaded machine.
 const tryWithin = 8 * time.Second
 
+// patience bounds what happens sooner or later, and how soon is not what is tested.
+const patience = time.Minute
+
 // unique names databases of this run.
 var unique atomic.Int64
 

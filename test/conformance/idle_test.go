@@ -194,9 +194,9 @@ func eventually(t *testing.T, what string, is func() bool) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 
-	for until := time.Now().Add(10 * time.Second); !is(); <-tick.C {
+	for until := time.Now().Add(patience); !is(); <-tick.C {
 		if time.Now().After(until) {
-			t.Fatalf("not within ten seconds: %s", what)
+			t.Fatalf("not within %s: %s", patience, what)
 		}
 	}
 }
