@@ -48,7 +48,7 @@ func TestCallsAfterRestart(t *testing.T) {
 
 	holder := newLocker(t, all[0], mysql.New(mariadbPool(t, config)).WakeWaiters())
 	waiter := newLocker(t, all[0], mysql.New(mariadbPool(t, config)).WakeWaiters(), sqllock.WithTuning(sqllock.Tuning{PollMin: 10 * time.Second, PollMax: 10 * time.Second}))
-	lock := mustAcquire(t, holder, "restart")
+	lock := mustAcquire(t, holder, "restart", sqllock.WithLease(outlastsAll))
 
 	got := make(chan error, 1)
 

@@ -31,7 +31,7 @@ func TestCrashedGrants(t *testing.T) {
 
 	times := howOften(t)
 	server := startCrashing(t)
-	f := newFleet(t, "postgres", server)
+	f := newFleet(t, "postgres", times, server)
 	table := heading()
 
 	asynchronous := sqllock.WithTuning(sqllock.Tuning{AsynchronousCommit: true})
@@ -125,7 +125,7 @@ func wantNoPause(t *testing.T, f *fleet, server *crashing) {
 	t.Helper()
 
 	m := f.teams[0]
-	held := mustAcquire(t, m.holder, "held", sqllock.WithLease(longestLease))
+	held := mustAcquire(t, m.holder, "held", sqllock.WithLease(outlastsAll))
 
 	do(t, "shut down", func(ctx context.Context) error { return server.Shutdown(ctx, "postgres") })
 	do(t, "restart", func(ctx context.Context) error { return server.Restart(ctx, "postgres") })
@@ -301,6 +301,7 @@ func (c *crashing) in(ctx context.Context, database, statement string) error {
 }
 
 func (*crashing) Cut(context.Context) error     { return nil }
+func (*crashing) Prepare(context.Context) error { return nil }
 func (*crashing) Succeed(context.Context) error { return nil }
 
 // Crash ends the server, or one of its processes: then it ends all of them itself, and begins anew.

@@ -49,6 +49,8 @@ const (
 	// patience bounds what has no bound of its own.
 	patience = 90 * time.Second
 	poolSize = 12
+	// outlastsAll is the lease of locks that are to be held still, however long a server takes to come back.
+	outlastsAll = 10 * time.Minute
 )
 
 // cluster is a primary with sqllock's tables, and its standby.

@@ -26,6 +26,8 @@ type failing interface {
 	Crash(ctx context.Context) error
 	// Promote returns when writes are taken where StandbyDSN says.
 	Promote(ctx context.Context) error
+	// Prepare has the next Succeed take less time, if it can.
+	Prepare(ctx context.Context) error
 	// Succeed lets it happen once more.
 	Succeed(ctx context.Context) error
 }
@@ -38,6 +40,12 @@ type fleet struct {
 	address   *mover // of the primary, by the name that all dial
 	teams     []*team
 	failOvers int
+	times     int // how many there are to be
+
+	longest time.Duration // lease of the locks that survive; none is longer
+	// How long it takes on this machine: the grants that will be lost, the last time; a crash and a promotion, at most; until a new
+	// standby follows, the last time.
+	losing, failOver, followed time.Duration
 }
 
 // team are those who use one strategy: one process holds locks, and two want them.
@@ -51,10 +59,10 @@ type team struct {
 	survives bool // not all need be lost
 }
 
-func newFleet(t *testing.T, database string, servers failing) *fleet {
+func newFleet(t *testing.T, database string, times int, servers failing) *fleet {
 	t.Helper()
 
-	f := &fleet{failing: servers, witness: newWitness(), database: database, address: newMover("")}
+	f := &fleet{failing: servers, witness: newWitness(), database: database, times: times, address: newMover(""), longest: longestLease}
 	f.address.move(f.where(t, servers.PrimaryDSN()))
 
 	return f
@@ -210,11 +218,11 @@ type lostLock struct {
 }
 
 // hold has a kept lock begin a lease.
-func (m *team) hold(t *testing.T, k *keptLock) {
+func (m *team) hold(t *testing.T, k *keptLock, lease time.Duration) {
 	t.Helper()
 
 	if k.lock != nil {
-		if k.lock.Extend(t.Context(), longestLease) == nil {
+		if k.lock.Extend(t.Context(), lease) == nil {
 			return
 		}
 
@@ -223,7 +231,7 @@ func (m *team) hold(t *testing.T, k *keptLock) {
 		_ = k.lock.Release(t.Context()) // the names that are not lost
 	}
 
-	k.lock = mustAcquire(t, m.holder, k.name, append(k.options(k.name), sqllock.WithLease(longestLease))...)
+	k.lock = mustAcquire(t, m.holder, k.name, append(k.options(k.name), sqllock.WithLease(lease))...)
 	m.seen(t, k.mode, k.lock, k.shared)
 }
 
@@ -243,12 +251,12 @@ func (m *team) wantKept(k *keptLock) {
 }
 
 // lose has a lock granted that is going to be lost.
-func (m *team) lose(t *testing.T, l *lostLock) {
+func (m *team) lose(t *testing.T, l *lostLock, longest time.Duration) {
 	t.Helper()
 
-	options := append(l.options(l.name), sqllock.WithLease(longestLease))
+	options := append(l.options(l.name), sqllock.WithLease(longest))
 	if !l.renewed {
-		lease := shortestLease + rand.N(longestLease-shortestLease)
+		lease := shortestLease + rand.N(longest-shortestLease)
 		options = append(l.options(l.name), sqllock.WithLease(lease), sqllock.WithoutRenewal())
 	}
 
@@ -268,13 +276,13 @@ func (m *team) lose(t *testing.T, l *lostLock) {
 }
 
 // wantTold waits until a lost lock is not trusted any more. If it is renewed, a renewal has to say so.
-func (m *team) wantTold(t *testing.T, l *lostLock) {
+func (m *team) wantTold(t *testing.T, l *lostLock, longest time.Duration) {
 	t.Helper()
 
-	bound := patience
+	bound := patience + longest
 	if m.survives {
 		// Some renewals have come by then, and the next round is not when the server's log is written, every 10 s.
-		bound = longestLease + shortestLease
+		bound = longest + shortestLease
 	}
 
 	select {
@@ -325,6 +333,8 @@ func (m *team) try(ctx context.Context, t *testing.T, l *lostLock) {
 	name, options := l.rival(l.name)
 
 	for {
+		began := time.Now()
+
 		lock, err := m.rival.TryAcquire(ctx, name, options...)
 		if err == nil {
 			m.use(ctx, t, l.mode, lock, l.reads)
@@ -332,8 +342,8 @@ func (m *team) try(ctx context.Context, t *testing.T, l *lostLock) {
 			return
 		}
 
-		if !pause(ctx, pace) {
-			m.witness.fault("%s: TryAcquire(%q) until %s after the crash = %v, want the lock at last", l.mode, name, patience, err)
+		if !pause(ctx, max(pace, time.Since(began))) {
+			m.witness.fault("%s: TryAcquire(%q) long after the crash = %v, want the lock at last", l.mode, name, err)
 
 			return
 		}
@@ -348,7 +358,7 @@ func (m *team) wait(ctx context.Context, t *testing.T, l *lostLock) {
 
 	lock, err := m.another.Acquire(ctx, name, options...)
 	if err != nil {
-		m.witness.fault("%s: Acquire(%q) since before the crash, within %s = %v, want the lock", l.mode, name, patience, err)
+		m.witness.fault("%s: Acquire(%q) since before the crash = %v, want the lock", l.mode, name, err)
 
 		return
 	}
@@ -362,9 +372,13 @@ func (m *team) tryKept(ctx context.Context, t *testing.T, k *keptLock) {
 
 	name, options := k.rival(k.name)
 
-	for pause(ctx, 3*pace) {
+	for took := pace; pause(ctx, 3*max(pace, took)); {
+		began := time.Now()
+		lock, err := m.rival.TryAcquire(ctx, name, options...)
+		took = time.Since(began)
+
 		// The name's second permit is free, and the other names if their lock is lost.
-		if lock, err := m.rival.TryAcquire(ctx, name, options...); err == nil {
+		if err == nil {
 			m.use(ctx, t, k.mode, lock, k.reads)
 		}
 	}

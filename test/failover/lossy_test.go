@@ -15,11 +15,14 @@ import (
 const (
 	// enoughFailOvers of each database, unless the environment says how many.
 	enoughFailOvers = 4
-	// longestLease is that of the locks that survive; none is longer.
+	// longestLease is that of the locks that survive, and none is longer, until a fail-over has shown that it needs more.
 	longestLease  = 5 * time.Second
 	shortestLease = 2 * time.Second
 	rivalLease    = shortestLease
-	// pace is how often a rival asks.
+	// outlasts is how many fail-overs a lease is long that is to outlast one: a third of it may be over when the primary ends, and
+	// whoever has it needs some of the rest to renew it.
+	outlasts = 3
+	// pace is how often a rival asks, at most: it pauses as long as a try took, lest many of them keep a slow machine busy.
 	pace = 100 * time.Millisecond
 	// shown is how many second holders of a mode are told of one by one.
 	shown = 2
@@ -47,7 +50,7 @@ func TestLostGrants(t *testing.T) {
 		t.Run(database, func(t *testing.T) {
 			t.Parallel()
 
-			f := newFleet(t, database, startReplicated(t, database, servers.Asynchronous))
+			f := newFleet(t, database, times, startReplicated(t, database, servers.Asynchronous))
 			f.crew(t)
 
 			// Also if a round ends the test.
@@ -89,19 +92,30 @@ func (f *fleet) round(t *testing.T, number int) {
 	t.Helper()
 
 	began := time.Now()
+	again := number%twice == 0
+
+	if again {
+		do(t, "start the next standby", f.Prepare)
+
+		// The promoted standby ends, too, while the grants of the first primary are trusted. What was prepared need not be waited for.
+		f.longest = max(f.longest, f.losing+2*f.failOver+(f.followed-time.Since(began))*5/4)
+	}
 
 	for _, m := range f.teams {
 		for _, k := range m.kept {
-			m.hold(t, k)
+			m.hold(t, k, f.longest)
 		}
 	}
 
 	do(t, "catch up", f.CaughtUp)
 	do(t, "cut the link", f.Cut)
 
+	losing := time.Now()
 	lost := f.loseAll(t, number)
+	f.losing = time.Since(losing)
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	// All get the lock sooner or later. How soon is not what is tested.
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience+2*(f.longest+f.followed))
 
 	var rivals, others sync.WaitGroup
 
@@ -129,23 +143,28 @@ func (f *fleet) round(t *testing.T, number int) {
 		}
 	}
 
-	if number%twice == 0 {
-		do(t, "follow the promoted standby", f.Succeed)
+	if again {
+		f.succeed(t)
 		f.endPrimary(t, number)
+		t.Logf("round %d: both took %s, and the longest lease %s", number, time.Since(losing).Round(time.Millisecond), f.longest.Round(time.Millisecond))
 	}
 
 	promoted := time.Now()
 
 	for _, l := range lost {
-		rivals.Go(func() { l.team.wantTold(t, l.lostLock) })
+		rivals.Go(func() { l.team.wantTold(t, l.lostLock, f.longest) })
 	}
 
-	do(t, "follow the promoted standby", f.Succeed)
-	followed := time.Since(promoted)
+	if f.failOvers < f.times {
+		f.succeed(t)
+	}
 
 	rivals.Wait()
-	t.Logf("round %d took %s: after the promotion there was a new standby within %s, and all had had their turn within %s", number,
-		time.Since(began).Round(time.Millisecond), followed.Round(time.Millisecond), time.Since(promoted).Round(time.Millisecond))
+	t.Logf("round %d took %s: after the promotion all had had their turn within %s", number,
+		time.Since(began).Round(time.Millisecond), time.Since(promoted).Round(time.Millisecond))
+
+	// A machine that is as slow as this one shows more in the next round.
+	f.longest = max(f.longest, outlasts*f.failOver)
 
 	for _, m := range f.teams {
 		for _, k := range m.kept {
@@ -171,7 +190,19 @@ func (f *fleet) endPrimary(t *testing.T, number int) {
 		}
 	}
 
-	t.Logf("round %d: crash and promotion took %s", number, time.Since(began).Round(time.Millisecond))
+	took := time.Since(began)
+	f.failOver = max(f.failOver, took)
+	t.Logf("round %d: crash and promotion took %s", number, took.Round(time.Millisecond))
+}
+
+// succeed has a new standby follow the promoted one.
+func (f *fleet) succeed(t *testing.T) {
+	t.Helper()
+
+	began := time.Now()
+	do(t, "follow the promoted standby", f.Succeed)
+	f.followed = time.Since(began)
+	t.Logf("a new standby followed the promoted one %s later", f.followed.Round(time.Millisecond))
 }
 
 // losing is a lock of a team.
@@ -204,7 +235,7 @@ func (f *fleet) loseAll(t *testing.T, number int) (all []losing) {
 	for _, durable := range []bool{true, false} {
 		for _, l := range all {
 			if l.durable == durable {
-				acquiring.Go(func() { l.team.lose(t, l.lostLock) })
+				acquiring.Go(func() { l.team.lose(t, l.lostLock, f.longest) })
 			}
 		}
 

@@ -34,6 +34,7 @@ type Replicated struct {
 	mutex            sync.Mutex // of what Succeed changes
 	last             int        // number of a server
 	primary, standby *server
+	spare            *server // which the next Succeed has follow; nil if it has to start one
 }
 
 // replicator is what databases do differently. The pools are of administrators.
@@ -43,6 +44,8 @@ type replicator interface {
 	// standbyEngine is one that will follow the primary. The number is another one with each server of the pair, from
 	// firstStandby on.
 	standbyEngine(ctx context.Context, primary *server, number int) (engine, error)
+	// startsAlone says that a standby need not know its primary before it follows.
+	startsAlone() bool
 	// follow returns when the standby has caught up and follows.
 	follow(ctx context.Context, to *server, primary, standby *sql.DB, replication Replication) error
 	// caughtUp waits until the standby shows what the primary has committed.
@@ -148,17 +151,13 @@ func startPair(
 // newStandby starts a server that follows another one.
 func (r *Replicated) newStandby(ctx context.Context, primary *server) (standby *server, err error) {
 	r.mutex.Lock()
-	r.last++
-	number := r.last
+	standby, r.spare = r.spare, nil
 	r.mutex.Unlock()
 
-	follower, err := r.kind.standbyEngine(ctx, primary, number)
-	if err != nil {
-		return nil, fmt.Errorf("primary: %w", err)
-	}
-
-	if standby, err = r.way.get(ctx, follower); err != nil {
-		return nil, fmt.Errorf("standby: %w", err)
+	if standby == nil {
+		if standby, err = r.startStandby(ctx, primary); err != nil {
+			return nil, err
+		}
 	}
 
 	err = r.between(primary, standby, func(from, to *sql.DB) error {
@@ -169,6 +168,46 @@ func (r *Replicated) newStandby(ctx context.Context, primary *server) (standby *
 	}
 
 	return standby, nil
+}
+
+// startStandby starts a server that is to follow another one.
+func (r *Replicated) startStandby(ctx context.Context, primary *server) (*server, error) {
+	r.mutex.Lock()
+	r.last++
+	number := r.last
+	r.mutex.Unlock()
+
+	follower, err := r.kind.standbyEngine(ctx, primary, number)
+	if err != nil {
+		return nil, fmt.Errorf("primary: %w", err)
+	}
+
+	standby, err := r.way.get(ctx, follower)
+	if err != nil {
+		return nil, fmt.Errorf("standby: %w", err)
+	}
+
+	return standby, nil
+}
+
+// Prepare starts the server that the next [Replicated.Succeed] has follow, which takes longest of it. PostgreSQL's begins as a copy
+// of its primary, so that there is nothing to prepare.
+func (r *Replicated) Prepare(ctx context.Context) error {
+	if !r.kind.startsAlone() {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+
+	spare, err := r.startStandby(ctx, nil)
+
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+
+	r.spare = spare
+
+	return err
 }
 
 // Succeed makes the standby that was promoted the primary of a new standby, and removes the primary that was crashed.
@@ -259,16 +298,20 @@ func (r *Replicated) Promote(ctx context.Context) error {
 	return r.on(func(_, standby *sql.DB) error { return r.kind.promote(ctx, standby) })
 }
 
-// Close takes both down and removes their data.
+// Close takes all down and removes their data.
 func (r *Replicated) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 
-	primary, standby := r.both()
-	err := primary.stop(ctx)
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
 
-	if standby != nil {
-		err = errors.Join(err, standby.stop(ctx))
+	err := r.primary.stop(ctx)
+
+	for _, other := range []*server{r.standby, r.spare} {
+		if other != nil {
+			err = errors.Join(err, other.stop(ctx))
+		}
 	}
 
 	return err

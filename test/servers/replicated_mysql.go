@@ -18,6 +18,8 @@ type mysqlReplicator struct{ name string }
 
 func (m mysqlReplicator) primaryEngine() engine { return m.logging(firstStandby - 1) }
 
+func (mysqlReplicator) startsAlone() bool { return true }
+
 func (m mysqlReplicator) standbyEngine(_ context.Context, _ *server, number int) (engine, error) {
 	return m.logging(number), nil
 }

@@ -18,6 +18,8 @@ type postgresReplicator struct{}
 
 func (postgresReplicator) primaryEngine() engine { return engines()["postgres"] }
 
+func (postgresReplicator) startsAlone() bool { return false }
+
 // standbyEngine's data directory is a copy of the primary's.
 func (postgresReplicator) standbyEngine(ctx context.Context, primary *server, number int) (engine, error) {
 	e := engines()["postgres"]
