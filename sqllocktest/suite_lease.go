@@ -115,11 +115,20 @@ func leaseWithoutRenewal(e *env) {
 
 	started := time.Now()
 	lock := e.acquire(e.a, sqllock.WithLease(short), sqllock.WithoutRenewal())
+	acquired, renewals := time.Now(), e.script.Count(e.op("renew"))
 
 	e.ended(lock, "after the lease without renewal")
 
-	if took := time.Since(started); took > 10*short {
+	if took := time.Since(started); took < trusted(short) {
 		e.Errorf("the context ended after %s, want about %s", took, short)
+	}
+
+	if took := time.Since(acquired); e.late(took, 10*short) {
+		e.Errorf("the context ended after %s, want about %s", took, short)
+	}
+
+	if n := e.script.Count(e.op("renew")); n != renewals {
+		e.Errorf("%d renewals were sent, want none", n-renewals)
 	}
 
 	e.lost("Err()", lock.Err(), sqllock.ReasonExpired)

@@ -435,7 +435,7 @@ func lineDead(e *env) {
 	e.release(lock)
 	e.release(e.get(locks))
 
-	if took := time.Since(released); took > soon {
+	if took := time.Since(released); e.late(took, soon) {
 		e.Errorf("the lock was had %s after its release, behind waiters that were forgotten after %s", took, believed)
 	}
 }
@@ -473,7 +473,7 @@ func lineGivenUp(e *env) {
 
 		e.release(e.get(locks))
 
-		if took := time.Since(released); took > soon {
+		if took := time.Since(released); e.late(took, soon) {
 			e.Errorf("first %s: the second had the lock %s after its release, want within %s", first, took, soon)
 		}
 	}

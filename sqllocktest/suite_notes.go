@@ -428,7 +428,7 @@ func (e *env) promptly(what string, call func() error, says string) {
 	began := time.Now()
 	err := call()
 
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); e.late(took, 3*time.Second) {
 		e.Errorf("%s took %s", what, took)
 	}
 

@@ -180,7 +180,7 @@ func lossByRenewal(e *env) {
 	e.ended(first, "of the take-over")
 
 	// A renewal of the expired lease may have come before the take-over.
-	if took := time.Since(started); took > short {
+	if took := time.Since(started); e.late(took, short) {
 		e.Errorf("the loss was told after %s, want by the renewal at a third of %s", took, short)
 	}
 

@@ -455,7 +455,7 @@ func permitsFreed(e *env) {
 		e.get(wait)
 	}
 
-	if took := time.Since(freed); took > e.patience/3 {
+	if took := time.Since(freed); e.late(took, 5*time.Second) {
 		e.Errorf("%d permits that were freed at once were granted after %s", n, took)
 	}
 }

@@ -189,7 +189,7 @@ func waitMaxWait(e *env) {
 		e.Errorf("Acquire() after WithMaxWait = %v, want ErrNotAcquired and the *HeldError of the last attempt", err)
 	}
 
-	if took := time.Since(started); took < most/2 || took > most+e.harness.TryWithin {
+	if took := time.Since(started); took < most/2 || e.late(took, most+e.harness.TryWithin) {
 		e.Errorf("Acquire() with WithMaxWait(%s) returned after %s", most, took)
 	}
 
@@ -228,7 +228,7 @@ func waitDeadline(e *env) {
 		e.Errorf("Acquire() after the deadline = %v, want ErrNotAcquired and context.DeadlineExceeded", err)
 	}
 
-	if took := time.Since(started); took > deadline+e.harness.TryWithin {
+	if took := time.Since(started); e.late(took, deadline+e.harness.TryWithin) {
 		e.Errorf("Acquire() with a deadline of %s returned after %s", deadline, took)
 	}
 
