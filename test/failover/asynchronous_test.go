@@ -98,7 +98,7 @@ func (f *forgotten) acquire(t *testing.T) {
 	for is, lock := range map[string]**sqllock.Lock{
 		"guarded": &f.guarded, "unrivaled": &f.unrivaled, "extended": &f.extended,
 	} {
-		*lock = mustAcquire(t, f.first.Locker, f.name(is), sqllock.WithoutRenewal(), sqllock.WithLease(5*time.Minute))
+		*lock = mustAcquire(t, f.first.Locker, f.name(is), sqllock.WithoutRenewal(), sqllock.WithLease(outlastsAll))
 	}
 
 	f.renewed = mustAcquire(t, f.first.Locker, f.name("renewed"))
@@ -145,7 +145,7 @@ func (f *forgotten) extend(t *testing.T) error {
 	defer cancel()
 
 	for {
-		err := f.extended.Extend(ctx, 5*time.Minute)
+		err := f.extended.Extend(ctx, outlastsAll)
 		if err == nil || errors.Is(err, sqllock.ErrLost) || ctx.Err() != nil {
 			return err
 		}

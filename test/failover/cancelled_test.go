@@ -30,7 +30,7 @@ func TestCancelledWait(t *testing.T) {
 	acquired := make(chan *sqllock.Lock)
 
 	go func() {
-		lock, err := first.Acquire(t.Context(), "cancelled", sqllock.WithoutRenewal(), sqllock.WithLease(5*time.Minute))
+		lock, err := first.Acquire(t.Context(), "cancelled", sqllock.WithoutRenewal(), sqllock.WithLease(outlastsAll))
 		if err != nil {
 			t.Errorf("Acquire() whose wait was cancelled = %v, want the lock", err)
 		}

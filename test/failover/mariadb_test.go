@@ -28,6 +28,7 @@ func TestMariaDB(t *testing.T) {
 
 	// An account that read_only holds for: the administrator's may write all the same.
 	admin := mariadbPool(t, primary)
+	withoutPause(t, admin)
 	exec(t, admin, "CREATE USER app IDENTIFIED BY 'app'")
 	exec(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE ON sqllock.* TO app")
 
@@ -41,8 +42,8 @@ func TestMariaDB(t *testing.T) {
 	do(t, "cut the link", c.Cut)
 
 	for _, b := range begun {
-		b.lost = mustAcquire(t, b.first.Locker, b.strategy.Name+"/lost", sqllock.WithoutRenewal(), sqllock.WithLease(5*time.Minute))
-		b.guarded = mustAcquire(t, b.first.Locker, b.strategy.Name+"/guarded", sqllock.WithoutRenewal(), sqllock.WithLease(5*time.Minute))
+		b.lost = mustAcquire(t, b.first.Locker, b.strategy.Name+"/lost", sqllock.WithoutRenewal(), sqllock.WithLease(outlastsAll))
+		b.guarded = mustAcquire(t, b.first.Locker, b.strategy.Name+"/guarded", sqllock.WithoutRenewal(), sqllock.WithLease(outlastsAll))
 	}
 
 	for _, b := range begun {

@@ -82,11 +82,11 @@ func beginLeased(t *testing.T, s strategy, dsn string, db *sql.DB) (after func(*
 	first, rival := newHolder(t, s, dsn), newRival(t, s, dsn)
 
 	// One whose holder did not hear that it is another's by now.
-	overtaken := mustAcquire(t, first.Locker, name("overtaken"), sqllock.WithoutRenewal(), sqllock.WithLease(5*time.Minute))
+	overtaken := mustAcquire(t, first.Locker, name("overtaken"), sqllock.WithoutRenewal(), sqllock.WithLease(outlastsAll))
 	do(t, "force the release", func(ctx context.Context) error { return sqllocktest.ForceRelease(ctx, rival, overtaken.Name(), "test") })
 
 	overtaker := newHolder(t, s, dsn)
-	latest := mustAcquire(t, overtaker.Locker, overtaken.Name(), sqllock.WithLease(5*time.Minute))
+	latest := mustAcquire(t, overtaker.Locker, overtaken.Name(), sqllock.WithLease(outlastsAll))
 
 	kept := mustAcquire(t, first.Locker, name("kept"))
 	abandoned := mustAcquire(t, first.Locker, name("abandoned"), sqllock.WithoutRenewal())
@@ -150,7 +150,7 @@ func beginConnectionHeld(t *testing.T, s strategy, dsn string) (after func(*test
 	t.Helper()
 
 	first, rival := newHolder(t, s, dsn), newRival(t, s, dsn)
-	guarded := mustAcquire(t, first.Locker, s.Name+"/guarded", sqllock.WithoutRenewal(), sqllock.WithLease(5*time.Minute))
+	guarded := mustAcquire(t, first.Locker, s.Name+"/guarded", sqllock.WithoutRenewal(), sqllock.WithLease(outlastsAll))
 
 	lost := mustAcquire(t, first.Locker, s.Name+"/lost")
 	end := watch(lost)
@@ -215,7 +215,7 @@ func (l *load) run(ctx context.Context, stop <-chan struct{}) {
 
 				name := fmt.Sprintf("%s/load/%d/%d", l.strategy, worker, i)
 
-				lock, err := l.locker.TryAcquire(ctx, name, sqllock.WithoutRenewal(), sqllock.WithLease(5*time.Minute))
+				lock, err := l.locker.TryAcquire(ctx, name, sqllock.WithoutRenewal(), sqllock.WithLease(outlastsAll))
 				if err == nil {
 					l.add(lock)
 				}
