@@ -71,8 +71,7 @@ func leaseDatabaseClock(e *env) {
 
 // Real time, and a holder that never renews: it is told before the next has it.
 func leaseRunsOut(e *env) {
-	const short = 700 * time.Millisecond
-
+	short := e.brief(700 * time.Millisecond)
 	started := time.Now()
 	first := e.acquire(e.a, sqllock.WithLease(short), sqllock.WithoutRenewal())
 	second := e.acquire(e.b)
@@ -95,8 +94,7 @@ func leaseRunsOut(e *env) {
 
 func leaseRenewed(e *env) {
 	// Not so short that a busy server's pause ends it.
-	const short = 5 * time.Second
-
+	short := e.brief(5 * time.Second)
 	lock := e.acquire(e.a, sqllock.WithLease(short))
 	e.elapse(2 * short)
 	e.refused(e.b)
@@ -111,8 +109,7 @@ func leaseRenewed(e *env) {
 }
 
 func leaseWithoutRenewal(e *env) {
-	const short = 400 * time.Millisecond
-
+	short := e.brief(400 * time.Millisecond)
 	started := time.Now()
 	lock := e.acquire(e.a, sqllock.WithLease(short), sqllock.WithoutRenewal())
 	acquired, renewals := time.Now(), e.script.Count(e.op("renew"))
@@ -180,7 +177,7 @@ func leaseLongest(e *env) {
 // A grant of a process that died: nobody releases it.
 func leaseDead(e *env) {
 	r := e.request()
-	r.Lease = 500 * time.Millisecond
+	r.Lease = e.brief(500 * time.Millisecond)
 
 	started := time.Now()
 	e.grant(e.Strategy, r)

@@ -48,8 +48,7 @@ func sessionEnds(e *env) {
 }
 
 func sessionRenewal(e *env) {
-	const short = 6 * time.Second
-
+	short := e.brief(6 * time.Second)
 	first := e.acquire(e.a, sqllock.WithLease(short))
 	started := time.Now()
 

@@ -120,7 +120,7 @@ func tokenRowRemoved(e *env) {
 func tokenSettled(e *env) {
 	first := e.grant(e.Strategy, e.request())
 
-	if err := first.Release(e.ctx()); err != nil {
+	if err := done(first.Release(e.ctx())); err != nil {
 		e.Fatalf("Release() of the grant = %v", err)
 	}
 

@@ -99,6 +99,9 @@ const tryWithin = 8 * time.Second
 // patience bounds what happens sooner or later, and how soon is not what is tested.
 const patience = time.Minute
 
+// casePatience does so in a case of the suite, and is less than the leases of its locks.
+const casePatience = 45 * time.Second
+
 // unique names databases of this run.
 var unique atomic.Int64
 

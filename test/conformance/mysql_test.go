@@ -90,6 +90,7 @@ func testMySQL(t *testing.T, server string) {
 					},
 					Isolations: outsider.Isolations(databases.MySQL),
 					TryWithin:  tryWithin,
+					Patience:   casePatience,
 					Statements: outsider.Statements(strategy.Name, databases.MySQL),
 					Plain:      mode.plain,
 					Rivals:     true,

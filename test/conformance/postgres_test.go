@@ -92,6 +92,7 @@ func TestPostgres(t *testing.T) {
 					},
 					Isolations: outsider.Isolations(databases.Postgres),
 					TryWithin:  tryWithin,
+					Patience:   casePatience,
 					Statements: outsider.Statements(strategy.Name, databases.Postgres),
 					Plain:      mode.plain,
 					Rivals:     true,

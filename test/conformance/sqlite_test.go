@@ -49,6 +49,7 @@ func TestSQLite(t *testing.T) {
 					},
 					GuardBlocksRenewal: true,
 					TryWithin:          tryWithin,
+					Patience:           casePatience,
 					Statements:         outsider.Statements(strategy.Name, databases.SQLite),
 					Plain:              mode == "plain",
 					Rivals:             true,

@@ -117,6 +117,7 @@ func TestTiDB(t *testing.T) {
 					GuardBlocksGuard: true,
 					Isolations:       outsider.Isolations(databases.TiDB),
 					TryWithin:        tryWithin,
+					Patience:         casePatience,
 					Statements:       outsider.Statements(strategy.Name, databases.TiDB),
 					Plain:            mode.plain,
 					Rivals:           true,
