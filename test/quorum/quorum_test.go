@@ -47,18 +47,22 @@ func refused(t *testing.T, p process, lock *sqllock.Lock) {
 func TestServers(t *testing.T) {
 	t.Parallel()
 
-	for what, fault := range map[string]struct{ begin, end func(p process, i int) }{
-		"down":   {process.down, process.up},
-		"slow":   {func(p process, i int) { p.slow(i, time.Second) }, process.heal},
-		"silent": {process.silent, process.heal},
+	for what, fault := range map[string]struct {
+		begin func(p process, i int, lease time.Duration)
+		end   func(p process, i int)
+	}{
+		"down":   {func(p process, i int, _ time.Duration) { p.down(i) }, process.up},
+		"slow":   {func(p process, i int, lease time.Duration) { p.slow(i, lease/4) }, process.heal}, // a server has an eighth
+		"silent": {func(p process, i int, _ time.Duration) { p.silent(i) }, process.heal},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 
 			all := start(t)
-			p, other := newProcess(t, all), newProcess(t, all)
+			lease := leaseOn(t, all)
+			p, other := newProcess(t, all, lease), newProcess(t, all, lease)
 
-			fault.begin(p, 0)
+			fault.begin(p, 0, lease)
 
 			began := time.Now()
 			lock := p.acquire("a")
@@ -73,10 +77,10 @@ func TestServers(t *testing.T) {
 			keeps(t, lock, lease, "all servers are back")
 
 			// It is on the first by now, so that the next may go.
-			fault.begin(p, 1)
+			fault.begin(p, 1, lease)
 			keeps(t, lock, lease, "server 2 is "+what)
 			refused(t, other, lock)
-			fault.begin(other, 2)
+			fault.begin(other, 2, lease)
 			p.release(lock)
 
 			next := other.acquire("a")
@@ -98,7 +102,8 @@ func TestTwoServersDown(t *testing.T) {
 	t.Parallel()
 
 	all := start(t)
-	p, other := newProcess(t, all), newProcess(t, all)
+	lease := leaseOn(t, all)
+	p, other := newProcess(t, all, lease), newProcess(t, all, lease)
 	lock := p.acquire("a")
 	began := time.Now()
 
@@ -110,8 +115,8 @@ func TestTwoServersDown(t *testing.T) {
 		if took := time.Since(began); took > lease {
 			t.Errorf("the lock ended %s after its servers did, want within its lease of %s", took, lease)
 		}
-	case <-time.After(patience):
-		t.Fatalf("the lock did not end within %s", patience)
+	case <-time.After(lease + patience):
+		t.Fatalf("the lock did not end within %s", lease+patience)
 	}
 
 	if _, err := p.TryAcquire(t.Context(), "b"); !errors.Is(err, sqllock.ErrUnreachable) || errors.Is(err, sqllock.ErrNotAcquired) {
@@ -139,7 +144,8 @@ func TestRestored(t *testing.T) {
 	t.Parallel()
 
 	all := start(t)
-	p, other := newProcess(t, all), newProcess(t, all)
+	lease := leaseOn(t, all)
+	p, other := newProcess(t, all, lease), newProcess(t, all, lease)
 
 	p.down(2)
 
@@ -159,8 +165,8 @@ func TestRestored(t *testing.T) {
 		if took := time.Since(began); took > lease*2/3 {
 			t.Errorf("the first learned of it %s later, want by its next renewal, after %s", took, lease/3)
 		}
-	case <-time.After(patience):
-		t.Fatalf("the first did not learn of it within %s", patience)
+	case <-time.After(lease + patience):
+		t.Fatalf("the first did not learn of it within %s", lease+patience)
 	}
 
 	if err := second.Check(t.Context()); err != nil {

@@ -34,8 +34,10 @@ import (
 )
 
 const (
-	// lease gives each server 500 ms to answer, which is much where a machine has much to do.
-	lease = 4 * time.Second
+	// shortest is a lease that gives each server 500 ms to answer.
+	shortest = 4 * time.Second
+	// fits is how many acquisitions and releases fit into a lease: a server has the time of three of them to answer.
+	fits = 24
 	// patience bounds what has no bound of its own.
 	patience = 30 * time.Second
 )
@@ -203,7 +205,30 @@ type process struct {
 	links []*toxiproxy.Proxy
 }
 
-func newProcess(t *testing.T, all []server) process {
+// leaseOn is a lease that suits how long the servers take to answer on this machine.
+func leaseOn(t *testing.T, all []server) time.Duration {
+	t.Helper()
+
+	// One that leaves a server all the time that there is.
+	p := newProcess(t, all, time.Minute)
+	defer p.close()
+
+	var took time.Duration
+
+	for range 3 {
+		began := time.Now()
+
+		p.release(p.acquire("measured"))
+
+		took = max(took, time.Since(began))
+	}
+
+	t.Logf("an acquisition and its release took %s at most", took.Round(time.Millisecond))
+
+	return max(shortest, fits*took)
+}
+
+func newProcess(t *testing.T, all []server, lease time.Duration) process {
 	t.Helper()
 
 	p := process{t: t}
