@@ -126,6 +126,8 @@ func sqliteMember(t *testing.T, strategy func(databases.DB) strategies.Strategy)
 
 // TestQuorum runs what is about answers that are lost, owners and tokens over a PostgreSQL, a MySQL and a MariaDB. The
 // statements are those of the strategies, which the other runs are about.
+//
+//nolint:tparallel // One kind of cases after the other: each case keeps three servers busy, and each of these has a limit for its answers.
 func TestQuorum(t *testing.T) {
 	t.Parallel()
 
@@ -171,7 +173,6 @@ func TestQuorum(t *testing.T) {
 		})
 	}
 
-	// One kind after the other: each case keeps three servers busy, and each of these has a limit for its answers.
 	for _, kind := range []string{"exclusion", "token", "owner", "release", "ambiguity", "once", "features", "force release", "inspect"} {
 		t.Run(kind, func(t *testing.T) { run(t, kind) })
 	}
