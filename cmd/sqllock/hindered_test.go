@@ -59,62 +59,104 @@ func TestBesideALockedRow(t *testing.T) {
 	})
 }
 
-// TestBesideLockedTables has what acts on locks of others give up, and say why.
+// TestBesideLockedTables has what acts on locks of others give up, and say why. That takes long: all databases wait at the same time.
 func TestBesideLockedTables(t *testing.T) {
 	t.Parallel()
-	eachDatabase(t, func(t *testing.T, ctx context.Context, url string) {
-		t.Helper()
-		run(t, url, "migrate", "up").want(0)
-		run(t, url, "run", "--name", "a", "--", "true").want(0)
 
-		db := openDatabase(t, ctx, url)
-		defer db.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
+	defer cancel()
 
-		conn, err := db.SQL.Conn(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
+	var all []lockedTables
+	for _, name := range someDatabases(t) {
+		all = append(all, lockTables(t, ctx, freshDatabase(t, name)))
+	}
 
-		statements := map[databases.Dialect][2]string{
-			databases.Postgres: {"BEGIN; LOCK TABLE sqllock_locks", "ROLLBACK"},
-			databases.MySQL:    {"LOCK TABLES sqllock_locks WRITE", "UNLOCK TABLES"},
-			databases.SQLite:   {"BEGIN EXCLUSIVE", "ROLLBACK"},
-		}[db.Target.Dialect]
+	var waiting sync.WaitGroup
+	for _, locked := range all {
+		waiting.Go(func() { locked.wantGivenUp(t) })
+	}
 
-		// SQLite keeps writers out, and a reaper without work is none.
-		if db.Target.Dialect == databases.SQLite {
-			executeOn(t, url, "UPDATE sqllock_locks SET owner = 'x', expires_at = 1")
-		}
+	waiting.Wait()
 
-		if _, err := conn.ExecContext(ctx, statements[0]); err != nil {
-			t.Fatal(err)
-		}
+	for _, locked := range all {
+		locked.unlock()
+		run(t, locked.url, "migrate", "down").want(0)
+		run(t, locked.url, "migrate", "up").want(0)
+		run(t, locked.url, "doctor").want(0)
+	}
+}
 
-		// MySQL commits each step of a rollback, so that the others see some of it.
-		for _, together := range [][]string{{"free a --token 1 --reason test --force", "reap", "doctor"}, {"migrate down", "migrate down --force"}} {
-			var all sync.WaitGroup
+// lockedTables is a database in which somebody has locked sqllock's tables.
+type lockedTables struct {
+	url     string
+	dialect databases.Dialect
+	unlock  func()
+}
 
-			for _, args := range together {
-				// A reader is in nobody's way on SQLite, and nobody holds the lock.
-				if db.Target.Dialect == databases.SQLite && strings.HasPrefix(args, "free") {
-					continue
-				}
+// wantGivenUp runs what waits for the tables.
+func (l lockedTables) wantGivenUp(t *testing.T) {
+	t.Helper()
 
-				all.Go(func() { run(t, url, strings.Fields(args)...).want(exitNotAcquired, "a transaction of somebody else") })
+	var reaper sync.WaitGroup
+	defer reaper.Wait()
+
+	// MySQL commits each step of a rollback, so that the others see some of it.
+	for _, together := range [][]string{{"free a --token 1 --reason test --force", "reap", "doctor"}, {"migrate down", "migrate down --force"}} {
+		var all sync.WaitGroup
+
+		for _, args := range together {
+			// A reader is in nobody's way on SQLite, and nobody holds the lock.
+			if l.dialect == databases.SQLite && strings.HasPrefix(args, "free") {
+				continue
 			}
 
-			all.Wait()
+			group := &all
+			if args == "reap" && l.dialect == databases.Postgres {
+				group = &reaper // it waits longest, and sees nothing of a rollback, which is one transaction
+			}
+
+			group.Go(func() { run(t, l.url, strings.Fields(args)...).want(exitNotAcquired, "a transaction of somebody else") })
 		}
 
+		all.Wait()
+	}
+}
+
+func lockTables(t *testing.T, ctx context.Context, url string) lockedTables {
+	t.Helper()
+	run(t, url, "migrate", "up").want(0)
+	run(t, url, "run", "--name", "a", "--", "true").want(0)
+
+	db := openDatabase(t, ctx, url)
+	t.Cleanup(func() { _ = db.Close() })
+
+	conn, err := db.SQL.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { _ = conn.Close() })
+
+	statements := map[databases.Dialect][2]string{
+		databases.Postgres: {"BEGIN; LOCK TABLE sqllock_locks", "ROLLBACK"},
+		databases.MySQL:    {"LOCK TABLES sqllock_locks WRITE", "UNLOCK TABLES"},
+		databases.SQLite:   {"BEGIN EXCLUSIVE", "ROLLBACK"},
+	}[db.Target.Dialect]
+
+	// SQLite keeps writers out, and a reaper without work is none.
+	if db.Target.Dialect == databases.SQLite {
+		executeOn(t, url, "UPDATE sqllock_locks SET owner = 'x', expires_at = 1")
+	}
+
+	if _, err := conn.ExecContext(ctx, statements[0]); err != nil {
+		t.Fatal(err)
+	}
+
+	return lockedTables{url, db.Target.Dialect, func() {
 		if _, err := conn.ExecContext(ctx, statements[1]); err != nil {
 			t.Fatal(err)
 		}
-
-		run(t, url, "migrate", "down").want(0)
-		run(t, url, "migrate", "up").want(0)
-		run(t, url, "doctor").want(0)
-	})
+	}}
 }
 
 // TestMigrateBesideAnother that hangs, where migrations take turns. Nobody waits for it in silence.
