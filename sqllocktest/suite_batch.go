@@ -584,7 +584,23 @@ func batchInLine(e *env) {
 			requests[i].First = i == first
 		}
 
-		grants, errs := b.Acquire(e.ctx(), requests)
+		var (
+			grants []strategies.Grant
+			errs   []error
+		)
+
+		// Whoever looks for idle names may have a row locked.
+		e.poll("nobody else has the rows locked", func() error {
+			grants, errs = b.Acquire(e.ctx(), requests)
+
+			for _, err := range errs {
+				if errors.Is(err, strategies.ErrNotBatched) {
+					return err
+				}
+			}
+
+			return nil
+		})
 
 		for i, err := range errs {
 			if i == first {

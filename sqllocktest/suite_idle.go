@@ -238,7 +238,7 @@ func idleRead(e *env) {
 
 func idleHeld(e *env) {
 	r := e.request()
-	r.Lease = time.Minute
+	r.Lease = 3 * idleAge // or others of the suite, which reap, may find it expired
 	grant := e.grant(e.Strategy, r)
 	e.age(2 * idleAge)
 
@@ -257,7 +257,7 @@ func idleHeld(e *env) {
 
 func idleReaders(e *env) {
 	r := e.request()
-	r.Mode, r.Lease = strategies.Shared, time.Minute
+	r.Mode, r.Lease = strategies.Shared, 3*idleAge
 	grant := e.grant(e.Strategy, r)
 
 	e.age(2 * idleAge)
