@@ -629,6 +629,19 @@ func TestLostRepliesOfRecovery(t *testing.T) {
 				}
 
 				tries("after the end", nil)
+				faulty.Fail("recovery.lossless", 1, sqllocktest.After, nil)
+
+				if err := locker.SetLossless(t.Context(), true, "synchronous"); !errors.Is(err, sqllock.ErrUnreachable) {
+					t.Errorf("SetLossless() whose answer is lost = %v, want ErrUnreachable", err)
+				}
+
+				if err := locker.SetLossless(t.Context(), true, "synchronous"); err != nil {
+					t.Errorf("SetLossless() once more = %v", err)
+				}
+
+				if st, err := locker.Recovery(t.Context()); err != nil || !st.Lossless || st.Reason != "synchronous" {
+					t.Errorf("Recovery() = %+v, %v, want that it is lossless, for the reason that was given", st, err)
+				}
 			})
 		}
 	}
