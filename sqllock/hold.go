@@ -177,7 +177,7 @@ func (h *hold) errLocked(n instant) error {
 		h.over = h.lostError(ReasonExpired, fmt.Sprintf("no renewal was confirmed within the lease of %s", h.lease), h.failure)
 	}
 
-	h.locker.keeper.find()
+	h.locker.keeper.lookAtAll()
 
 	return h.over
 }

@@ -31,9 +31,9 @@ func (nothing) Features() strategies.Features { return strategies.Features{Unbat
 func (nothing) Validate() error               { return nil }
 func (nothing) Close(context.Context)         {}
 
-// A lock that is lost leaves the keeper a moment after its holder was told.
-func TestCloseAfterALoss(t *testing.T) {
-	t.Parallel()
+// keptHold is a lock that a locker of its own has, which grants none.
+func keptHold(t *testing.T) *hold {
+	t.Helper()
 
 	locker, err := New(nothing{})
 	if err != nil {
@@ -41,18 +41,28 @@ func TestCloseAfterALoss(t *testing.T) {
 	}
 
 	h := &hold{
-		locker: locker, settings: &locker.settings, request: strategies.Request{Name: "lost"}, acquired: now(),
+		locker: locker, settings: &locker.settings, request: strategies.Request{Name: "held"}, acquired: now(),
 		state: state{lease: DefaultLease, extended: DefaultLease, confirmed: now()},
 	}
 	h.open(t.Context())
+	locker.turns.openLocked(h.name)
 	locker.keeper.keep(h)
 	t.Cleanup(func() { locker.keeper.forget(h) })
 
+	return h
+}
+
+// A lock that is lost leaves the keeper a moment after its holder was told.
+func TestCloseAfterALoss(t *testing.T) {
+	t.Parallel()
+
+	h := keptHold(t)
+
 	h.mu.Lock()
-	h.ended = &LostError{Name: "lost", Reason: ReasonExpired}
+	h.ended = &LostError{Name: h.name, Reason: ReasonExpired}
 	h.mu.Unlock()
 
-	if err := locker.Close(t.Context()); err != nil {
+	if err := h.locker.Close(t.Context()); err != nil {
 		t.Errorf("Close() = %v, want nil", err)
 	}
 }
@@ -61,18 +71,8 @@ func TestCloseAfterALoss(t *testing.T) {
 func TestOverIsEnded(t *testing.T) {
 	t.Parallel()
 
-	locker, err := New(nothing{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := keptHold(t)
 
-	h := &hold{
-		locker: locker, settings: &locker.settings, request: strategies.Request{Name: "over"}, acquired: now(),
-		state: state{lease: DefaultLease, extended: DefaultLease, confirmed: now()},
-	}
-	h.open(t.Context())
-	locker.turns.openLocked("over")
-	locker.keeper.keep(h)
 	time.Sleep(10 * time.Millisecond) // the keeper looks at once, and then in a second
 
 	h.mu.Lock()
@@ -87,7 +87,7 @@ func TestOverIsEnded(t *testing.T) {
 		t.Errorf("the context of a lock goes on that is %v", over)
 	}
 
-	if err := locker.Close(t.Context()); err != nil {
+	if err := h.locker.Close(t.Context()); err != nil {
 		t.Errorf("Close() = %v, want nil", err)
 	}
 }

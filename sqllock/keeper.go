@@ -43,7 +43,7 @@ type keeper struct {
 	next    time.Duration // monotonic time of the next look at the latest
 	offset  time.Duration // of the wall clock to the monotonic one, last seen
 
-	found atomic.Bool // somebody saw that a hold is over, whichever
+	all atomic.Bool // the next look is at all holds, and not only at those that are due
 }
 
 // schedule is the keeper's part of a hold.
@@ -77,9 +77,10 @@ func (k *keeper) keep(h *hold) bool {
 	return true
 }
 
-// find has it ended what is over, which the caller has under a mutex: the clock may be set back before the keeper looks at it.
-func (k *keeper) find() {
-	k.found.Store(true)
+// lookAtAll has the keeper look at all holds soon: one was seen to be over, before it was due or with a clock that may be set back
+// meanwhile. The caller has that hold's mutex.
+func (k *keeper) lookAtAll() {
+	k.all.Store(true)
 	wakeUp(k.wake)
 }
 
@@ -207,12 +208,12 @@ func (k *keeper) look() (pause time.Duration, ended []*hold, more bool) {
 
 	// The wall clock ran ahead of the monotonic one: the machine slept, or its
 	// clock was set. Every hold may have ended, not only those that are due.
-	jumped := k.found.Swap(false) || n.wall-n.mono > k.offset+time.Millisecond
+	all := k.all.Swap(false) || n.wall-n.mono > k.offset+time.Millisecond
 	k.offset = n.wall - n.mono
 	renews := false
 
 	for h := range k.holds {
-		if !jumped && h.schedule.due > n.mono {
+		if !all && h.schedule.due > n.mono {
 			continue
 		}
 
