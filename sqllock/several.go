@@ -242,12 +242,12 @@ func (s *several) takeOnce(ctx context.Context) ([]*hold, error) {
 				return holds, err
 			}
 
+			h.keep(true)
+
 			holds = append(holds, h)
 		}
 
 		var end func()
-
-		holds[i].keep(true)
 
 		under, end = holds[i].ctx.over(under) //nolint:fatcontext // locks lie one inside the other
 		defer end()
