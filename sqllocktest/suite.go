@@ -461,20 +461,7 @@ func (e *env) acquire(l *sqllock.Locker, options ...sqllock.LockOption) *sqllock
 func (e *env) acquireName(l *sqllock.Locker, name string, options ...sqllock.LockOption) *sqllock.Lock {
 	e.Helper()
 
-	var (
-		ctx  = e.ctx()
-		lock *sqllock.Lock
-		err  error
-	)
-
-	// No fault of a script has this error: the database has much else to do, and answers later than a call waits.
-	for {
-		lock, err = l.Acquire(ctx, name, options...)
-		if late := errors.Is(err, sqllock.ErrUnreachable) && errors.Is(err, context.DeadlineExceeded); !late || ctx.Err() != nil {
-			break
-		}
-	}
-
+	lock, err := l.Acquire(e.ctx(), name, options...)
 	if err != nil {
 		e.Fatalf("Acquire(%q) = %v, want the lock%s", name, err, e.holder(name))
 	}
