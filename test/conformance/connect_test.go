@@ -54,43 +54,21 @@ func TestNoNewConnections(t *testing.T) {
 
 		t.Cleanup(pool.Close)
 		t.Cleanup(func() { close(ended) })
-		wantAllServed(t, postgres.New(pool), &silent)
+		wantAllServed(t, postgres.New(pool), func() { silent.Store(true) })
 	})
 
 	for _, server := range []string{"postgres", "mysql", "mariadb"} {
 		t.Run(server+"/sql", func(t *testing.T) {
 			t.Parallel()
 
-			var silent atomic.Bool
-
-			network := new(network)
-			_, far := behind(t, server, false, func(client net.Conn, address string) {
-				if silent.Load() {
-					<-t.Context().Done()
-
-					_ = client.Close()
-
-					return
-				}
-
-				upstream, err := net.Dial("tcp", address)
-				if err != nil {
-					_ = client.Close()
-
-					return
-				}
-
-				network.connect(client, upstream)
-			})
-
-			t.Cleanup(network.close)
-			wantAllServed(t, far, &silent)
+			_, far, network := overNetwork(t, server)
+			wantAllServed(t, far, network.silence)
 		})
 	}
 }
 
 // wantAllServed has many acquire locks at the same time after new connections get no answer.
-func wantAllServed(t *testing.T, db databases.DB, silent *atomic.Bool) {
+func wantAllServed(t *testing.T, db databases.DB, silence func()) {
 	t.Helper()
 
 	locker := lockerOn(t, cas.New(db), sqllock.WithTuning(sqllock.Tuning{NoNotifications: true, NoBatching: true}))
@@ -104,7 +82,7 @@ func wantAllServed(t *testing.T, db databases.DB, silent *atomic.Bool) {
 		t.Fatal(err)
 	}
 
-	silent.Store(true)
+	silence()
 
 	began := time.Now()
 	served := make(chan error)

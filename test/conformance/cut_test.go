@@ -186,7 +186,7 @@ func behind(t *testing.T, server string, interpolate bool, pass func(client net.
 type network struct {
 	mu     sync.Mutex
 	closed bool
-	isDown bool
+	silent bool
 	ways   []*way
 	dead   []*way // that were cut
 }
@@ -208,7 +208,7 @@ func (n *network) connect(client, server net.Conn) {
 		_, _ = client.Close(), server.Close()
 
 		return
-	case n.isDown:
+	case n.silent:
 		close(w.cut)
 
 		n.dead = append(n.dead, w)
@@ -255,12 +255,17 @@ func (n *network) cut() {
 	n.ways = nil
 }
 
+// silence lets nothing through on connections to come.
+func (n *network) silence() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.silent = true
+}
+
 // down is cut, also of connections to come.
 func (n *network) down() {
-	n.mu.Lock()
-	n.isDown = true
-	n.mu.Unlock()
-
+	n.silence()
 	n.cut()
 }
 
