@@ -97,6 +97,9 @@
 -- STRAIGHT_JOIN from reading the rows to update first, with a lock that waits (seen on 9.7 without them; MariaDB 11.8 needs
 -- neither).
 --
+-- It is IF and no AND of its own, so that {here-now} comes first: of an AND both servers evaluate what is constant in a name's row as
+-- they plan, so that a lock that is held would be no error in a session that is not to be used, but a transaction that stays open.
+--
 -- free.mine is about the owner before: assignments in an UPDATE of two tables come in no certain order.
 --
 -- LAST_INSERT_ID(expr) brings the token back with the answer, so that it is one round trip on servers without
@@ -117,8 +120,8 @@
 -- name: grant.acquire from line
 UPDATE (
     SELECT l.name, e.owner = UNHEX(:owner) AS mine, {clock} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND l.token <> 0 AND {here-now} AND {granting}
-       AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {clock}))
+     WHERE l.name = UNHEX(:name) AND IF({here-now}, l.token <> 0 AND {granting}
+       AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {clock})), 0)
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
 {acquire}
@@ -131,9 +134,9 @@ UPDATE (
 -- While a session has the lock: nothing is granted if no session has the named lock any more that marks it.
 UPDATE (
     SELECT l.name, e.owner = UNHEX(:owner) AS mine, {clock} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND l.token <> 0 AND {here-now} AND {granting}
+     WHERE l.name = UNHEX(:name) AND IF({here-now}, l.token <> 0 AND {granting}
        AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {clock}
-            {instead})) AND IS_USED_LOCK(UNHEX(:held)) IS NOT NULL
+            {instead})) AND IS_USED_LOCK(UNHEX(:held)) IS NOT NULL, 0)
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
 {acquire}
