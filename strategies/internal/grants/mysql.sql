@@ -23,7 +23,7 @@
 
 -- Which server this is, by what those of a replication tell each other apart by, and a constant where the commits of one are those of
 -- all. To MariaDB the uuid is a comment.
--- let server = CAST(IF(LENGTH(UNHEX(:cluster)) = 0, CONCAT(@@global.server_id /*!80000 , ' ', @@server_uuid */), UNHEX(:cluster)) AS BINARY)
+-- let server = IF(:cluster = '', CONCAT(@@global.server_id /*!80000 , ' ', @@server_uuid */), UNHEX(:cluster))
 
 -- True unless a server that has become the primary may lack grants of the one before, or a grant would last longer than has been
 -- noted: see recovery.go. It is a value, and no EXISTS, which MySQL would make a join of, whose rows FOR UPDATE locks.
@@ -31,12 +31,11 @@
 -- What an UPDATE reads it locks, above READ COMMITTED. While another transaction has the row locked, which notes something, nothing is
 -- granted on it; see recovery.settle.
 -- let row-of-recovery = FROM sqllock_recovery v WHERE v.id = 1 /*!80000 FOR SHARE SKIP LOCKED */ /*M!100600 LOCK IN SHARE MODE SKIP LOCKED */
--- let granting = COALESCE((SELECT (v.server = {server} OR v.lossless) AND v.paused_until <= {clock} AND v.allowed_us >= :promise {row-of-recovery}), 0)
+-- let granting = (SELECT (v.server = {server} OR v.lossless) AND v.paused_until <= {clock} AND v.allowed_us >= :promise {row-of-recovery})
 
 -- True of a lease that may be renewed. One that has expired is not renewed in a recovery pause: what has ended it may be lost. One that
 -- runs is, while the row is locked: what it allowed before is forgotten only when it allows less for longer than that lasts.
--- let renewable = IF(expires_at > {now}, COALESCE((SELECT v.allowed_us >= :promise {row-of-recovery}), 1),
---                    COALESCE((SELECT (v.server = {server} OR v.lossless) AND v.paused_until <= {now} AND v.allowed_us >= :promise {row-of-recovery}), 0))
+-- let renewable = IF(expires_at > {now}, COALESCE((SELECT v.allowed_us >= :promise {row-of-recovery}), 1), {granting})
 
 -- Goes before what is sent in a caller's transaction, and lets it change a row that was changed since the snapshot, as
 -- MySQL does: the lease is renewed meanwhile. MariaDB rolls the whole transaction back otherwise (error 1020), by default
