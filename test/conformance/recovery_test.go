@@ -14,6 +14,7 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 
+	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/internal/single"
@@ -387,6 +388,18 @@ func TestRefusedTogether(t *testing.T) {
 	}
 }
 
+// loweredAgo has it be so long, as "2 HOUR", since the longest promise was lowered.
+func loweredAgo(t *testing.T, beside *sql.DB, database, ago string) {
+	t.Helper()
+
+	at := "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6) - INTERVAL " + ago + ")"
+	if database == "postgres" {
+		at = "clock_timestamp() - interval '" + ago + "'"
+	}
+
+	exec(t, beside, "UPDATE sqllock_recovery SET lowered_at = "+at)
+}
+
 // TestLongestPromise: a recovery pause is as long as the longest lease that there may be, which is noted before it is granted, and
 // forgotten when there is none any more.
 func TestLongestPromise(t *testing.T) {
@@ -420,9 +433,7 @@ func TestLongestPromise(t *testing.T) {
 		reap := func(lowered string) {
 			t.Helper()
 
-			exec(t, beside, "UPDATE sqllock_recovery SET lowered_at = "+map[bool]string{
-				true: "clock_timestamp() - interval '" + lowered + "'", false: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6) - INTERVAL " + lowered + ")",
-			}[strategy.Features().Database == "postgres"])
+			loweredAgo(t, beside, strategy.Features().Database, lowered)
 
 			// Who looks for the first time, as every process does in the background.
 			if _, _, err := made().ReapIdle(t.Context(), time.Hour, 1); err != nil {
@@ -641,6 +652,140 @@ func TestLostRepliesOfRecovery(t *testing.T) {
 
 				if st, err := locker.Recovery(t.Context()); err != nil || !st.Lossless || st.Reason != "synchronous" {
 					t.Errorf("Recovery() = %+v, %v, want that it is lossless, for the reason that was given", st, err)
+				}
+			})
+		}
+	}
+}
+
+// TestLostRepliesOfReaping: the longest lease may be lowered and forgotten once more, if the answer to that was lost.
+func TestLostRepliesOfReaping(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range recoverable {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			db, beside := databaseAndPool(t, server)
+			faulty := sqllocktest.NewFaulty(db)
+			locker := lockerOn(t, cas.New(db))
+
+			hold := func(lease time.Duration) {
+				t.Helper()
+
+				if err := acquire(t, locker, "job", sqllock.WithLease(lease)).Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			// Each strategy looks when it removes idle names for the first time, as every process does in the background.
+			reap := func() error {
+				_, _, err := cas.New(faulty).ReapIdle(t.Context(), time.Hour, 1)
+
+				return err
+			}
+
+			// Each step comes when the one before has long been made.
+			twice := func(statement, since string, want time.Duration) {
+				t.Helper()
+				loweredAgo(t, beside, server, since)
+				faulty.Fail(statement, 1, sqllocktest.After, nil)
+
+				if err := reap(); !errors.Is(err, sqllock.ErrUnreachable) {
+					t.Errorf("the answer to %s is lost: %v, want ErrUnreachable", statement, err)
+				}
+
+				if err := reap(); err != nil || faulty.Count(statement) < 2 {
+					t.Errorf("once more: %v, and %s was sent %d times, want twice", err, statement, faulty.Count(statement))
+				}
+
+				st, err := locker.Recovery(t.Context())
+				if err != nil || st.Longest != want {
+					t.Errorf("after %s the longest lease is %s (%v), want %s", statement, st.Longest, err, want)
+				}
+			}
+
+			hold(time.Hour)
+			twice("recovery.lower", "26 HOUR", time.Hour)
+			hold(2 * time.Second)
+			twice("recovery.forget", "66 MINUTE", 2*time.Second)
+		})
+	}
+}
+
+// watchedGrants is a database that grants in a transaction, and has it looked before that commits.
+type watchedGrants struct {
+	databases.DB
+
+	look func()
+}
+
+func (w watchedGrants) Conn(ctx context.Context) (databases.Conn, error) {
+	conn, err := w.DB.Conn(ctx)
+
+	return watchedConn{conn, w.look}, err
+}
+
+type watchedConn struct {
+	databases.Conn
+
+	look func()
+}
+
+func (w watchedConn) Run(
+	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
+) (res databases.Result, err error) {
+	if stmt.Name != "cas.acquire" {
+		return w.Conn.Run(ctx, stmt, v, each)
+	}
+
+	if _, err = w.Conn.Run(ctx, databases.Statement{SQL: "BEGIN"}, nil, nil); err == nil {
+		res, err = w.Conn.Run(ctx, stmt, v, each)
+	}
+
+	if err == nil && res.RowsAffected > 0 {
+		w.look()
+	}
+
+	if err == nil {
+		_, err = w.Conn.Run(ctx, databases.Statement{SQL: "COMMIT"}, nil, nil)
+	}
+
+	return res, err
+}
+
+// TestGrantsLockRecovery: whatever the isolation, an acquisition reads whether it may grant under a lock that it keeps until its commit.
+// Whoever notes that another server has become the primary waits for it, or comes before it.
+func TestGrantsLockRecovery(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range recoverable[1:] {
+		for _, isolation := range []string{"READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"} {
+			t.Run(server+"/"+isolation, func(t *testing.T) {
+				t.Parallel()
+
+				config := mysqlDatabase(t, mysqlConfig(t, server))
+				beside := mysqlPool(t, config)
+				config.Params = map[string]string{"transaction_isolation": "'" + isolation + "'"}
+
+				looks := 0
+				locker := lockerOn(t, cas.New(watchedGrants{mysql.New(mysqlPool(t, config)), func() {
+					looks++
+
+					var id int
+					if err := beside.QueryRowContext(t.Context(), "SELECT id FROM sqllock_recovery FOR UPDATE NOWAIT").Scan(&id); err == nil {
+						t.Error("while it is granted the row of recovery is not locked")
+					}
+				}}))
+
+				for range 2 {
+					if err := acquire(t, locker, "job").Release(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+
+				if looks < 2 {
+					t.Errorf("looked %d times, want twice", looks)
 				}
 			})
 		}
