@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -58,8 +57,6 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
 // to send them, and others in their place, each as a ratio to two committed updates. All take turns on two connections.
 //
 //   - cas: as the strategy sends them
-//   - sent: those statements without the code around them, as all below
-//   - unpaused: without the condition that grants nothing after a fail-over
 //   - kept: prepared once for the connection
 //   - prepared: prepared anew each time, which is what the driver does with a statement that has values
 //   - refused: the acquisition of a name that is held, which writes and commits nothing, and no release
@@ -165,8 +162,6 @@ func compareVariants(b *testing.B, text, binary *sql.DB) {
 
 	inTurns(b, floor, []variant{
 		{"cas", func() { pair(strategy) }},
-		{"sent", in(written, acquire, release)},
-		{"unpaused", in(written, unpaused(b, acquire), release)},
 		{"kept", in(kept, acquire, release)},
 		{"prepared", in(prepared, acquire, release)},
 		{"refused", refused},
@@ -174,22 +169,6 @@ func compareVariants(b *testing.B, text, binary *sql.DB) {
 		{"one-row", in(written, oneRow, release)},
 		{"plain", in(written, plain, release)},
 	})
-}
-
-// unpaused is an acquisition without the condition of recovery.
-func unpaused(b *testing.B, acquire databases.Statement) databases.Statement {
-	b.Helper()
-
-	before, condition, found := strings.Cut(acquire.SQL, " AND (SELECT")
-	condition, after, ended := strings.Cut(condition, "SKIP LOCKED */)")
-
-	if !found || !ended {
-		b.Fatalf("an acquisition has no condition of recovery where it is looked for: %s", acquire.SQL)
-	}
-
-	first, n := strings.Count(before, "?"), strings.Count(condition, "?")
-
-	return databases.Statement{SQL: before + after, Args: slices.Delete(slices.Clone(acquire.Args), first, first+n)}
 }
 
 type variant struct {

@@ -28,8 +28,8 @@
 -- True unless a server that has become the primary may lack grants of the one before, or a grant would last longer than has been
 -- noted: see recovery.go. It is a value, and no EXISTS, which MySQL would make a join of, whose rows FOR UPDATE locks.
 --
--- What an UPDATE of several tables reads it locks, whatever the isolation (MySQL 9.7, MariaDB 11.8). While another transaction has the row locked, which notes something, nothing is
--- granted on it; see recovery.settle.
+-- What an UPDATE of several tables reads it locks, whatever the isolation (MySQL 9.7, MariaDB 11.8). While another transaction has
+-- the row locked, which notes something, nothing is granted on it; see recovery.settle.
 -- let row-of-recovery = FROM sqllock_recovery v WHERE v.id = 1 /*!80000 FOR SHARE SKIP LOCKED */ /*M!100600 LOCK IN SHARE MODE SKIP LOCKED */
 -- let granting = (SELECT (v.server = {server} OR v.lossless) AND v.paused_until <= {clock} AND v.allowed_us >= :promise {row-of-recovery})
 
