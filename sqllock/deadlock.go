@@ -85,9 +85,9 @@ func owners(ctx context.Context) (owners []string) {
 	return owners[:min(len(owners), mostOwners)]
 }
 
-// look ends the waits of deadlocks that can give back their lock, or else are the youngest, if they were so
+// endDeadlocks ends the waits of deadlocks that can give back their lock, or else are the youngest, if they were so
 // before: a holder may just have released what the next one waits for.
-func (w *waiters) look(known []*waiting) {
+func (w *waiters) endDeadlocks(known []*waiting) {
 	suspects := map[string]*waiting{}
 
 	for _, one := range known {

@@ -713,3 +713,29 @@ func (h *hold) longestLease() time.Duration {
 
 	return max(v.lease, v.extended, v.asked) + max(0, time.Until(sent.Add(lastLook)))
 }
+
+// handleOf returns the handle of a hold that somebody was given with ctx: of readers each has a context of its own.
+func (h *hold) handleOf(ctx context.Context) *Lock {
+	if h.readers == nil {
+		return h.handle()
+	}
+
+	lock := &Lock{hold: h, since: now()}
+	lock.ctx, lock.end = heldUnder(context.WithoutCancel(ctx), []*hold{h})
+	lock.ctx.under = lock
+
+	return lock
+}
+
+// holdOf returns the hold whose context asks for the same name again, and why it has ended if it has; nil if the context
+// is not that of a lock. One of several readers may have left.
+func holdOf(ctx context.Context, key *reentry) (h *hold, ended error) {
+	switch under := ctx.Value(key).(type) {
+	case *hold:
+		return under, under.ctx.Err()
+	case *Lock:
+		return under.hold, under.open()
+	default:
+		return nil, nil //nolint:nilnil // no lock, and no error
+	}
+}

@@ -296,8 +296,8 @@ func (l *Locker) noter() (strategies.Noter, error) {
 	return noter, nil
 }
 
-// lookAll has all who watch a name, or any if it is empty, look now.
-func (l *Locker) lookAll(name string) {
+// wakeWatches has all who watch a name, or any if it is empty, look now.
+func (l *Locker) wakeWatches(name string) {
 	l.watches.Range(func(key, _ any) bool {
 		if w, _ := key.(*watch); name == "" || name == w.name {
 			wakeUp(w.wake)

@@ -372,7 +372,7 @@ func (w *waiters) run() {
 
 		if time.Since(looked) >= lookEvery*9/10 { // the ticks of a busy machine come unevenly
 			looked = time.Now()
-			w.look(known)
+			w.endDeadlocks(known)
 		}
 
 		w.locker.listener.keepOff(w.rests())

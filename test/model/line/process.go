@@ -323,7 +323,7 @@ func (p Protocol) ends(s state, i int8, what string, emit emit) {
 // statement began, and tells of it when that ends. Otherwise a call follows.
 //
 // Mirrors sqllock/hold.go hold.end, strategies/internal/grants/postgres.sql grant.release,
-// strategies/internal/grants/mysql.sql grant.release, sqllock/line.go listener.call.
+// strategies/internal/grants/mysql.sql grant.release, sqllock/listener.go listener.call.
 func (p Protocol) release(s state, i int8, emit emit) {
 	c := &s.processes[i]
 
@@ -472,7 +472,7 @@ func (s *state) hasTold(i int8) {
 
 // listens hears notifications, in any order. It passes on a turn for a wait that was given up.
 //
-// Mirrors sqllock/line.go listener.listen, sqllock/waiters.go waiters.turn, sqllock/line.go listener.set.
+// Mirrors sqllock/listener.go listener.listen, sqllock/waiters.go waiters.turn, sqllock/listener.go listener.set.
 func (p Protocol) listens(s state, i int8, emit emit) {
 	c := &s.processes[i]
 	deaf := p.Fault == DeafUntilAnswer && c.phase == entered
