@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,7 @@ func TestChangedSession(t *testing.T) {
 					c.keep()
 					c.raise()
 					c.ask()
+					c.wait()
 				})
 			}
 		}
@@ -281,6 +283,64 @@ func (c changedSessions) all() {
 		if err := conn.Close(); err != nil {
 			c.Fatal(err)
 		}
+	}
+}
+
+// wait waits for a lock of the other, who can renew and release it meanwhile, and is granted it then.
+func (c changedSessions) wait() {
+	c.Helper()
+
+	ctx, name := c.Context(), c.name+"waited"
+
+	lock, err := c.other.TryAcquire(ctx, name)
+	if err != nil {
+		c.Fatal(err)
+	}
+
+	c.all()
+
+	granted := make(chan error, 1)
+
+	go func() {
+		lock, err := c.locker.Acquire(ctx, name, sqllock.WithMaxWait(patience))
+		for range 5 {
+			if !errors.Is(err, sqllock.ErrUnsupported) {
+				break // or else it says what is wrong with a session, which is given up
+			}
+
+			lock, err = c.locker.Acquire(ctx, name, sqllock.WithMaxWait(patience))
+		}
+
+		granted <- errors.Join(err, lock.Release(ctx))
+	}()
+
+	eventually(c.T, "it is known that it waits", func() bool {
+		if len(granted) > 0 {
+			c.Fatalf("a wait on changed sessions = %v, while another has the lock", <-granted)
+		}
+
+		waiters, err := c.other.Waiters(ctx, sqllock.WaiterFilter{})
+
+		return err == nil && slices.ContainsFunc(waiters, func(w sqllock.Waiter) bool { return w.Name == name })
+	})
+
+	for range 5 {
+		c.all()
+		<-time.After(300 * time.Millisecond)
+
+		began := time.Now()
+
+		if err := lock.Extend(ctx, time.Minute); err != nil || time.Since(began) > tryWithin {
+			c.Errorf("Extend() while another waits on changed sessions = %v after %s", err, time.Since(began))
+		}
+	}
+
+	if err := lock.Release(ctx); err != nil {
+		c.Errorf("Release() while another waits on changed sessions = %v", err)
+	}
+
+	if err := <-granted; err != nil {
+		c.Errorf("a wait on changed sessions, and its release = %v", err)
 	}
 }
 

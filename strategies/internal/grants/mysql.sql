@@ -21,6 +21,10 @@
 -- an acquisition reads {clock} beside it: the server reads each text anew, and a shorter one sooner.
 -- let here-now = 9223372036854775807 + (NOT @@autocommit OR UNHEX(:where) <> CAST(DATABASE() AS BINARY) OR {passed} NOT BETWEEN 0 AND 10) > 0
 
+-- True in a session whose statements commit, or else an error, for what takes no lock: left open, its transaction would keep
+-- rows locked that holders renew and release, and show those who wait the line as it was.
+-- let commits = 9223372036854775807 + (NOT @@autocommit) > 0
+
 -- Which server this is, by what those of a replication tell each other apart by, and a constant where the commits of one are those of
 -- all. To MariaDB the uuid is a comment.
 -- let server = IF(:cluster = '', CONCAT(@@global.server_id /*!80000 , ' ', @@server_uuid */), UNHEX(:cluster))
@@ -152,9 +156,9 @@ UPDATE sqllock_locks l LEFT JOIN sqllock_floor f ON true SET l.token = GREATEST(
  WHERE l.name = UNHEX(:name) AND l.token = 0
 
 -- name: grant.where
--- The schema that the session is in, if any; whether the tables that were found before are still there; as whom it acts; and nothing
+-- The schema that the session is in, if any, and if its statements commit; whether the tables that were found before are still there; as whom it acts; and nothing
 -- about temporary tables, which no statement shows.
-SELECT COALESCE(CAST(DATABASE() AS BINARY), ''),
+SELECT IF(@@autocommit, COALESCE(CAST(DATABASE() AS BINARY), ''), ''),
        EXISTS (SELECT 1 FROM information_schema.tables t WHERE CAST(t.table_schema AS BINARY) = UNHEX(:where) AND t.table_name = 'sqllock_locks'),
        CAST(CONCAT(CURRENT_USER(), ' ', COALESCE(CURRENT_ROLE(), '')) AS BINARY), false
 
@@ -201,11 +205,11 @@ UPDATE (SELECT name FROM sqllock_locks WHERE name = UNHEX(:name) LIMIT 1 FOR UPD
 STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
 STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
    SET l.owner = '', e.ended = IF(UNHEX(:owner) = '', e.ended, UNHEX(:ended)), e.owner = '', e.expires_at = 0, l.lock_delay_us = 0
- WHERE e.owner = UNHEX(:owner) AND l.token = :token
+ WHERE {commits} AND e.owner = UNHEX(:owner) AND l.token = :token
 
 -- name: grant.force-lease
 UPDATE sqllock_leases SET ended = UNHEX(:ended), owner = '', expires_at = 0
- WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND owner <> ''
+ WHERE name = UNHEX(:name) AND {commits} AND owner = UNHEX(:owner) AND owner <> ''
 
 -- name: insert.gone
 -- A row of insert is told by its owner, whom no later row of the name has.
@@ -342,7 +346,7 @@ SELECT l.name, e.owner FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.
 -- name: grant.end
 UPDATE (
     SELECT l.name FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND e.owner <> '' AND e.expires_at + l.lock_delay_us <= {now}
+     WHERE l.name = UNHEX(:name) AND {commits} AND e.owner <> '' AND e.expires_at + l.lock_delay_us <= {now}
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) dead
 STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
@@ -444,7 +448,7 @@ SELECT owner, expires_at - {now}, tick, asked FROM sqllock_leases WHERE name = U
 
 -- name: notes.ask
 UPDATE sqllock_leases SET asked = CONCAT(owner, ' ', UNHEX(:reason))
- WHERE name = UNHEX(:name) AND owner <> '' AND expires_at > {now}
+ WHERE name = UNHEX(:name) AND {commits} AND owner <> '' AND expires_at > {now}
 
 
 -- Readers. Of the name's rows only the lease's are changed, as a renewal does: a guard has the other.
@@ -459,7 +463,7 @@ UPDATE sqllock_shares SET expires_at = GREATEST(expires_at, {now} + :lease)
  WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND phase = UNHEX(:phase) AND {here}
 
 -- name: share.leave
-DELETE FROM sqllock_shares WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
+DELETE FROM sqllock_shares WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {commits}
 
 -- name: share.join
 UPDATE (
@@ -492,11 +496,11 @@ SELECT host, pid, label, metadata FROM sqllock_shares WHERE name = UNHEX(:name) 
 
 -- name: share.end
 UPDATE sqllock_leases SET owner = '', expires_at = 0 * LAST_INSERT_ID(waiting <> 0)
- WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND joins = :joins
+ WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {commits} AND joins = :joins
 
 -- name: share.shorten
 UPDATE sqllock_leases SET expires_at = LEAST(expires_at, {now} + :left)
- WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND joins = :joins
+ WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {commits} AND joins = :joins
 
 -- name: share.stale
 SELECT name, owner FROM sqllock_shares WHERE expires_at < {now} - 60000000 ORDER BY name, owner LIMIT 1000
@@ -514,7 +518,7 @@ DELETE FROM sqllock_shares
 -- commit costs much, and is forgotten when it is five seconds old: who forgets it has seen the line when it was old, and
 -- not this entry. Nobody's row lock is waited for.
 INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, shared)
-VALUES (UNHEX(:process), UNHEX(:id), UNHEX(:name), {now} - :waited, {now} + :ttl, UNHEX(:host), :pid, UNHEX(:label), UNHEX(:metadata), UNHEX(:holding), :behind, :slots, :shared)
+VALUES (UNHEX(:process), UNHEX(:id), UNHEX(:name), {now} - :waited, IF({commits}, {now} + :ttl, 0), UNHEX(:host), :pid, UNHEX(:label), UNHEX(:metadata), UNHEX(:holding), :behind, :slots, :shared)
     ON DUPLICATE KEY UPDATE expires_at = {now} + :ttl, ticket = IF(behind, {now} - :waited, ticket), behind = :behind
 
 -- name: queue.wait
@@ -534,7 +538,7 @@ STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = slots.name
 
 -- name: queue.enqueue-all
 INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, shared)
-SELECT UNHEX(:process), a.id, a.name, {now} - COALESCE(a.waited, :waited), {now} + :ttl, COALESCE(a.host, UNHEX(:host)), COALESCE(a.pid, :pid),
+SELECT UNHEX(:process), a.id, a.name, {now} - COALESCE(a.waited, :waited), IF({commits}, {now} + :ttl, 0), COALESCE(a.host, UNHEX(:host)), COALESCE(a.pid, :pid),
        COALESCE(a.label, UNHEX(:label)), COALESCE(a.metadata, UNHEX(:metadata)), COALESCE(a.holding, UNHEX(:holding)), COALESCE(a.shared, :shared) FROM {waiters}
     ON DUPLICATE KEY UPDATE expires_at = {now} + :ttl, ticket = IF(sqllock_queue.behind, {now} - COALESCE(a.waited, :waited), sqllock_queue.ticket), behind = false
 
@@ -554,11 +558,12 @@ SELECT e.name, e.expires_at > {now}
  WHERE e.waiting > {now} - 3000000
 
 -- name: queue.keep
-UPDATE sqllock_queue SET expires_at = {now} + :ttl WHERE process = UNHEX(:process)
+UPDATE sqllock_queue SET expires_at = {now} + :ttl WHERE process = UNHEX(:process) AND {commits}
 
 -- name: queue.leave
 DELETE q FROM {waiters}
 STRAIGHT_JOIN sqllock_queue q FORCE INDEX (PRIMARY) ON q.process = UNHEX(:process) AND q.id = a.id
+ WHERE {commits}
 
 -- let ahead = o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id
 
@@ -572,7 +577,7 @@ SELECT q.name, q.id, IF(q.shared AND COALESCE(SUM(({ahead}) AND NOT o.shared), 0
   LEFT JOIN sqllock_leases e ON e.name = q.name
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND o.id <> COALESCE(e.wait, '') AND NOT o.behind AND o.expires_at > {now}
- WHERE q.process = UNHEX(:process) AND NOT q.behind
+ WHERE q.process = UNHEX(:process) AND NOT q.behind AND {commits}
  GROUP BY q.name, q.id, q.ticket, q.slots, q.shared, e.expires_at, l.lock_delay_us, e.waiting, e.owner
 
 -- name: queue.waiters
@@ -821,9 +826,9 @@ SELECT {unlocked}
 -- the named lock three times.
 UPDATE (
     SELECT l.name, e.owner = UNHEX(:owner) AS mine, {now} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND {here-now} AND {granting} AND IF(l.token <> 0
+     WHERE l.name = UNHEX(:name) AND IF({here-now}, {granting} AND IF(l.token <> 0
        AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {now}
-            {instead})) AND NOT @@global.read_only, GET_LOCK(UNHEX(:key), 0), 0) = 1
+            {instead})) AND NOT @@global.read_only, GET_LOCK(UNHEX(:key), 0), 0) = 1, 0)
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
 {acquire}
