@@ -27,7 +27,7 @@
 
 -- Which server this is, by what those of a replication tell each other apart by, and a constant where the commits of one are those of
 -- all. To MariaDB the uuid is a comment.
--- let server = IF(:cluster = '', CONCAT(@@global.server_id /*!80000 , ' ', @@server_uuid */), UNHEX(:cluster))
+-- let server = IF(UNHEX(:cluster) = '', CONCAT(@@global.server_id /*!80000 , ' ', @@server_uuid */), UNHEX(:cluster))
 
 -- True unless a server that has become the primary may lack grants of the one before, or a grant would last longer than has been
 -- noted: see recovery.go. It is a value, and no EXISTS, which MySQL would make a join of, whose rows FOR UPDATE locks.
