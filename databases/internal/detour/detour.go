@@ -3,7 +3,7 @@ package detour
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,88 +16,44 @@ func Acquire[C any](ctx context.Context, acquire func(context.Context) (C, error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	d := &detour[C]{acquire: acquire, idle: idle, release: release, cancel: cancel}
+	var answer atomic.Pointer[C] // the connection that came first, or none if the caller's wait ended before
 
-	d.mu.Lock()
-	d.timer = time.AfterFunc(slow, func() { d.look(ctx) })
-	d.mu.Unlock()
+	ask := func() {
+		conn, err := acquire(ctx)
+
+		switch {
+		case err != nil:
+		case answer.CompareAndSwap(nil, &conn):
+			cancel() // the caller waits for no other
+		default:
+			release(conn)
+		}
+	}
+
+	// Another may take the one that is idle, so that who asks for it waits for a new one, too: as often as the pool may open one.
+	look := func() {
+		for tick := time.Tick(slow); ctx.Err() == nil; {
+			if idle() {
+				go ask()
+			}
+
+			select {
+			case <-tick:
+			case <-ctx.Done():
+			}
+		}
+	}
+
+	defer time.AfterFunc(slow, look).Stop()
 
 	conn, err := acquire(ctx)
-
-	other, found := d.end()
-
-	switch {
-	case !found:
+	if answer.CompareAndSwap(nil, &conn) {
 		return conn, err
-	case err == nil:
-		release(other)
-
-		return conn, nil
 	}
 
-	return other, nil
-}
-
-type detour[C any] struct {
-	acquire func(context.Context) (C, error)
-	idle    func() bool
-	release func(C)
-	cancel  context.CancelFunc // ends the wait for the first
-
-	mu    sync.Mutex
-	timer *time.Timer
-	ended bool
-	found bool
-	other C // if found
-}
-
-// look asks again if there is an idle connection. Another may take that, so that this waits for a new one, too: as often
-// as the pool may open one.
-func (d *detour[C]) look(ctx context.Context) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	if d.ended || d.found {
-		return
+	if err == nil {
+		release(conn)
 	}
 
-	if d.idle() {
-		go d.ask(ctx)
-	}
-
-	d.timer.Reset(slow)
-}
-
-func (d *detour[C]) ask(ctx context.Context) {
-	conn, err := d.acquire(ctx)
-	if err != nil {
-		return
-	}
-
-	d.mu.Lock()
-	wanted := !d.ended && !d.found
-
-	if wanted {
-		d.found, d.other = true, conn
-	}
-	d.mu.Unlock()
-
-	if !wanted {
-		d.release(conn)
-
-		return
-	}
-
-	d.cancel()
-}
-
-// end says whether another connection was found. None is later.
-func (d *detour[C]) end() (other C, found bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	d.ended = true
-	d.timer.Stop()
-
-	return d.other, d.found
+	return *answer.Load(), nil
 }
