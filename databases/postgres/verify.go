@@ -28,12 +28,18 @@ var (
 		SQL: `SELECT CASE WHEN pg_catalog.to_regclass('sys.iam_pg_role_mappings') IS NOT NULL THEN 'Aurora DSQL'
             WHEN pg_catalog.current_setting('spanner.ddl_transaction_mode', true) IS NOT NULL THEN 'Spanner'
             WHEN pg_catalog.starts_with(pg_catalog.current_setting('server_version'), 'PostgreSQL') THEN 'YDB'
-            ELSE '' END, pg_catalog.pg_is_in_recovery()`,
+            ELSE '' END, pg_catalog.pg_is_in_recovery(),
+       pg_catalog.current_setting('server_encoding'), pg_catalog.current_setting('client_encoding')`,
 	}
 )
 
-// Verify reports a server that is no PostgreSQL, or too old; and, after all of
-// that, a standby.
+// Verify reports a server that is no PostgreSQL, or too old; a database or a session that is not in UTF-8;
+// and, after all of that, a standby.
+//
+// Names are written in UTF-8 here. In another encoding programs write different bytes for one name, and it would
+// be two: a database in SQL_ASCII takes any, and one in LATIN1 converts what a session
+// says to be UTF-8, and does not what it says to be LATIN1
+// (https://www.postgresql.org/docs/current/multibyte.html).
 func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 	var version string
 
@@ -51,11 +57,11 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 	}
 
 	var (
-		other   string
-		standby bool
+		other, server, client string
+		standby               bool
 	)
 
-	_, err = s.Run(ctx, verifyWritable, nil, func(row databases.Row) error { return row(&other, &standby) })
+	_, err = s.Run(ctx, verifyWritable, nil, func(row databases.Row) error { return row(&other, &standby, &server, &client) })
 
 	switch {
 	case err != nil && foreign(err):
@@ -64,18 +70,21 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 		return err
 	case other != "" && !d.untested:
 		return &databases.ServerError{Found: fmt.Sprintf("it is %s (%s), %s", other, version, distributed), Untested: true}
-	}
-
-	if err := encoded(ctx, s); err != nil {
-		return err
-	}
-
-	if standby {
+	case server != "UTF8":
+		return &databases.ServerError{
+			Found: "server_encoding is " + server + ", in which one name could be two", Fix: "create the database with ENCODING 'UTF8'",
+		}
+	case client != "UTF8":
+		return &databases.ServerError{
+			Found: "client_encoding is " + client + ", and names are sent in UTF-8",
+			Fix:   "leave it out of the DSN, of PGCLIENTENCODING and of the settings of role and database",
+		}
+	case standby:
 		return fmt.Errorf("%w: it is a standby; connect to the primary (target_session_attrs=read-write)",
 			databases.ErrReadOnly)
+	default:
+		return nil
 	}
-
-	return nil
 }
 
 // foreign says whether an error is a statement's of another database rather than

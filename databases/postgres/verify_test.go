@@ -24,8 +24,7 @@ func (s server) Run(
 ) (result databases.Result, err error) {
 	values := map[string][]any{
 		"postgres.verify-kind":     {s.version},
-		"postgres.verify-writable": {s.other, s.standby},
-		"postgres.verify-encoding": {"UTF8", "UTF8"},
+		"postgres.verify-writable": {s.other, s.standby, "UTF8", "UTF8"},
 	}[stmt.Name]
 
 	switch {

@@ -20,7 +20,7 @@ var called = regexp.MustCompile(`pg_catalog\.(\w+)\(`)
 // atPrimary checks that a proxy which balances load, as pgpool-II does, sends what was sent to the primary. It goes by the
 // text of a statement, and sends one that only reads to any server, where it sees what was so a moment ago, unless it
 // calls a volatile function (https://www.pgpool.net/docs/latest/en/html/runtime-config-load-balancing.html). What asks for
-// the kind of server, and for its encoding, is the same on all.
+// the kind of server is the same on all.
 func atPrimary(t *testing.T, config *pgx.ConnConfig, seen *sync.Map) {
 	t.Helper()
 
@@ -49,7 +49,7 @@ func atPrimary(t *testing.T, config *pgx.ConnConfig, seen *sync.Map) {
 
 	seen.Range(func(statement, name any) bool {
 		text := fmt.Sprint(statement)
-		there := writes.MatchString(text) || name == "postgres.verify-kind" || name == "postgres.verify-encoding"
+		there := writes.MatchString(text) || name == "postgres.verify-kind"
 
 		for _, call := range called.FindAllStringSubmatch(text, -1) {
 			there = there || volatile[call[1]]
