@@ -42,29 +42,35 @@ func (d *DB) Listen(ctx context.Context, channels []string, ready func(), notifi
 		}
 	}
 
-	if err := d.echo(ctx, conn, channels[0]); err != nil {
+	test := "\x01" + rand.Text() // no name of a lock that anybody waits for
+	if err := d.notify(ctx, channels[0], test); err != nil {
 		return err
 	}
 
-	ready()
-
-	for {
-		wait, cancel := context.WithTimeout(ctx, silence)
+	for limit := echoTime; ; {
+		wait, cancel := context.WithTimeout(ctx, limit)
 		notification, err := conn.WaitForNotification(wait)
 
 		cancel()
 
 		switch {
+		case err == nil && notification.Payload == test:
+			limit = silence
+
+			ready()
 		case err == nil:
 			notified(notification.Channel, notification.Payload)
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case wait.Err() != nil && !conn.IsClosed():
+		case conn.IsClosed():
+			return err
+		case limit == echoTime:
+			return fmt.Errorf("%w: one did not come in %s; a proxy that pools transactions swallows them: %w",
+				databases.ErrNoNotifications, echoTime, err)
+		default:
 			if err := ping(ctx, conn); err != nil {
 				return err
 			}
-		default:
-			return err
 		}
 	}
 }
@@ -84,9 +90,8 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 	return conn.Ping(ctx)
 }
 
-// echo sends a notification over a second connection and waits until it comes.
-// Not over one of the pool, which the application may use up.
-func (d *DB) echo(ctx context.Context, conn *pgx.Conn, channel string) error {
+// notify sends a notification over a second connection. Not over one of the pool, which the application may use up.
+func (d *DB) notify(ctx context.Context, channel, payload string) error {
 	ctx, cancel := context.WithTimeout(ctx, echoTime)
 	defer cancel()
 
@@ -97,25 +102,11 @@ func (d *DB) echo(ctx context.Context, conn *pgx.Conn, channel string) error {
 
 	defer end(ctx, other)
 
-	payload := "\x01" + rand.Text() // no name of a lock that anybody waits for
 	if _, err := other.Exec(ctx, "SELECT pg_catalog.pg_notify($1, $2)", channel, payload); err != nil {
 		return fmt.Errorf("notify: %w", err)
 	}
 
-	for {
-		notification, err := conn.WaitForNotification(ctx)
-
-		switch {
-		case err == nil && notification.Payload == payload:
-			return nil
-		case err == nil:
-		case ctx.Err() != nil:
-			return fmt.Errorf("%w: one did not come in %s; a proxy that pools transactions swallows them: %w",
-				databases.ErrNoNotifications, echoTime, err)
-		default:
-			return err
-		}
-	}
+	return nil
 }
 
 // connect opens a connection as the pool does. Its notifications are its own: a
