@@ -37,9 +37,7 @@ func Tx(tx *sql.Tx) databases.Tx {
 		return nil
 	}
 
-	wrapped := databases.StdTx(tx, databases.MySQL)
-
-	return transaction{session{on: wrapped}, wrapped}
+	return transaction{databases.StdTx(tx, databases.MySQL)}
 }
 
 // DB is a MySQL or MariaDB database. It is safe for concurrent use.

@@ -17,33 +17,33 @@ func (d *DB) Conn(ctx context.Context) (databases.Conn, error) {
 		return nil, err
 	}
 
-	return connection{session{conn, true}, conn}, nil
+	return connection{conn}, nil
 }
 
-// session sends text as hexadecimal digits.
-type session struct {
-	on    databases.Session
-	owned bool // it is a connection of ours, and no transaction of the caller's
-}
+// connection is one of ours.
+type connection struct{ databases.Conn }
 
-func (s session) Run(
+func (c connection) Run(
 	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
 ) (databases.Result, error) {
-	stmt, v = s.sent(ctx, stmt, v)
+	stmt, v = sent(limited(ctx, stmt), v)
 
-	return s.on.Run(ctx, stmt, v, each)
+	return c.Conn.Run(ctx, stmt, v, each)
 }
 
-// sent is what the driver is given of a statement: its values are in its text, or else bound.
-func (s session) sent(ctx context.Context, stmt databases.Statement, v databases.Values) (databases.Statement, databases.Values) {
-	if s.owned {
-		stmt = limited(ctx, stmt)
-	}
+// transaction is the caller's, whose statements wait as he has set it.
+type transaction struct{ databases.Tx }
 
-	if len(stmt.Args) == 0 {
-		return stmt, nil
-	}
+func (t transaction) Run(
+	ctx context.Context, stmt databases.Statement, v databases.Values, each func(databases.Row) error,
+) (databases.Result, error) {
+	stmt, v = sent(stmt, v)
 
+	return t.Tx.Run(ctx, stmt, v, each)
+}
+
+// sent is what the driver is given of a statement, with text as hexadecimal digits: its values are in its text, or else bound.
+func sent(stmt databases.Statement, v databases.Values) (databases.Statement, databases.Values) {
 	text, ok := written(stmt, v)
 	if !ok {
 		return stmt, digits(v)
@@ -84,18 +84,3 @@ func limited(ctx context.Context, stmt databases.Statement) databases.Statement 
 
 	return stmt
 }
-
-type connection struct {
-	session
-	conn databases.Conn
-}
-
-func (c connection) Release() { c.conn.Release() }
-func (c connection) Discard() { c.conn.Discard() }
-
-type transaction struct {
-	session
-	tx databases.Tx
-}
-
-func (t transaction) Database() string { return t.tx.Database() }

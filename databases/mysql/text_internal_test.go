@@ -56,7 +56,7 @@ func TestValuesAreWritten(t *testing.T) {
 	} {
 		stmt := databases.Statement{Name: "test", SQL: c.sql, Args: c.args}
 
-		got, bound := session{}.sent(t.Context(), stmt, c.values)
+		got, bound := sent(stmt, c.values)
 		if c.want == "" {
 			if got.SQL != c.sql || len(got.Args) != len(c.args) || bound == nil {
 				t.Errorf("sent(%s) = %.40q with %d values, want its own text with all", c.sql, got.SQL, len(bound))
