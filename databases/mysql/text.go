@@ -1,7 +1,7 @@
 package mysql
 
 import (
-	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -22,25 +22,12 @@ func written(stmt databases.Statement, v databases.Values) (text string, ok bool
 		return "", false
 	}
 
-	size := len(stmt.SQL)
-
-	for _, name := range stmt.Args {
-		value, _ := v[name].(string)
-		size += hex.EncodedLen(len(value)) + len("-9223372036854775808")
-	}
-
-	if size > longest {
-		return "", false
-	}
-
-	b := append(make([]byte, 0, size), parts[0]...)
+	b := []byte(parts[0])
 
 	for i, name := range stmt.Args {
 		switch value := v[name].(type) {
 		case string:
-			b = append(b, '\'')
-			b = hex.AppendEncode(b, []byte(value))
-			b = append(b, '\'')
+			b = fmt.Appendf(b, "'%x'", value)
 		case int64:
 			b = strconv.AppendInt(b, value, 10)
 		case bool:
@@ -52,5 +39,5 @@ func written(stmt databases.Statement, v databases.Values) (text string, ok bool
 		b = append(b, parts[i+1]...)
 	}
 
-	return string(b), true
+	return string(b), len(b) <= longest
 }
