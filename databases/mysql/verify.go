@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -151,12 +150,17 @@ const (
 )
 
 // least are the first versions that have what the statements need.
-var least = map[string][2]int{"MySQL": {8, 0}, "MariaDB": {10, 6}}
+var least = map[string][]int{"MySQL": {8, 0}, "MariaDB": {10, 6}}
 
-// numbers reads a version: of two numbers or three, and a fourth that no MySQL has.
+// numbers reads those that a version begins with.
 // A MariaDB that passes for an old MySQL to replicas says 5.5.5-10.6.12-MariaDB
 // (https://mariadb.com/docs/server/reference/clientserver-protocol/1-connecting/connection#initial-handshake-packet).
-var numbers = regexp.MustCompile(`^(?:5\.5\.5-)?(\d+)\.(\d+)(?:\.\d+)?(\.\d+)?`)
+func numbers(version string) []int {
+	n := make([]int, 4)
+	found, _ := fmt.Sscanf(strings.TrimPrefix(version, "5.5.5-"), "%d.%d.%d.%d", &n[0], &n[1], &n[2], &n[3])
+
+	return n[:found]
+}
 
 // named reports another product, by what it calls itself.
 func (d *DB) named(version, comment string) error {
@@ -176,8 +180,8 @@ func (d *DB) named(version, comment string) error {
 		}
 	}
 
-	// ClickHouse calls itself 24.8.4.13, and MySQL and MariaDB have no such number.
-	if parts := numbers.FindStringSubmatch(version); parts == nil || parts[3] != "" {
+	// ClickHouse calls itself 24.8.4.13, and MySQL and MariaDB have three numbers.
+	if found := len(numbers(version)); found < 2 || found > 3 {
 		return &databases.ServerError{Found: fmt.Sprintf("it calls itself %q, not MySQL or MariaDB", version), Untested: true}
 	}
 
@@ -190,27 +194,18 @@ func isMariaDB(version, comment string) bool {
 
 // recent reports a version that is too old.
 func (d *DB) recent(version, comment string) error {
-	parts := numbers.FindStringSubmatch(version)
-	if parts == nil || d.untested {
-		return nil
-	}
-
 	kind := "MySQL"
 	if isMariaDB(version, comment) {
 		kind = "MariaDB"
 	}
 
-	// They fit: the expression takes digits only, and few of them make a version.
-	major, _ := strconv.Atoi(parts[1])
-	minor, _ := strconv.Atoi(parts[2])
 	need := least[kind]
-
-	if major < need[0] || major == need[0] && minor < need[1] {
-		return &databases.ServerError{
-			Found: fmt.Sprintf("%s %s is too old: it has no SKIP LOCKED", kind, version),
-			Fix:   fmt.Sprintf("use %s %d.%d or later", kind, need[0], need[1]),
-		}
+	if d.untested || slices.Compare(numbers(version), need) >= 0 {
+		return nil
 	}
 
-	return nil
+	return &databases.ServerError{
+		Found: fmt.Sprintf("%s %s is too old: it has no SKIP LOCKED", kind, version),
+		Fix:   fmt.Sprintf("use %s %d.%d or later", kind, need[0], need[1]),
+	}
 }

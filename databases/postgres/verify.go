@@ -3,9 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sqllock/sqllock/databases"
@@ -144,8 +142,6 @@ const (
 // least is the first version that the library is for.
 const least = 13
 
-var number = regexp.MustCompile(`^PostgreSQL (\d+)`)
-
 // suits judges a server by what it calls itself.
 func (d *DB) suits(version string) error {
 	if d.untested {
@@ -158,13 +154,12 @@ func (d *DB) suits(version string) error {
 		}
 	}
 
-	parts := number.FindStringSubmatch(version)
-	if parts == nil {
+	var major int
+	if _, err := fmt.Sscanf(version, "PostgreSQL %d", &major); err != nil {
 		return &databases.ServerError{Found: fmt.Sprintf("it calls itself %q, not PostgreSQL", version), Untested: true}
 	}
 
-	// It fits: the expression takes digits only, and few of them make a version.
-	if major, _ := strconv.Atoi(parts[1]); major < least {
+	if major < least {
 		return &databases.ServerError{
 			Found: version + " is too old, and was not tried", Fix: fmt.Sprintf("use PostgreSQL %d or later", least), Untested: true,
 		}

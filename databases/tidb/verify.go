@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -95,28 +93,21 @@ func setting(ctx context.Context, s databases.Session, list databases.Statement)
 	return setting, err
 }
 
-// release is a line of TIDB_VERSION(). A server that was built by hand may say None, or of 8.5
-// v8.4.0-this-is-a-placeholder.
-var release = regexp.MustCompile(`Release Version: v(\d+)\.(\d+)\.\S*`)
-
 // The first version that it was tried with.
 const (
 	leastMajor = 8
 	leastMinor = 5
 )
 
-// recent reports a version that is too old.
+// recent reports a version that is too old, by the first line of TIDB_VERSION(). A server that was built by hand may
+// say None there, or of 8.5 v8.4.0-this-is-a-placeholder.
 func recent(said string) error {
-	parts := release.FindStringSubmatch(said)
-	if parts == nil || strings.Contains(parts[0], "placeholder") {
-		return nil
-	}
+	var major, minor int
 
-	// They fit: few digits make a version.
-	major, _ := strconv.Atoi(parts[1])
-	minor, _ := strconv.Atoi(parts[2])
+	release, _, _ := strings.Cut(said, "\n")
+	found, _ := fmt.Sscanf(release, "Release Version: v%d.%d", &major, &minor)
 
-	if major > leastMajor || major == leastMajor && minor >= leastMinor {
+	if found < 2 || strings.Contains(release, "placeholder") || major > leastMajor || major == leastMajor && minor >= leastMinor {
 		return nil
 	}
 
