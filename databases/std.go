@@ -16,28 +16,22 @@ type StdPool struct{ DB *sql.DB }
 
 // Conn checks out a connection.
 func (p StdPool) Conn(ctx context.Context) (Conn, error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
-
 	idle := func() bool { return p.DB.Stats().Idle > 0 }
 
 	conn, err := detour.Acquire(ctx, p.DB.Conn, idle, func(conn *sql.Conn) { _ = conn.Close() })
 	if err != nil {
-		if stats := p.DB.Stats(); stats.MaxOpenConnections > 0 {
-			err = PoolError(err, stats.InUse, stats.MaxOpenConnections)
-		}
+		stats := p.DB.Stats()
 
-		return nil, err
+		return nil, PoolError(err, stats.InUse, stats.MaxOpenConnections)
 	}
 
 	return &stdConn{stdSession{conn}, conn}, nil
 }
 
 // PoolError says that all connections of a pool are in use, where that may be why the
-// wait for one has ended. Other errors stay.
+// wait for one has ended. Other errors stay. The most is zero if there is no limit.
 func PoolError(err error, inUse, most int) error {
-	if inUse < most || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+	if most == 0 || inUse < most || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err
 	}
 
