@@ -40,13 +40,10 @@ func refuseAlias(path string) error {
 
 // links is how many names a file has, where the system tells it.
 func links(info os.FileInfo) uint64 {
-	stat := reflect.Indirect(reflect.ValueOf(info.Sys()))
-	if stat.Kind() != reflect.Struct {
-		return 1
-	}
-
-	if n := stat.FieldByName("Nlink"); n.CanUint() {
-		return n.Uint()
+	if stat := reflect.Indirect(reflect.ValueOf(info.Sys())); stat.Kind() == reflect.Struct {
+		if n := stat.FieldByName("Nlink"); n.CanUint() {
+			return n.Uint()
+		}
 	}
 
 	return 1

@@ -17,7 +17,9 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 	"sync/atomic"
 
@@ -49,10 +51,8 @@ var verify = databases.Statement{
 // Verify reports a server that is no SQLite, or one before 3.42, which has no
 // clock finer than a second; SQLite that several machines share; and a file that others may open under another path.
 func (d *DB) Verify(ctx context.Context, s databases.Session) error {
-	if d.DB != nil {
-		if err := refuse(d.DB.Driver()); err != nil {
-			return err
-		}
+	if err := refuse(d.DB.Driver()); err != nil {
+		return err
 	}
 
 	var (
@@ -63,7 +63,7 @@ func (d *DB) Verify(ctx context.Context, s databases.Session) error {
 	_, err := s.Run(ctx, verify, nil, func(row databases.Row) error { return row(&version, &subsec) })
 	if err != nil {
 		// Another server answers with an error about the function.
-		if text := strings.ToLower(err.Error()); strings.Contains(text, "sqlite_version") {
+		if strings.Contains(strings.ToLower(err.Error()), "sqlite_version") {
 			return &databases.ServerError{Found: "it has no sqlite_version()", Err: err}
 		}
 
@@ -113,10 +113,6 @@ const (
 // Classify sorts by result code where the driver tells it, and by the text of
 // the message where SQLite has no code of its own (a missing table).
 func (*DB) Classify(err error) databases.Class {
-	if err == nil {
-		return databases.Unknown
-	}
-
 	switch code(err) & primary {
 	case codeBusy, codeLocked:
 		return databases.Busy
@@ -124,29 +120,25 @@ func (*DB) Classify(err error) databases.Class {
 		return databases.ReadOnly
 	}
 
-	text := err.Error()
-
-	switch {
-	case strings.Contains(text, "no such table"), strings.Contains(text, "no such column"),
-		strings.Contains(text, "has no column named"):
+	if noSchema.MatchString(fmt.Sprint(err)) {
 		return databases.NoSchema
-	default:
-		return databases.Unknown
 	}
+
+	return databases.Unknown // of nil, too
 }
+
+var noSchema = regexp.MustCompile(`no such (table|column)|has no column named`)
 
 // code reads the result code: modernc.org/sqlite and ncruces/go-sqlite3 have a
 // method Code, mattn/go-sqlite3 an error struct with a field Code. Zero where
 // there is none.
 func code(err error) int64 {
 	for ; err != nil; err = errors.Unwrap(err) {
-		v := reflect.Indirect(reflect.ValueOf(err))
-
 		if m := reflect.ValueOf(err).MethodByName("Code"); m.IsValid() && m.Type().NumIn() == 0 && m.Type().NumOut() == 1 {
 			return integer(m.Call(nil)[0])
 		}
 
-		if v.Kind() == reflect.Struct {
+		if v := reflect.Indirect(reflect.ValueOf(err)); v.Kind() == reflect.Struct {
 			if f := v.FieldByName("Code"); f.IsValid() {
 				return integer(f)
 			}
@@ -157,12 +149,9 @@ func code(err error) int64 {
 }
 
 func integer(v reflect.Value) int64 {
-	switch {
-	case v.CanInt():
-		return v.Int()
-	case v.CanUint():
-		return int64(v.Uint()) //nolint:gosec // result codes are small
-	default:
-		return 0
+	if number := reflect.TypeFor[int64](); v.CanConvert(number) {
+		return v.Convert(number).Int()
 	}
+
+	return 0
 }
