@@ -115,18 +115,6 @@ func (*DB) Classify(err error) databases.Class {
 	said := answerOf(err)
 
 	switch said.state {
-	case "22P02": // invalid_text_representation, which is how our statements tell that they find other tables
-		if strings.Contains(err.Error(), "sqllock: other tables") {
-			return databases.Changed
-		}
-
-		return databases.Refused
-	case "":
-		if databases.Broken(err) || errors.As(err, new(*pgconn.ConnectError)) || pgconn.SafeToRetry(err) {
-			return databases.Unreachable
-		}
-
-		return databases.Unknown
 	case "40001", // serialization_failure: the session's default isolation is stricter than READ COMMITTED
 		"40P01", // deadlock_detected
 		"55P03", // lock_not_available
@@ -144,18 +132,22 @@ func (*DB) Classify(err error) databases.Class {
 	case "57P01", "57P02", "57P03", // admin_shutdown, crash_shutdown, cannot_connect_now
 		"57P05": // idle_session_timeout
 		return databases.Unreachable
+	}
+
+	switch {
+	// invalid_text_representation, which is how our statements tell that they find other tables
+	case said.state == "22P02" && strings.Contains(err.Error(), "sqllock: other tables"):
+		return databases.Changed
+	// feature_not_supported: nothing is planned on a standby that reads an unlogged table
+	case said.state == "0A000" && said.routine == "get_relation_info":
+		return databases.ReadOnly
+	case strings.HasPrefix(said.state, "08"), // connection exceptions, of which proxies tell, too
+		said.state == "" && (databases.Broken(err) || errors.As(err, new(*pgconn.ConnectError)) || pgconn.SafeToRetry(err)):
+		return databases.Unreachable
+	case said.state == "", said.fatal:
+		return databases.Unknown
 	default:
-		// feature_not_supported: nothing is planned on a standby that reads an unlogged table.
-		switch {
-		case said.state == "0A000" && said.routine == "get_relation_info":
-			return databases.ReadOnly
-		case strings.HasPrefix(said.state, "08"): // connection exceptions, of which proxies tell, too
-			return databases.Unreachable
-		case said.fatal:
-			return databases.Unknown
-		default:
-			return databases.Refused
-		}
+		return databases.Refused
 	}
 }
 
