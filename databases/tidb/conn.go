@@ -32,50 +32,39 @@ type connection struct {
 func (c *connection) Run(
 	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
 ) (result databases.Result, err error) {
-	err = c.transact(ctx, s, func() (err error) {
-		result, err = run(ctx, c.Conn, s, v, each)
+	switch s.SQL {
+	case "BEGIN":
+		_, err = c.Conn.Run(ctx, begin, nil, nil)
+		c.open = err == nil
 
-		return err
-	})
-	if err != nil {
+		return result, err
+	case rollback.SQL:
+		c.open = false
+
+		return c.Conn.Run(ctx, rollback, nil, nil)
+	case commit.SQL:
+		c.open = false
+
+		return result, c.commit(ctx)
+	}
+
+	if c.open {
+		return run(ctx, c.Conn, s, v, each)
+	}
+
+	if _, err = c.Conn.Run(ctx, begin, nil, nil); err != nil {
+		return result, err
+	}
+
+	if result, err = run(ctx, c.Conn, s, v, each); err != nil {
+		return result, c.undo(ctx, err)
+	}
+
+	if err = c.commit(ctx); err != nil {
 		return databases.Result{}, err
 	}
 
 	return result, nil
-}
-
-// transact calls do in a transaction.
-func (c *connection) transact(ctx context.Context, s databases.Statement, do func() error) error {
-	switch s.SQL {
-	case "BEGIN":
-		_, err := c.Conn.Run(ctx, begin, nil, nil)
-		c.open = err == nil
-
-		return err
-	case rollback.SQL:
-		c.open = false
-		_, err := c.Conn.Run(ctx, rollback, nil, nil)
-
-		return err
-	case commit.SQL:
-		c.open = false
-
-		return c.commit(ctx)
-	}
-
-	if c.open {
-		return do()
-	}
-
-	if _, err := c.Conn.Run(ctx, begin, nil, nil); err != nil {
-		return err
-	}
-
-	if err := do(); err != nil {
-		return c.undo(ctx, err)
-	}
-
-	return c.commit(ctx)
 }
 
 func (c *connection) commit(ctx context.Context) error {
