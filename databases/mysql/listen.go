@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,11 +127,7 @@ func (s *sleeper) sleep(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	length := time.Duration(s.db.nap.Load())
-	if length == 0 {
-		length = longestNap
-	}
-
+	length := cmp.Or(time.Duration(s.db.nap.Load()), longestNap)
 	began, woken := time.Now(), make(chan error, 1)
 
 	go func() {

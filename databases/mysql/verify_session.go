@@ -108,17 +108,10 @@ func suits(ctx context.Context, s databases.Session, mariaDB bool, before int64)
 // stands says whether the session's clock shows the same whenever it is asked, after it has shown two times. A
 // clock that goes on may be coarse, or be set back between two looks, and not each
 // time by as much as has passed.
-func stands(ctx context.Context, s databases.Session, before, now int64) (bool, error) {
-	for range 3 {
-		if now != before {
-			return false, nil
-		}
-
-		_, err := s.Run(ctx, verifyClock, nil, func(row databases.Row) error { return row(&now, new(bool)) })
-		if err != nil {
-			return false, err
-		}
+func stands(ctx context.Context, s databases.Session, before, now int64) (stopped bool, err error) {
+	for again := 3; now == before && err == nil && again > 0; again-- {
+		_, err = s.Run(ctx, verifyClock, nil, func(row databases.Row) error { return row(&now, new(bool)) })
 	}
 
-	return now == before, nil
+	return now == before, err
 }
