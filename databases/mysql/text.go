@@ -1,7 +1,7 @@
 package mysql
 
 import (
-	"fmt"
+	"encoding/hex"
 	"strconv"
 	"strings"
 
@@ -27,7 +27,7 @@ func written(stmt databases.Statement, v databases.Values) (text string, ok bool
 	for i, name := range stmt.Args {
 		switch value := v[name].(type) {
 		case string:
-			b = fmt.Appendf(b, "'%x'", value)
+			b = append(hex.AppendEncode(append(b, '\''), []byte(value)), '\'')
 		case int64:
 			b = strconv.AppendInt(b, value, 10)
 		case bool:
