@@ -826,9 +826,9 @@ SELECT {unlocked}
 -- the named lock three times.
 UPDATE (
     SELECT l.name, e.owner = UNHEX(:owner) AS mine, {now} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND IF({here-now}, {granting} AND IF(l.token <> 0
+     WHERE l.name = UNHEX(:name) AND {here-now} AND {granting} AND IF(l.token <> 0
        AND (e.owner = UNHEX(:owner) OR (e.waiting = 0 OR :first) AND (e.expires_at + l.lock_delay_us <= {now}
-            {instead})) AND NOT @@global.read_only, GET_LOCK(UNHEX(:key), 0), 0) = 1, 0)
+            {instead})) AND NOT @@global.read_only, GET_LOCK(UNHEX(:key), 0), 0) = 1
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) free
 {acquire}
