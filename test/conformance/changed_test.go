@@ -26,6 +26,7 @@ type changeable struct {
 	wrap    func(*sql.DB) databases.DB
 	tx      func(*sql.Tx) strategies.Tx
 	changes []string // the first leads to the other tables
+	rare    []string // after which what is said of a lock may be wrong, but nobody else gets it
 }
 
 func changeables(t *testing.T) map[string]changeable {
@@ -53,6 +54,7 @@ func changeables(t *testing.T) map[string]changeable {
 			"CREATE TEMPORARY TABLE IF NOT EXISTS sqllock_mutexes (LIKE public.sqllock_mutexes INCLUDING ALL)",
 			"CREATE TEMPORARY TABLE IF NOT EXISTS sqllock_shares (LIKE public.sqllock_shares INCLUDING ALL)",
 		},
+		rare: []string{"SET client_encoding TO latin1"},
 	}}
 
 	for _, server := range []string{"mysql", "mariadb"} {
@@ -71,6 +73,7 @@ func changeables(t *testing.T) map[string]changeable {
 			changes: []string{
 				"USE " + other.DBName, "USE " + empty, "LOCK TABLES " + other.DBName + ".elsewhere READ", "SET timestamp = UNIX_TIMESTAMP() + 5000", "SET timestamp = UNIX_TIMESTAMP() - 5000", "SET autocommit = 0",
 			},
+			rare: []string{"SET timestamp = UNIX_TIMESTAMP() + 3600", "SET sql_select_limit = 0", "SET sql_select_limit = 1", "SET completion_type = 'CHAIN'"},
 		}
 	}
 
@@ -107,6 +110,80 @@ func TestChangedSession(t *testing.T) {
 		}
 	}
 }
+
+// TestChangedSessionExcludes: whatever a program has changed of the sessions of a locker's pool, that does not grant what another holds,
+// nor take it away, nor do what was done.
+func TestChangedSessionExcludes(t *testing.T) {
+	t.Parallel()
+
+	for server, on := range changeables(t) {
+		for _, strategy := range catalog.All() {
+			for i, change := range slices.Concat(on.changes, on.rare) {
+				t.Run(fmt.Sprintf("%s/%s/%d", server, strategy.Name, i), func(t *testing.T) {
+					t.Parallel()
+
+					pool := on.open(t)
+					pool.SetMaxOpenConns(5)
+
+					locker, other := lockerOn(t, strategy.Make(on.wrap(pool))), lockerOn(t, strategy.Make(on.wrap(on.open(t))))
+					c := changedSessions{T: t, pool: pool, change: change, name: "zürich " + strategy.Name + fmt.Sprint(i), locker: locker, other: other}
+
+					c.must(locker, c.name)
+					c.must(locker, c.name+" free")
+					<-time.After(sessionKept) // advisory keeps one that long
+
+					held := acquire(t, other, c.name)
+
+					var read *sqllock.Lock
+					if other.Features().Shared {
+						read = acquire(t, other, c.name+" read", sqllock.WithShared())
+					}
+
+					for range 3 {
+						c.all()
+
+						// What they say is told by TestChangedSession.
+						_, _ = locker.Reap(t.Context(), time.Hour)
+						_, _ = locker.Inspect(t.Context(), c.name)
+						_, _ = locker.Inspect(t.Context(), c.name+" free")
+						_ = locker.RequestRelease(t.Context(), c.name, "test")
+						_ = locker.EndRecovery(t.Context(), "test")
+
+						if lock, err := locker.TryAcquire(t.Context(), c.name); err == nil {
+							t.Errorf("granted with token %d, while another holds it with %d", lock.Token(), held.Token())
+						}
+
+						if lock, err := locker.TryAcquire(t.Context(), c.name+" read"); err == nil && read != nil {
+							t.Errorf("granted with token %d, while another reads", lock.Token())
+						}
+					}
+
+					// Nor is anything left that is in the way of others.
+					for _, name := range []string{c.name + " free", c.name + " new"} {
+						if lock, err := other.TryAcquire(t.Context(), name); err != nil {
+							t.Errorf("TryAcquire() by another = %v, want nil", err)
+						} else if err := lock.Release(t.Context()); err != nil {
+							t.Errorf("Release() by another = %v, want nil", err)
+						}
+					}
+
+					for _, lock := range []*sqllock.Lock{held, read} {
+						if lock == nil {
+							continue // the strategy has no readers there
+						}
+
+						if err := errors.Join(lock.Check(t.Context()), lock.Extend(t.Context(), time.Minute), lock.Release(t.Context())); err != nil {
+							t.Errorf("Check(), Extend() and Release() by who has it = %v, want nil", err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// sessionKept is longer than advisory keeps the session of the last lock.
+const sessionKept = 2500 * time.Millisecond
 
 // TestSessionThatCannotBeAsked where it looks, after it has said that a lock is lost: so it is, and the connection is discarded.
 func TestSessionThatCannotBeAsked(t *testing.T) {

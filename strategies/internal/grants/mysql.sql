@@ -13,17 +13,20 @@
 -- let clock = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 -- let now = {clock} + 0 * (9223372036854775807 + (MOD({passed} + 3600, 1800) > 10 OR {passed} NOT BETWEEN -3600 AND 3610))
 
--- True in a session that finds the tables which sqllock found first, and whose statements commit. A program may have set it
--- otherwise since (USE, SET autocommit=0). Then it is an error, too.
--- let here = 9223372036854775807 + (NOT @@autocommit OR UNHEX(:where) <> CAST(DATABASE() AS BINARY)) > 0
+-- True in a session that finds the tables which sqllock found first, whose statements commit, and whose answers are whole. A program
+-- may have set it otherwise since (USE, SET autocommit=0, SET sql_select_limit). Then it is an error, too.
+-- let elsewhere = UNHEX(:where) <> CAST(DATABASE() AS BINARY)
+-- let unfit = NOT @@autocommit OR @@sql_select_limit < 1000
+-- let here = 9223372036854775807 + ({unfit} OR {elsewhere}) > 0
 
 -- The same in an acquisition, which waits for nothing, so that no time has passed. It is an error, too, if the clock stands, so that
 -- an acquisition reads {clock} beside it: the server reads each text anew, and a shorter one sooner.
--- let here-now = 9223372036854775807 + (NOT @@autocommit OR UNHEX(:where) <> CAST(DATABASE() AS BINARY) OR {passed} NOT BETWEEN 0 AND 10) > 0
+-- let here-now = 9223372036854775807 + ({unfit} OR {elsewhere} OR {passed} NOT BETWEEN 0 AND 10) > 0
 
--- True in a session whose statements commit, or else an error, for what takes no lock: left open, its transaction would keep
--- rows locked that holders renew and release, and show those who wait the line as it was.
--- let commits = 9223372036854775807 + (NOT @@autocommit) > 0
+-- The same wherever the tables are, or else an error, for what takes no lock and waits for none: left open, its transaction would
+-- keep rows locked that holders renew and release, and show those who wait the line as it was. By a clock that is set it would end
+-- what still runs; {now} bears one that is half an hour ahead, which may be summer time.
+-- let fit = 9223372036854775807 + ({unfit} OR @@completion_type <> 'NO_CHAIN' OR {passed} NOT BETWEEN 0 AND 10) > 0
 
 -- Which server this is, by what those of a replication tell each other apart by, and a constant where the commits of one are those of
 -- all. To MariaDB the uuid is a comment.
@@ -156,11 +159,11 @@ UPDATE sqllock_locks l LEFT JOIN sqllock_floor f ON true SET l.token = GREATEST(
  WHERE l.name = UNHEX(:name) AND l.token = 0
 
 -- name: grant.where
--- The schema that the session is in, if any, and if its statements commit; whether the tables that were found before are still there; as whom it acts; and nothing
+-- The schema that the session is in, if any, and if it is fit; whether the tables that were found before are still there; as whom it acts; and nothing
 -- about temporary tables, which no statement shows.
-SELECT IF(@@autocommit, COALESCE(CAST(DATABASE() AS BINARY), ''), ''),
+SELECT IF({unfit}, '', COALESCE(CAST(DATABASE() AS BINARY), '')),
        EXISTS (SELECT 1 FROM information_schema.tables t WHERE CAST(t.table_schema AS BINARY) = UNHEX(:where) AND t.table_name = 'sqllock_locks'),
-       CAST(CONCAT(CURRENT_USER(), ' ', COALESCE(CURRENT_ROLE(), '')) AS BINARY), false
+       CAST(CONCAT(CURRENT_USER(), ' ', COALESCE(CURRENT_ROLE(), '')) AS BINARY), false LIMIT 1
 
 -- name: grant.state
 SELECT e.owner, l.token, e.ended, e.expires_at - {now}, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting
@@ -205,11 +208,11 @@ UPDATE (SELECT name FROM sqllock_locks WHERE name = UNHEX(:name) LIMIT 1 FOR UPD
 STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
 STRAIGHT_JOIN sqllock_leases e ON e.name = held.name
    SET l.owner = '', e.ended = IF(UNHEX(:owner) = '', e.ended, UNHEX(:ended)), e.owner = '', e.expires_at = 0, l.lock_delay_us = 0
- WHERE {commits} AND e.owner = UNHEX(:owner) AND l.token = :token
+ WHERE {fit} AND e.owner = UNHEX(:owner) AND l.token = :token
 
 -- name: grant.force-lease
 UPDATE sqllock_leases SET ended = UNHEX(:ended), owner = '', expires_at = 0
- WHERE name = UNHEX(:name) AND {commits} AND owner = UNHEX(:owner) AND owner <> ''
+ WHERE name = UNHEX(:name) AND {fit} AND owner = UNHEX(:owner) AND owner <> ''
 
 -- name: insert.gone
 -- A row of insert is told by its owner, whom no later row of the name has.
@@ -250,24 +253,24 @@ VALUES (1, {server}, :promise, UNHEX(:by), :promise, UNHEX(:by), {now})
        previous = IF(server = {server}, previous, server), server = {server}
 
 -- name: recovery.settle
-SELECT 1 FROM sqllock_recovery WHERE id = 1 LOCK IN SHARE MODE
+SELECT 1 FROM sqllock_recovery WHERE id = 1 AND {fit} LOCK IN SHARE MODE
 
 -- name: recovery.lower
 -- The longest promise is forgotten in two steps. From the first on nothing that long is granted without being noted again, and the
 -- second comes when what was granted before is over.
-UPDATE sqllock_recovery SET allowed_us = 0, lowered_at = {now} WHERE id = 1 AND lowered_at < {now} - longest_us - 86400000000
+UPDATE sqllock_recovery SET allowed_us = 0, lowered_at = {now} WHERE id = 1 AND {fit} AND lowered_at < {now} - longest_us - 86400000000
 
 -- name: recovery.forget
 UPDATE sqllock_recovery SET longest_us = allowed_us, longest_by = allowed_by
- WHERE id = 1 AND longest_us > allowed_us AND lowered_at < {now} - longest_us - 300000000
+ WHERE id = 1 AND {fit} AND longest_us > allowed_us AND lowered_at < {now} - longest_us - 300000000
 
 -- name: recovery.end
 UPDATE sqllock_recovery SET paused_until = {now}, reason = UNHEX(:reason), server = {server}
- WHERE id = 1 AND (server <> {server} OR paused_until > {now})
+ WHERE id = 1 AND {fit} AND (server <> {server} OR paused_until > {now})
 
 -- name: recovery.lossless
 -- It ends a pause. What else there is of one goes on, and its reason stays beside this one. The columns are set in this order.
-INSERT INTO sqllock_recovery (id, lossless, reason, lowered_at) VALUES (1, :lossless, UNHEX(:reason), {now})
+INSERT INTO sqllock_recovery (id, lossless, reason, lowered_at) VALUES (1, :lossless, UNHEX(:reason), IF({fit}, {now}, 0))
     ON DUPLICATE KEY UPDATE
        reason = IF(paused_until > {now} AND NOT :lossless, LEFT(CONCAT(reason, '; ', UNHEX(:reason)), 512), UNHEX(:reason)),
        lossless = :lossless, paused_until = IF(:lossless, LEAST(paused_until, {now}), paused_until)
@@ -303,7 +306,7 @@ STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
 
 -- name: grant.unguarded
 -- As the next acquisition would lock it.
-SELECT name FROM sqllock_locks WHERE name = UNHEX(:name) FOR UPDATE SKIP LOCKED
+SELECT name FROM sqllock_locks WHERE name = UNHEX(:name) AND {fit} FOR UPDATE SKIP LOCKED
 
 -- name: grant.many-primaries
 SHOW GLOBAL VARIABLES WHERE (Variable_name = 'wsrep_on' AND Value = 'ON')
@@ -346,7 +349,7 @@ SELECT l.name, e.owner FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.
 -- name: grant.end
 UPDATE (
     SELECT l.name FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
-     WHERE l.name = UNHEX(:name) AND {commits} AND e.owner <> '' AND e.expires_at + l.lock_delay_us <= {now}
+     WHERE l.name = UNHEX(:name) AND {fit} AND e.owner <> '' AND e.expires_at + l.lock_delay_us <= {now}
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ) dead
 STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
@@ -354,9 +357,9 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
 
 -- Rows that are not in use, for an age, or whose maker died before it made the row of the lease: those of which nothing is
 -- noted, or those whose tick was 366 days ago. A job that is later than that would be done again.
--- let idle = l.acquired_at < {now} - :age AND (e.name IS NULL OR e.owner = '' AND e.expires_at + l.lock_delay_us <= {now}
+-- let idle = {fit} AND l.acquired_at < {now} - :age AND (e.name IS NULL OR e.owner = '' AND e.expires_at + l.lock_delay_us <= {now}
 --    AND e.waiting <= {now} - :age AND e.tick = 0 AND e.ended = '')
--- let forgotten = l.acquired_at < {now} - :age AND (e.name IS NULL OR e.owner = '' AND e.expires_at + l.lock_delay_us <= {now}
+-- let forgotten = {fit} AND l.acquired_at < {now} - :age AND (e.name IS NULL OR e.owner = '' AND e.expires_at + l.lock_delay_us <= {now}
 --    AND e.waiting <= {now} - :age AND e.tick < {now} - 31622400000000)
 -- let unused = NOT EXISTS (SELECT 1 FROM sqllock_queue q WHERE q.name = SUBSTRING_INDEX(l.name, CHAR(31), 1) AND q.expires_at > {now})
 --    AND NOT EXISTS (SELECT 1 FROM sqllock_shares s WHERE s.name = l.name)
@@ -441,14 +444,15 @@ STRAIGHT_JOIN sqllock_inserts i ON i.name = stale.name
 
 -- name: notes.read
 -- A guard locks the name's row in sqllock_locks, and not this one.
-SELECT owner, expires_at - {now}, tick, asked FROM sqllock_leases WHERE name = UNHEX(:name)
+SELECT owner, expires_at - {now}, tick, asked FROM sqllock_leases WHERE name = UNHEX(:name) AND {here}
 
 -- name: notes.mark
-{latest} UPDATE sqllock_leases SET tick = GREATEST(tick, :mark) WHERE name = UNHEX(:name) AND owner = UNHEX(:owner)
+{latest} UPDATE sqllock_leases SET tick = GREATEST(tick, :mark)
+ WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND 9223372036854775807 + ({elsewhere}) > 0
 
 -- name: notes.ask
 UPDATE sqllock_leases SET asked = CONCAT(owner, ' ', UNHEX(:reason))
- WHERE name = UNHEX(:name) AND {commits} AND owner <> '' AND expires_at > {now}
+ WHERE name = UNHEX(:name) AND {here} AND owner <> '' AND expires_at > {now}
 
 
 -- Readers. Of the name's rows only the lease's are changed, as a renewal does: a guard has the other.
@@ -463,7 +467,7 @@ UPDATE sqllock_shares SET expires_at = GREATEST(expires_at, {now} + :lease)
  WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND phase = UNHEX(:phase) AND {here}
 
 -- name: share.leave
-DELETE FROM sqllock_shares WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {commits}
+DELETE FROM sqllock_shares WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {fit}
 
 -- name: share.join
 UPDATE (
@@ -496,18 +500,18 @@ SELECT host, pid, label, metadata FROM sqllock_shares WHERE name = UNHEX(:name) 
 
 -- name: share.end
 UPDATE sqllock_leases SET owner = '', expires_at = 0 * LAST_INSERT_ID(waiting <> 0)
- WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {commits} AND joins = :joins
+ WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {fit} AND joins = :joins
 
 -- name: share.shorten
 UPDATE sqllock_leases SET expires_at = LEAST(expires_at, {now} + :left)
- WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {commits} AND joins = :joins
+ WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {fit} AND joins = :joins
 
 -- name: share.stale
 SELECT name, owner FROM sqllock_shares WHERE expires_at < {now} - 60000000 ORDER BY name, owner LIMIT 1000
 
 -- name: share.clear
 DELETE FROM sqllock_shares
- WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND expires_at < {now} - 60000000
+ WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {fit} AND expires_at < {now} - 60000000
 
 
 -- The line. All by the primary key, in which those of a process are together: one after the other by an index, they would
@@ -518,7 +522,7 @@ DELETE FROM sqllock_shares
 -- commit costs much, and is forgotten when it is five seconds old: who forgets it has seen the line when it was old, and
 -- not this entry. Nobody's row lock is waited for.
 INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, behind, slots, shared)
-VALUES (UNHEX(:process), UNHEX(:id), UNHEX(:name), {now} - :waited, IF({commits}, {now} + :ttl, 0), UNHEX(:host), :pid, UNHEX(:label), UNHEX(:metadata), UNHEX(:holding), :behind, :slots, :shared)
+VALUES (UNHEX(:process), UNHEX(:id), UNHEX(:name), {now} - :waited, IF({fit}, {now} + :ttl, 0), UNHEX(:host), :pid, UNHEX(:label), UNHEX(:metadata), UNHEX(:holding), :behind, :slots, :shared)
     ON DUPLICATE KEY UPDATE expires_at = {now} + :ttl, ticket = IF(behind, {now} - :waited, ticket), behind = :behind
 
 -- name: queue.wait
@@ -538,7 +542,7 @@ STRAIGHT_JOIN sqllock_leases e FORCE INDEX (PRIMARY) ON e.name = slots.name
 
 -- name: queue.enqueue-all
 INSERT INTO sqllock_queue (process, id, name, ticket, expires_at, host, pid, label, metadata, holding, shared)
-SELECT UNHEX(:process), a.id, a.name, {now} - COALESCE(a.waited, :waited), IF({commits}, {now} + :ttl, 0), COALESCE(a.host, UNHEX(:host)), COALESCE(a.pid, :pid),
+SELECT UNHEX(:process), a.id, a.name, {now} - COALESCE(a.waited, :waited), IF({fit}, {now} + :ttl, 0), COALESCE(a.host, UNHEX(:host)), COALESCE(a.pid, :pid),
        COALESCE(a.label, UNHEX(:label)), COALESCE(a.metadata, UNHEX(:metadata)), COALESCE(a.holding, UNHEX(:holding)), COALESCE(a.shared, :shared) FROM {waiters}
     ON DUPLICATE KEY UPDATE expires_at = {now} + :ttl, ticket = IF(sqllock_queue.behind, {now} - COALESCE(a.waited, :waited), sqllock_queue.ticket), behind = false
 
@@ -558,12 +562,12 @@ SELECT e.name, e.expires_at > {now}
  WHERE e.waiting > {now} - 3000000
 
 -- name: queue.keep
-UPDATE sqllock_queue SET expires_at = {now} + :ttl WHERE process = UNHEX(:process) AND {commits}
+UPDATE sqllock_queue SET expires_at = {now} + :ttl WHERE process = UNHEX(:process) AND {fit}
 
 -- name: queue.leave
 DELETE q FROM {waiters}
 STRAIGHT_JOIN sqllock_queue q FORCE INDEX (PRIMARY) ON q.process = UNHEX(:process) AND q.id = a.id
- WHERE {commits}
+ WHERE {fit}
 
 -- let ahead = o.ticket < q.ticket OR o.ticket = q.ticket AND o.id < q.id
 
@@ -577,7 +581,7 @@ SELECT q.name, q.id, IF(q.shared AND COALESCE(SUM(({ahead}) AND NOT o.shared), 0
   LEFT JOIN sqllock_leases e ON e.name = q.name
   LEFT JOIN sqllock_locks l ON l.name = q.name
   LEFT JOIN sqllock_queue o ON o.name = q.name AND o.id <> q.id AND o.id <> COALESCE(e.wait, '') AND NOT o.behind AND o.expires_at > {now}
- WHERE q.process = UNHEX(:process) AND NOT q.behind AND {commits}
+ WHERE q.process = UNHEX(:process) AND NOT q.behind AND {fit}
  GROUP BY q.name, q.id, q.ticket, q.slots, q.shared, e.expires_at, l.lock_delay_us, e.waiting, e.owner
 
 -- name: queue.waiters
@@ -589,7 +593,7 @@ SELECT q.name, q.process, q.id, q.ticket, {now} - q.ticket, q.host, q.pid, q.lab
  ORDER BY q.name, q.behind, q.ticket, q.id LIMIT :limit
 
 -- name: queue.dead
-SELECT process, id FROM sqllock_queue WHERE expires_at < {now} - 60000000 LIMIT 1000
+SELECT process, id FROM sqllock_queue WHERE {fit} AND expires_at < {now} - 60000000 LIMIT 1000
 
 -- name: queue.first
 -- If none is known to wait, it may be one that could not say so in time.
@@ -687,7 +691,8 @@ SELECT e.owner, e.expires_at FROM {owners}
 -- name: insert.look
 SELECT COALESCE(i.owner, ''), e.owner, l.token, e.ended, e.expires_at - {now}, l.lock_delay_us,
        l.host, l.pid, l.label, l.metadata, e.waiting
-  FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name LEFT JOIN sqllock_inserts i ON i.name = l.name WHERE l.name = UNHEX(:name)
+  FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name LEFT JOIN sqllock_inserts i ON i.name = l.name
+ WHERE l.name = UNHEX(:name) AND {fit}
 
 -- name: insert.clear
 DELETE i FROM (
@@ -778,12 +783,12 @@ SET SESSION wait_timeout = CAST(COALESCE(@sqllock_wait_timeout, @@GLOBAL.wait_ti
 -- A phase has no session of its own, and is longer than the name of a lock may be (error 4163).
 SELECT IS_USED_LOCK(CONCAT('sqllock:', CONVERT(e.owner USING utf8mb4)))
   FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
- WHERE l.strategy = 'forupdate' AND e.owner <> ''
+ WHERE {fit} AND l.strategy = 'forupdate' AND e.owner <> ''
    AND e.expires_at <= {now}
    AND IF(LENGTH(e.owner) > 56, NULL, IS_USED_LOCK(CONCAT('sqllock:', CONVERT(e.owner USING utf8mb4)))) IS NOT NULL
  UNION
 SELECT IS_USED_LOCK(CONCAT('sqllock:', CONVERT(s.owner USING utf8mb4))) FROM sqllock_shares s
- WHERE s.expires_at <= {now} AND IS_USED_LOCK(CONCAT('sqllock:', CONVERT(s.owner USING utf8mb4))) IS NOT NULL
+ WHERE {fit} AND s.expires_at <= {now} AND IS_USED_LOCK(CONCAT('sqllock:', CONVERT(s.owner USING utf8mb4))) IS NOT NULL
 
 -- name: forupdate.session
 SELECT id FROM (SELECT IS_USED_LOCK(UNHEX(:session)) AS id) used WHERE id IS NOT NULL
@@ -805,7 +810,7 @@ SELECT CAST(CONNECTION_ID() AS CHAR)
 
 -- name: advisory.namespace
 -- Named locks are the server's. The name's bytes, and not what they become in the character set of the connection.
-SELECT COALESCE(CAST(DATABASE() AS BINARY), ''), CONNECTION_ID()
+SELECT COALESCE(CAST(DATABASE() AS BINARY), ''), CONNECTION_ID() LIMIT 1
 
 -- name: advisory.limit
 SET @sqllock_wait_timeout = CAST(COALESCE(@sqllock_wait_timeout, @@SESSION.wait_timeout) AS UNSIGNED), SESSION wait_timeout = :limit

@@ -19,7 +19,7 @@ func (s *Store) notes(ctx context.Context, on databases.Session, name string) (n
 		asked string
 	)
 
-	_, err = ReadOne(ctx, on, s.sql.Notes, databases.Values{"name": name}, &notes.Owner, &left, &notes.Mark, &asked)
+	_, err = ReadOne(ctx, on, s.sql.Notes, databases.Values{"name": name, "where": s.Where()}, &notes.Owner, &left, &notes.Mark, &asked)
 
 	if left <= 0 {
 		notes.Owner = ""
@@ -60,6 +60,8 @@ func (b Base) note(
 	s := b.store
 
 	return result(ctx, s.Use, func(on databases.Conn) (bool, error) {
+		values["where"] = s.Where()
+
 		result, err := s.retryBusy(ctx, on, statement, values)
 		if err != nil || result.RowsAffected > 0 {
 			return err == nil, s.busy(err, "another transaction is in the way of the note")

@@ -32,8 +32,9 @@
 
 -- True in a session that finds the tables which sqllock found first. A program may have set it to look elsewhere since (SET
 -- search_path), where there are tables of ours, too, whose locks exclude nobody. Then it is an error, of a text that is no
--- number. The table is looked up when the statement is planned, which a change of the search_path repeats.
--- let here = CASE WHEN 'sqllock_locks'::pg_catalog.regclass::pg_catalog.oid::bigint::pg_catalog.text = pg_catalog.split_part(:where, ',', 1) THEN '1'::pg_catalog.text ELSE 'sqllock: other tables'::pg_catalog.text END::integer = 1::integer
+-- number. The table is looked up when the statement is planned, which a change of the search_path repeats. In another
+-- encoding than at first (SET client_encoding) a name that is not of ASCII characters alone would be another one.
+-- let here = CASE WHEN 'sqllock_locks'::pg_catalog.regclass::pg_catalog.oid::bigint::pg_catalog.text = pg_catalog.split_part(:where, ',', 1) AND pg_catalog.current_setting('client_encoding') = 'UTF8'::pg_catalog.text THEN '1'::pg_catalog.text ELSE 'sqllock: other tables'::pg_catalog.text END::integer = 1::integer
 
 -- The same of the tables of readers, and of what forupdate locks.
 -- let here-shares = CASE WHEN 'sqllock_shares'::pg_catalog.regclass::pg_catalog.oid::bigint::pg_catalog.text = pg_catalog.split_part(:where, ',', 2) THEN '1'::pg_catalog.text ELSE 'sqllock: other tables'::pg_catalog.text END::integer = 1::integer
@@ -349,7 +350,7 @@ SELECT {whole}, {allowed},
 
 -- name: recovery.note
 INSERT INTO sqllock_recovery AS v (id, server, run, allowed_us, allowed_by, longest_us, longest_by, lowered_at)
-SELECT 1::bigint, {server}, {run}, :promise::bigint, :by::pg_catalog.text, :promise::bigint, :by::pg_catalog.text, {now} WHERE {briefly}
+SELECT 1::bigint, {server}, {run}, :promise::bigint, :by::pg_catalog.text, :promise::bigint, :by::pg_catalog.text, {now} WHERE {briefly} AND {here}
     ON CONFLICT (id) DO UPDATE
    SET changes = CASE WHEN NOT {moved} THEN v.changes WHEN v.paused_until > {now} THEN v.changes + 1::bigint ELSE 1::bigint END,
        paused_until = CASE WHEN {moved} OR {crashed} THEN greatest(v.paused_until, {now} + v.longest_us::float * interval '1 microsecond') ELSE v.paused_until END,
@@ -506,14 +507,14 @@ DELETE FROM sqllock_inserts WHERE name = (
 
 -- name: notes.read
 SELECT owner, (pg_catalog.date_part('epoch', expires_at - {now}) * 1000000::float)::bigint, tick, asked
-  FROM sqllock_locks WHERE name = :name
+  FROM sqllock_locks WHERE name = :name AND {here}
 
 -- name: notes.mark
-UPDATE sqllock_locks SET tick = greatest(tick, :mark::bigint) WHERE name = :name AND owner = :owner
+UPDATE sqllock_locks SET tick = greatest(tick, :mark::bigint) WHERE name = :name AND owner = :owner AND {here}
 
 -- name: notes.ask
 UPDATE sqllock_locks SET asked = pg_catalog.concat(owner, ' ', :reason::pg_catalog.text)
- WHERE name = :name AND owner <> '' AND expires_at > {now}
+ WHERE name = :name AND owner <> '' AND expires_at > {now} AND {here}
 
 -- name: notes.announce
 -- The commit of a notification holds a lock of the whole server, and would wait for the disk.
