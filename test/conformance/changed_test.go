@@ -112,7 +112,7 @@ func TestChangedSession(t *testing.T) {
 }
 
 // TestChangedSessionExcludes: whatever a program has changed of the sessions of a locker's pool, that does not grant what another holds,
-// nor take it away, nor do what was done.
+// nor take it away, nor is a lock called lost that is held.
 func TestChangedSessionExcludes(t *testing.T) {
 	t.Parallel()
 
@@ -132,7 +132,7 @@ func TestChangedSessionExcludes(t *testing.T) {
 					c.must(locker, c.name+" free")
 					<-time.After(sessionKept) // advisory keeps one that long
 
-					held := acquire(t, other, c.name)
+					held, mine := acquire(t, other, c.name), acquire(t, locker, c.name+" mine")
 
 					var read *sqllock.Lock
 					if other.Features().Shared {
@@ -149,6 +149,14 @@ func TestChangedSessionExcludes(t *testing.T) {
 						_ = locker.RequestRelease(t.Context(), c.name, "test")
 						_ = locker.EndRecovery(t.Context(), "test")
 
+						for call, do := range map[string]func(context.Context) error{
+							"Check()": mine.Check, "Mark()": func(ctx context.Context) error { return mine.Mark(ctx, time.Now().UnixMicro()) },
+						} {
+							if err := do(t.Context()); errors.Is(err, sqllock.ErrLost) {
+								t.Errorf("%s of a lock of the locker = %v, want no loss", call, err)
+							}
+						}
+
 						if lock, err := locker.TryAcquire(t.Context(), c.name); err == nil {
 							t.Errorf("granted with token %d, while another holds it with %d", lock.Token(), held.Token())
 						}
@@ -156,6 +164,10 @@ func TestChangedSessionExcludes(t *testing.T) {
 						if lock, err := locker.TryAcquire(t.Context(), c.name+" read"); err == nil && read != nil {
 							t.Errorf("granted with token %d, while another reads", lock.Token())
 						}
+					}
+
+					if err := mine.Release(t.Context()); errors.Is(err, sqllock.ErrLost) {
+						t.Errorf("Release() of a lock of the locker = %v, want no loss", err)
 					}
 
 					// Nor is anything left that is in the way of others.

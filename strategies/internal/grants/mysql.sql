@@ -15,7 +15,8 @@
 
 -- True in a session that finds the tables which sqllock found first, whose statements commit, and whose answers are whole. A program
 -- may have set it otherwise since (USE, SET autocommit=0, SET sql_select_limit). Then it is an error, too.
--- let elsewhere = UNHEX(:where) <> CAST(DATABASE() AS BINARY)
+-- Whoever only looks at a replica has found none yet.
+-- let elsewhere = UNHEX(:where) NOT IN ('', CAST(DATABASE() AS BINARY))
 -- let unfit = NOT @@autocommit OR @@sql_select_limit < 1000
 -- let here = 9223372036854775807 + ({unfit} OR {elsewhere}) > 0
 
@@ -161,7 +162,7 @@ UPDATE sqllock_locks l LEFT JOIN sqllock_floor f ON true SET l.token = GREATEST(
 -- name: grant.where
 -- The schema that the session is in, if any, and if it is fit; whether the tables that were found before are still there; as whom it acts; and nothing
 -- about temporary tables, which no statement shows.
-SELECT IF({unfit}, '', COALESCE(CAST(DATABASE() AS BINARY), '')),
+SELECT IF({unfit} OR {passed} NOT BETWEEN 0 AND 10, '', COALESCE(CAST(DATABASE() AS BINARY), '')),
        EXISTS (SELECT 1 FROM information_schema.tables t WHERE CAST(t.table_schema AS BINARY) = UNHEX(:where) AND t.table_name = 'sqllock_locks'),
        CAST(CONCAT(CURRENT_USER(), ' ', COALESCE(CURRENT_ROLE(), '')) AS BINARY), false LIMIT 1
 

@@ -33,8 +33,9 @@
 -- True in a session that finds the tables which sqllock found first. A program may have set it to look elsewhere since (SET
 -- search_path), where there are tables of ours, too, whose locks exclude nobody. Then it is an error, of a text that is no
 -- number. The table is looked up when the statement is planned, which a change of the search_path repeats. In another
--- encoding than at first (SET client_encoding) a name that is not of ASCII characters alone would be another one.
--- let here = CASE WHEN 'sqllock_locks'::pg_catalog.regclass::pg_catalog.oid::bigint::pg_catalog.text = pg_catalog.split_part(:where, ',', 1) AND pg_catalog.current_setting('client_encoding') = 'UTF8'::pg_catalog.text THEN '1'::pg_catalog.text ELSE 'sqllock: other tables'::pg_catalog.text END::integer = 1::integer
+-- encoding than at first (SET client_encoding) a name that is not of ASCII characters alone would be another one. Whoever
+-- only looks at a standby has found none yet.
+-- let here = CASE WHEN pg_catalog.split_part(:where, ',', 1) IN (''::pg_catalog.text, 'sqllock_locks'::pg_catalog.regclass::pg_catalog.oid::bigint::pg_catalog.text) AND pg_catalog.current_setting('client_encoding') = 'UTF8'::pg_catalog.text THEN '1'::pg_catalog.text ELSE 'sqllock: other tables'::pg_catalog.text END::integer = 1::integer
 
 -- The same of the tables of readers, and of what forupdate locks.
 -- let here-shares = CASE WHEN 'sqllock_shares'::pg_catalog.regclass::pg_catalog.oid::bigint::pg_catalog.text = pg_catalog.split_part(:where, ',', 2) THEN '1'::pg_catalog.text ELSE 'sqllock: other tables'::pg_catalog.text END::integer = 1::integer
@@ -235,14 +236,14 @@ UPDATE sqllock_locks SET token = {floor}
  WHERE name = :name AND token = 0 AND {briefly} AND {async}
 
 -- name: grant.where
--- Which tables are found, if any; whether those that were found before are still there; as whom the session acts; and whether
+-- Which tables are found, if any, and if names are the same there; whether those that were found before are still there; as whom the session acts; and whether
 -- it finds some of the tables elsewhere than others, as a temporary table in front of one.
 WITH found AS (
     SELECT pg_catalog.to_regclass('sqllock_locks')::pg_catalog.oid AS locks, pg_catalog.to_regclass('sqllock_shares')::pg_catalog.oid AS shares,
            pg_catalog.to_regclass('sqllock_mutexes')::pg_catalog.oid AS mutexes, pg_catalog.to_regclass('sqllock_inserts')::pg_catalog.oid AS inserts,
            pg_catalog.to_regclass('sqllock_queue')::pg_catalog.oid AS queue, pg_catalog.to_regclass('sqllock_floor')::pg_catalog.oid AS floor
 )
-SELECT coalesce(pg_catalog.concat_ws(',', f.locks::bigint, f.shares::bigint, f.mutexes::bigint), ''::pg_catalog.text),
+SELECT CASE WHEN pg_catalog.current_setting('client_encoding') = 'UTF8'::pg_catalog.text THEN pg_catalog.concat_ws(',', f.locks::bigint, f.shares::bigint, f.mutexes::bigint) ELSE ''::pg_catalog.text END,
        (SELECT pg_catalog.count(*) = 3 FROM pg_catalog.pg_class c
          WHERE c.relname IN ('sqllock_locks', 'sqllock_shares', 'sqllock_mutexes')
            AND c.oid::bigint::pg_catalog.text = ANY (pg_catalog.string_to_array(:where, ','))),
