@@ -188,6 +188,6 @@ const (
 	// busyFile is SQLite's one writer, or whoever has locked a file without a WAL.
 	busyFile = "another process writes to the database file, and did not end in time"
 	// changed is what is wrong with a session of a pool for several uses, and what to do.
-	changed = "the program has changed the session (search_path, client_encoding, USE, role, timestamp, autocommit, sql_select_limit, LOCK TABLES) and not set it back; " +
-		"give the locker a pool of its own"
+	changed = "the program has changed the session (search_path, client_encoding, USE, role, timestamp, autocommit, sql_select_limit, " +
+		"LOCK TABLES) and not set it back; give the locker a pool of its own"
 )

@@ -160,8 +160,8 @@ UPDATE sqllock_locks l LEFT JOIN sqllock_floor f ON true SET l.token = GREATEST(
  WHERE l.name = UNHEX(:name) AND l.token = 0
 
 -- name: grant.where
--- The schema that the session is in, if any, and if it is fit; whether the tables that were found before are still there; as whom it acts; and nothing
--- about temporary tables, which no statement shows.
+-- The schema that the session is in, if any, and if it is fit; whether the tables that were found before are still there; as whom
+-- it acts; and nothing about temporary tables, which no statement shows.
 SELECT IF({unfit} OR {passed} NOT BETWEEN 0 AND 10, '', COALESCE(CAST(DATABASE() AS BINARY), '')),
        EXISTS (SELECT 1 FROM information_schema.tables t WHERE CAST(t.table_schema AS BINARY) = UNHEX(:where) AND t.table_name = 'sqllock_locks'),
        CAST(CONCAT(CURRENT_USER(), ' ', COALESCE(CURRENT_ROLE(), '')) AS BINARY), false LIMIT 1
@@ -448,6 +448,7 @@ STRAIGHT_JOIN sqllock_inserts i ON i.name = stale.name
 SELECT owner, expires_at - {now}, tick, asked FROM sqllock_leases WHERE name = UNHEX(:name) AND {here}
 
 -- name: notes.mark
+-- Not {here}: with ReleaseTx it is in a transaction of the caller's, where autocommit may be off.
 {latest} UPDATE sqllock_leases SET tick = GREATEST(tick, :mark)
  WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND 9223372036854775807 + ({elsewhere}) > 0
 

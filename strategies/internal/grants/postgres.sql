@@ -236,8 +236,8 @@ UPDATE sqllock_locks SET token = {floor}
  WHERE name = :name AND token = 0 AND {briefly} AND {async}
 
 -- name: grant.where
--- Which tables are found, if any, and if names are the same there; whether those that were found before are still there; as whom the session acts; and whether
--- it finds some of the tables elsewhere than others, as a temporary table in front of one.
+-- Which tables are found, if any, and if names are the same there; whether those that were found before are still there; as whom
+-- the session acts; and whether it finds some of the tables elsewhere than others, as a temporary table in front of one.
 WITH found AS (
     SELECT pg_catalog.to_regclass('sqllock_locks')::pg_catalog.oid AS locks, pg_catalog.to_regclass('sqllock_shares')::pg_catalog.oid AS shares,
            pg_catalog.to_regclass('sqllock_mutexes')::pg_catalog.oid AS mutexes, pg_catalog.to_regclass('sqllock_inserts')::pg_catalog.oid AS inserts,
