@@ -715,7 +715,7 @@ func (h *hold) record(ctx context.Context, noter strategies.Noter, mark int64, i
 
 	pinned, name := h.view().pinned, h.request.Name // that of the slot, if it has permits
 
-	for try := range releaseTries {
+	for try := 0; try < releaseTries && ctx.Err() == nil; {
 		recorded, err = call.Limited(ctx, releaseTimeout/2, func(ctx context.Context) (bool, error) {
 			if !inTx {
 				return noter.Mark(ctx, name, h.owner(), mark)
@@ -732,6 +732,10 @@ func (h *hold) record(ctx context.Context, noter strategies.Noter, mark int64, i
 		}
 
 		sleep(ctx, backoff(try, firstRetry, lastRetry))
+
+		if !errors.Is(err, strategies.ErrBusy) { // or else nothing was done
+			try++
+		}
 	}
 
 	return recorded, err
