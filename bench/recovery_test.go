@@ -1,7 +1,6 @@
 package bench_test
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies/cas"
+	"github.com/sqllock/sqllock/test/edited"
 )
 
 // BenchmarkRecovery is what a pair of cas takes with the condition that grants nothing after a fail-over, as a ratio to one without it.
@@ -22,8 +22,12 @@ func BenchmarkRecovery(b *testing.B) {
 
 		b.Run(t.name, func(b *testing.B) {
 			p := t.open(b, false)
-			with := newLocker(b, cas.New(edited{p.db, func(s databases.Statement) databases.Statement { return s }}))
-			without := newLocker(b, cas.New(edited{p.db, func(s databases.Statement) databases.Statement { return unpaused(b, s) }}))
+			with := newLocker(b, cas.New(edited.DB(p.db, func(s databases.Statement, v databases.Values) (databases.Statement, databases.Values) {
+				return s, v
+			})))
+			without := newLocker(b, cas.New(edited.DB(p.db, func(s databases.Statement, v databases.Values) (databases.Statement, databases.Values) {
+				return unpaused(b, s), v
+			})))
 
 			pair := func(locker *sqllock.Locker) time.Duration {
 				return timed(b, func() error {
@@ -89,29 +93,4 @@ func unpaused(b *testing.B, s databases.Statement) databases.Statement {
 	s.SQL, s.Args = before+after, slices.Delete(slices.Clone(s.Args), first, first+n)
 
 	return s
-}
-
-// edited is a database whose statements are edited on their way to it.
-type edited struct {
-	databases.DB
-
-	edit func(databases.Statement) databases.Statement
-}
-
-func (e edited) Conn(ctx context.Context) (databases.Conn, error) {
-	conn, err := e.DB.Conn(ctx)
-
-	return editedConn{conn, e}, err
-}
-
-type editedConn struct {
-	databases.Conn
-
-	on edited
-}
-
-func (c editedConn) Run(
-	ctx context.Context, s databases.Statement, v databases.Values, each func(databases.Row) error,
-) (databases.Result, error) {
-	return c.Conn.Run(ctx, c.on.edit(s), v, each)
 }

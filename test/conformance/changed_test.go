@@ -362,32 +362,29 @@ func (c changedSessions) open() {
 	c.Helper()
 
 	stats := c.pool.Stats()
-	conns := make([]*sql.Conn, max(0, stats.MaxOpenConnections-stats.InUse))
-
-	for i := range conns {
-		var err error
-		if conns[i], err = c.pool.Conn(c.Context()); err != nil {
-			c.Fatal(err)
-		}
-	}
-
-	for _, conn := range conns {
-		if err := conn.Close(); err != nil {
-			c.Fatal(err)
-		}
-	}
+	c.each(stats.MaxOpenConnections-stats.InUse, func(*sql.Conn) error { return nil })
 }
 
 // all changes the sessions of the pool that are idle.
 func (c changedSessions) all() {
 	c.Helper()
+	c.each(c.pool.Stats().Idle, func(conn *sql.Conn) error {
+		_, err := conn.ExecContext(c.Context(), c.change)
+
+		return err
+	})
+}
+
+// each does something on so many sessions of the pool, each another one.
+func (c changedSessions) each(n int, do func(*sql.Conn) error) {
+	c.Helper()
 
 	var conns []*sql.Conn
 
-	for range c.pool.Stats().Idle {
+	for range n {
 		conn, err := c.pool.Conn(c.Context())
 		if err == nil {
-			_, err = conn.ExecContext(c.Context(), c.change)
+			err = do(conn)
 		}
 
 		if err != nil {

@@ -18,16 +18,17 @@
 -- Whoever only looks at a replica has found none yet.
 -- let elsewhere = UNHEX(:where) NOT IN ('', CAST(DATABASE() AS BINARY))
 -- let unfit = NOT @@autocommit OR @@sql_select_limit < 1000
+-- let unfit-now = {unfit} OR {passed} NOT BETWEEN 0 AND 10
 -- let here = 9223372036854775807 + ({unfit} OR {elsewhere}) > 0
 
 -- The same in an acquisition, which waits for nothing, so that no time has passed. It is an error, too, if the clock stands, so that
 -- an acquisition reads {clock} beside it: the server reads each text anew, and a shorter one sooner.
--- let here-now = 9223372036854775807 + ({unfit} OR {elsewhere} OR {passed} NOT BETWEEN 0 AND 10) > 0
+-- let here-now = 9223372036854775807 + ({unfit-now} OR {elsewhere}) > 0
 
 -- The same wherever the tables are, or else an error, for what takes no lock and waits for none: left open, its transaction would
 -- keep rows locked that holders renew and release, and show those who wait the line as it was. By a clock that is set it would end
 -- what still runs; {now} bears one that is half an hour ahead, which may be summer time.
--- let fit = 9223372036854775807 + ({unfit} OR @@completion_type <> 'NO_CHAIN' OR {passed} NOT BETWEEN 0 AND 10) > 0
+-- let fit = 9223372036854775807 + ({unfit-now} OR @@completion_type <> 'NO_CHAIN') > 0
 
 -- Which server this is, by what those of a replication tell each other apart by, and a constant where the commits of one are those of
 -- all. To MariaDB the uuid is a comment.
@@ -162,7 +163,7 @@ UPDATE sqllock_locks l LEFT JOIN sqllock_floor f ON true SET l.token = GREATEST(
 -- name: grant.where
 -- The schema that the session is in, if any, and if it is fit; whether the tables that were found before are still there; as whom
 -- it acts; and nothing about temporary tables, which no statement shows.
-SELECT IF({unfit} OR {passed} NOT BETWEEN 0 AND 10, '', COALESCE(CAST(DATABASE() AS BINARY), '')),
+SELECT IF({unfit-now}, '', COALESCE(CAST(DATABASE() AS BINARY), '')),
        EXISTS (SELECT 1 FROM information_schema.tables t WHERE CAST(t.table_schema AS BINARY) = UNHEX(:where) AND t.table_name = 'sqllock_locks'),
        CAST(CONCAT(CURRENT_USER(), ' ', COALESCE(CURRENT_ROLE(), '')) AS BINARY), false LIMIT 1
 
@@ -358,10 +359,10 @@ STRAIGHT_JOIN sqllock_leases e ON e.name = dead.name
 
 -- Rows that are not in use, for an age, or whose maker died before it made the row of the lease: those of which nothing is
 -- noted, or those whose tick was 366 days ago. A job that is later than that would be done again.
--- let idle = {fit} AND l.acquired_at < {now} - :age AND (e.name IS NULL OR e.owner = '' AND e.expires_at + l.lock_delay_us <= {now}
---    AND e.waiting <= {now} - :age AND e.tick = 0 AND e.ended = '')
--- let forgotten = {fit} AND l.acquired_at < {now} - :age AND (e.name IS NULL OR e.owner = '' AND e.expires_at + l.lock_delay_us <= {now}
---    AND e.waiting <= {now} - :age AND e.tick < {now} - 31622400000000)
+-- let idle = l.acquired_at < {now} - :age AND (e.name IS NULL OR e.owner = '' AND e.expires_at + l.lock_delay_us <= {now}
+--    AND e.waiting <= {now} - :age AND e.tick = 0 AND e.ended = '') AND {fit}
+-- let forgotten = l.acquired_at < {now} - :age AND (e.name IS NULL OR e.owner = '' AND e.expires_at + l.lock_delay_us <= {now}
+--    AND e.waiting <= {now} - :age AND e.tick < {now} - 31622400000000) AND {fit}
 -- let unused = NOT EXISTS (SELECT 1 FROM sqllock_queue q WHERE q.name = SUBSTRING_INDEX(l.name, CHAR(31), 1) AND q.expires_at > {now})
 --    AND NOT EXISTS (SELECT 1 FROM sqllock_shares s WHERE s.name = l.name)
 
@@ -595,7 +596,7 @@ SELECT q.name, q.process, q.id, q.ticket, {now} - q.ticket, q.host, q.pid, q.lab
  ORDER BY q.name, q.behind, q.ticket, q.id LIMIT :limit
 
 -- name: queue.dead
-SELECT process, id FROM sqllock_queue WHERE {fit} AND expires_at < {now} - 60000000 LIMIT 1000
+SELECT process, id FROM sqllock_queue WHERE expires_at < {now} - 60000000 AND {fit} LIMIT 1000
 
 -- name: queue.first
 -- If none is known to wait, it may be one that could not say so in time.
