@@ -330,6 +330,9 @@ func (a *acquisition) turnIn(wait context.Context, d time.Duration) bool {
 
 // awaitLine waits for the turn, or until it makes sense to ask without it.
 func (a *acquisition) awaitLine(wait context.Context) {
+	a.locker.waiters.asks(a.line.one, false)
+	defer a.locker.waiters.asks(a.line.one, true)
+
 	for a.line.asked = false; wait.Err() == nil && !a.line.asked; a.line.asked = a.mayAsk() {
 		patience := unseen
 		if a.locker.features.ConnectionHeld {

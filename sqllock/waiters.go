@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,6 +29,8 @@ const (
 	// noticed is how long somebody waits behind another one of this process before the
 	// database is told of it, and at most in line before it is looked how many are ahead.
 	noticed = 250 * time.Millisecond
+	// tellTogether is how many the database is told of in one statement, whose metadata may be long.
+	tellTogether = 32
 	// lookEvery is how often those who wait while they hold other locks look for a
 	// deadlock.
 	lookEvery = time.Second
@@ -68,6 +69,7 @@ type waiters struct {
 	vain    int       // how many did in a row
 	until   time.Time // how long the database believes that all of them wait
 	next    time.Time // when to look how they stand, at the latest
+	soonest time.Time // and at the soonest
 	call    bool      // they were called since they were looked at
 	heard   bool      // when a name was released the last time, they were called
 }
@@ -134,7 +136,7 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 		return false, errSilent
 	}
 
-	one.Behind, one.sent, one.stood, one.moved = false, true, time.Now(), time.Now()
+	one.Behind, one.sent, one.asks, one.stood, one.moved = false, true, false, time.Now(), time.Now()
 	w.asking[one.ID] = one // its turn may come before the answer
 	waiter := one.Waiter
 	w.mu.Unlock()
@@ -177,7 +179,7 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 	if taken {
 		w.nextLocked(one.stood.Add(min(w.pause(one), noticed)))
 	} else {
-		w.next = one.stood // it may have been released before
+		w.nextLocked(one.stood) // it may have been released before
 	}
 
 	return taken, nil
@@ -221,8 +223,11 @@ func (w *waiters) silentLocked() time.Duration {
 	return time.Until(w.failed.Add(min(leastSilence<<min(w.vain-1, 10), mostSilence)))
 }
 
-// nextLocked has it looked how all stand at some time, or before.
+// nextLocked has it looked how all stand at some time, or before: however many they are and whatever has changed, the server has
+// more to do than to say so.
 func (w *waiters) nextLocked(at time.Time) {
+	at = later(at, w.soonest)
+
 	if w.next.IsZero() || at.Before(w.next) {
 		w.next = at
 
@@ -309,6 +314,16 @@ func (w *waiters) inherit(heir, place *waiting) (told, in bool) {
 	w.nextLocked(time.Now())
 
 	return heir.taken, true
+}
+
+// asks notes whether one asks for the lock, in its turn.
+func (w *waiters) asks(one *waiting, does bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if one.asks = does; !does && !one.noted {
+		wakeUp(w.wake)
+	}
 }
 
 // stands says whether one may be in line.
@@ -441,8 +456,12 @@ func (w *waiters) poll() {
 		return
 	}
 
-	// However many they are, the server has more to do than to answer this.
-	soonest := time.Now().Add(4 * time.Since(asked))
+	seldom := 4
+	if w.locker.listener.hearing.Load() {
+		seldom = 9 // most are told
+	}
+
+	w.soonest = time.Now().Add(time.Duration(seldom) * time.Since(asked))
 
 	for _, s := range all {
 		one := w.asking[s.ID]
@@ -463,7 +482,7 @@ func (w *waiters) poll() {
 			w.heard = called
 		}
 
-		w.nextLocked(later(w.saw(one, s, asked), soonest))
+		w.nextLocked(w.saw(one, s, asked))
 	}
 
 	for _, one := range w.asking {
@@ -560,47 +579,104 @@ func (w *waiters) dequeue() {
 
 // note tells the database of those whom it was not told of, and returns all whom it knows.
 func (w *waiters) note() (known []*waiting) {
+	together, alone := w.untold()
+	answers := true
+
+	for some := range slices.Chunk(together, tellTogether) {
+		if answers = answers && w.noteAll(some); answers && len(some) > 1 {
+			alone = append(alone, some...) // those that one statement could not serve
+		}
+	}
+
+	for one := range slices.Chunk(alone, 1) {
+		answers = answers && w.noteAll(one)
+	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	answers := true
-
-	for _, one := range slices.Collect(maps.Keys(w.present)) {
-		if !one.over.IsZero() {
-			continue // meanwhile
-		}
-
-		one.again = one.again || !one.noted
-
-		if !one.noted && answers {
-			waiter := one.Waiter
-			waiter.Waited = time.Since(one.began)
-			one.sent = true
-			began := time.Now()
-			w.mu.Unlock()
-
-			taken, err := ask(w, func(ctx context.Context) (bool, error) {
-				all, errs := w.enqueue(ctx, []strategies.Waiter{waiter})
-
-				return all[0], errs[0]
-			})
-			answers = err == nil
-
-			w.mu.Lock()
-
-			if one.noted = answers; answers && !taken && !waiter.Behind {
-				w.nextLocked(time.Now()) // nobody was told of it until now
-			}
-
-			w.untilLocked(began.Add(believed))
-		}
-
+	for one := range w.present {
 		if one.noted {
 			known = append(known, one)
 		}
 	}
 
 	return known
+}
+
+// untold are those whom the database was not told of: whom one statement may tell of, and the others. Those who ask for the lock just
+// now may have been granted it, which has taken them out of the line.
+func (w *waiters) untold() (together, alone []*waiting) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	for one := range w.present {
+		switch {
+		case one.noted || one.asks:
+			continue
+		case one.Behind, one.set.unbatched, one.set.many():
+			alone = append(alone, one)
+		default:
+			together = append(together, one)
+		}
+
+		one.again = true
+	}
+
+	return together, alone
+}
+
+// noteAll tells the database of some, in one statement, and says whether it has answered.
+func (w *waiters) noteAll(some []*waiting) (answered bool) {
+	type answers struct {
+		taken []bool
+		errs  []error
+	}
+
+	began := time.Now()
+
+	w.mu.Lock()
+
+	some = slices.DeleteFunc(slices.Clone(some), func(one *waiting) bool { return one.noted || !one.over.IsZero() })
+	all := make([]strategies.Waiter, len(some))
+
+	for i, one := range some {
+		one.sent = true
+		all[i] = one.Waiter
+		all[i].Waited = began.Sub(one.began)
+	}
+
+	w.mu.Unlock()
+
+	if len(all) == 0 {
+		return true
+	}
+
+	made, err := ask(w, func(ctx context.Context) (answers, error) {
+		taken, errs := w.enqueue(ctx, all)
+		failed := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, strategies.ErrNotBatched) })
+		if failed >= 0 {
+			return answers{}, errs[failed] // it came for all
+		}
+
+		return answers{taken, errs}, nil
+	})
+	if err != nil {
+		return false
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	for i, one := range some {
+		if one.noted = made.errs[i] == nil; one.noted && !made.taken[i] && !all[i].Behind {
+			w.nextLocked(time.Now()) // nobody was told of it until now
+		}
+	}
+
+	w.untilLocked(began.Add(believed))
+
+	return true
 }
 
 // keep says again that they wait, if it is time. If the database has forgotten some, it is told anew.
@@ -710,4 +786,5 @@ type entry struct {
 	standing strategies.Standing // how it stood
 	stood    time.Time           // when that was asked, or it entered the line
 	moved    time.Time           // when others ahead were seen to be fewer
+	asks     bool                // for the lock, in its turn
 }

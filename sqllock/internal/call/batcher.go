@@ -20,8 +20,9 @@ const (
 	// how many calls go alone beside them because a statement could not serve them.
 	maxUnderWay = 4
 	// patience is how long a statement may take before what has gathered behind it goes
-	// out beside it; slow times as long as one usually takes, if that is more. More
-	// statements would not help a database that has too much to do.
+	// out beside it; slow times as long as one usually takes, if that is more, and four times
+	// as long for each that is under way beside. More statements would not help a database
+	// that has too much to do.
 	patience = 10 * time.Millisecond
 	slow     = 3
 	// hangs is how long so many statements may keep the next from going. Their
@@ -313,7 +314,7 @@ func (b *Batcher[C, R]) watchLocked() {
 // patienceLocked is how long after the last the next statement is sent at the latest.
 func (b *Batcher[C, R]) patienceLocked() time.Duration {
 	if b.underWay < maxUnderWay {
-		return min(max(patience, slow*b.usual), hangs)
+		return min(max(patience, slow*b.usual<<(2*max(0, b.underWay-1))), hangs)
 	}
 
 	return hangs

@@ -105,8 +105,9 @@
 -- let tell = CASE WHEN l.waiting <> 0 THEN coalesce((
 --     SELECT pg_catalog.pg_notify('sqllock_'::pg_catalog.text || f.process,
 --                                 f.line::pg_catalog.text || ' '::pg_catalog.text || f.id || ' '::pg_catalog.text || {line}) IS NOT NULL
---       FROM (SELECT t.process, t.id, CASE WHEN pg_catalog.count(*) OVER () = 1 THEN t.waiting ELSE 0 END AS line, t.ticket
---               FROM (SELECT q.process, q.ticket, q.id, s.waiting FROM sqllock_queue q JOIN sqllock_locks s ON s.name = q.name
+--       FROM (SELECT t.process, t.id, t.ticket, CASE WHEN pg_catalog.count(*) OVER () > 1 THEN 0::bigint
+--                    ELSE coalesce((SELECT s.waiting FROM sqllock_locks s WHERE s.name = {line}), 0::bigint) END AS line
+--               FROM (SELECT q.process, q.ticket, q.id FROM sqllock_queue q
 --                      WHERE q.name = {line} AND q.slots > {slot} AND NOT q.behind AND q.expires_at > {now}
 --                      ORDER BY q.ticket, q.id LIMIT 2) t
 --              ORDER BY t.ticket, t.id LIMIT 1) f
@@ -606,7 +607,7 @@ DELETE FROM sqllock_shares
 --     SELECT pg_catalog.count(*) FROM (
 --         SELECT 1 FROM sqllock_queue q
 --          WHERE q.name = entry.name AND q.process <> :process AND NOT q.behind AND NOT q.shared AND q.slots = 1::bigint AND q.expires_at > {now}
---          ORDER BY q.ticket, q.id LIMIT 3
+--          LIMIT 3
 --     ) others) = 3::bigint
 
 -- name: queue.enqueue
@@ -644,7 +645,11 @@ UPDATE sqllock_locks l SET waiting = greatest(l.waiting + 1::bigint, {micros}) F
 -- name: queue.enqueue-all
 -- Of several names it waits for no row: as long as it did, it would keep the others' from their grants.
 WITH asked AS MATERIALIZED (
-    SELECT * FROM unnest(:each_id::pg_catalog.text[], :each_name::pg_catalog.text[], :each_host::pg_catalog.text[], :each_pid::bigint[], :each_label::pg_catalog.text[], :each_metadata::pg_catalog.text[], :each_holding::pg_catalog.text[], :each_waited::bigint[], :each_shared::boolean[])
+    SELECT a.id, a.name, coalesce(a.host, :host::pg_catalog.text) AS host, coalesce(a.pid, :pid::bigint) AS pid, coalesce(a.label, :label::pg_catalog.text) AS label,
+           coalesce(a.metadata, :metadata::pg_catalog.text) AS metadata, coalesce(a.holding, :holding::pg_catalog.text) AS holding,
+           coalesce(a.waited, :waited::bigint) AS waited, coalesce(a.shared, :shared::boolean) AS shared
+      FROM unnest(:each_id::pg_catalog.text[], :each_name::pg_catalog.text[], :each_host::pg_catalog.text[], :each_pid::bigint[], :each_label::pg_catalog.text[],
+                  :each_metadata::pg_catalog.text[], :each_holding::pg_catalog.text[], :each_waited::bigint[], :each_shared::boolean[])
                AS a (id, name, host, pid, label, metadata, holding, waited, shared)
 ), clock AS MATERIALIZED (
     SELECT {micros} AS micros
@@ -752,26 +757,35 @@ UPDATE sqllock_locks l SET token = {floor} FROM made WHERE l.name = made.name
 --        lock_delay_us = a.delay, acquired_at = {now}, host = a.host, pid = a.pid, label = a.label, metadata = a.metadata,
 --        strategy = :strategy, ended = '', waiting = CASE WHEN l.waiting = a.line THEN 0 ELSE l.waiting END
 
+-- What each of several requests asks for. An array is empty if all have the same value, which is bound beside it: that is nearly always
+-- so, and arrays take time to write and to read.
+-- let each-request = :each_name::pg_catalog.text[], :each_owner::pg_catalog.text[], :each_lease::bigint[], :each_delay::bigint[], :each_host::pg_catalog.text[], :each_pid::bigint[],
+--                    :each_label::pg_catalog.text[], :each_metadata::pg_catalog.text[], :each_tokens::bigint[], :each_first::boolean[], :each_line::bigint[], :each_wait::pg_catalog.text[]
+-- let of-each = name, owner, lease, delay, host, pid, label, metadata, tokens, first, line, wait
+-- let request = a.name, a.owner, coalesce(a.lease, :lease::bigint) AS lease, coalesce(a.delay, :delay::bigint) AS delay,
+--        coalesce(a.host, :host::pg_catalog.text) AS host, coalesce(a.pid, :pid::bigint) AS pid, coalesce(a.label, :label::pg_catalog.text) AS label,
+--        coalesce(a.metadata, :metadata::pg_catalog.text) AS metadata, coalesce(a.tokens, :tokens::bigint) AS tokens,
+--        coalesce(a.first, :first::boolean) AS first, coalesce(a.line, :line::bigint) AS line, coalesce(a.wait, :wait::pg_catalog.text) AS wait
+
 -- let free-of-asked = WITH asked AS MATERIALIZED (
---     SELECT * FROM unnest(:each_name::pg_catalog.text[], :each_owner::pg_catalog.text[], :each_lease::bigint[], :each_delay::bigint[], :each_host::pg_catalog.text[], :each_pid::bigint[], :each_label::pg_catalog.text[], :each_metadata::pg_catalog.text[], :each_tokens::bigint[],
---                          :each_first::boolean[], :each_line::bigint[], :each_wait::pg_catalog.text[])
---                AS a (name, owner, lease, delay, host, pid, label, metadata, tokens, first, line, wait)
+--     SELECT {request} FROM unnest({each-request}) AS a ({of-each})
 -- ), free AS MATERIALIZED (
---     SELECT l.name, a.owner, a.wait AS id, l.token + a.tokens AS next FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.token <> 0
+--     SELECT l.token + a.tokens AS next, a.* FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C" AND l.token <> 0
 --      WHERE {here} AND ({free-at} <= {now} AND (l.waiting = 0 OR a.first) OR l.owner = a.owner) AND {granting}
 --      ORDER BY l.name
 --        FOR UPDATE OF l SKIP LOCKED
 -- )
 
 -- name: grant.acquire-all
--- Of two requests for one name at most one is granted: the row changes once, and only what RETURNING says is a grant.
+-- Of two requests for one name at most one is granted: the row changes once, and only what RETURNING says is a grant. The array has
+-- the entries of the line looked up one by one: a join may compare each one that the process has with each request.
 {free-of-asked}, queue AS (
-    DELETE FROM sqllock_queue q USING free WHERE :process::pg_catalog.text <> '' AND q.process = :process AND q.id = free.id
+    DELETE FROM sqllock_queue q WHERE q.process = :process AND q.id = ANY (ARRAY(SELECT a.wait FROM free a WHERE :process::pg_catalog.text <> ''))
 )
 UPDATE sqllock_locks l
    SET {take-all}
-  FROM free JOIN asked a ON a.owner = free.owner
- WHERE l.name = free.name AND {commit-all}
+  FROM free a
+ WHERE l.name = a.name AND {commit-all}
 RETURNING l.owner, l.token
 
 -- name: insert.acquire-all
@@ -788,14 +802,14 @@ RETURNING l.owner, l.token
         ON CONFLICT DO NOTHING
     RETURNING owner
 ), present AS MATERIALIZED (
-    SELECT free.name, free.owner, free.id FROM free JOIN (SELECT owner FROM replaced UNION ALL SELECT owner FROM added) made ON made.owner = free.owner
+    SELECT free.* FROM free JOIN (SELECT owner FROM replaced UNION ALL SELECT owner FROM added) made ON made.owner = free.owner
 ), {releasable}, queue AS (
-    DELETE FROM sqllock_queue q USING present free WHERE :process::pg_catalog.text <> '' AND q.process = :process AND q.id = free.id
+    DELETE FROM sqllock_queue q WHERE q.process = :process AND q.id = ANY (ARRAY(SELECT a.wait FROM present a WHERE :process::pg_catalog.text <> ''))
 )
 UPDATE sqllock_locks l
    SET {take-all}
-  FROM present free JOIN asked a ON a.owner = free.owner
- WHERE l.name = free.name AND {commit-all}
+  FROM present a
+ WHERE l.name = a.name AND {commit-all}
 RETURNING l.owner, l.token
 
 -- name: grant.state-all
@@ -988,26 +1002,24 @@ SELECT :owner::pg_catalog.text, seen.ok, coalesce((SELECT token FROM granted), 0
 
 -- name: advisory.acquire-all
 WITH asked AS MATERIALIZED (
-    SELECT * FROM unnest(:each_name::pg_catalog.text[], :each_owner::pg_catalog.text[], :each_lease::bigint[], :each_delay::bigint[], :each_host::pg_catalog.text[], :each_pid::bigint[], :each_label::pg_catalog.text[], :each_metadata::pg_catalog.text[], :each_tokens::bigint[],
-                         :each_first::boolean[], :each_line::bigint[], :each_wait::pg_catalog.text[], :each_key::bigint[])
-               AS a (name, owner, lease, delay, host, pid, label, metadata, tokens, first, line, wait, key)
+    SELECT {request}, a.key FROM unnest({each-request}, :each_key::bigint[]) AS a ({of-each}, key)
 ), seen AS MATERIALIZED (
     SELECT a.*, pg_catalog.pg_try_advisory_lock(a.key) AS ok FROM asked a JOIN sqllock_locks l ON l.name = a.name COLLATE "C"
      WHERE true
        {free-for-keys}
 ), free AS MATERIALIZED (
-    SELECT l.name, a.owner, a.wait FROM seen a JOIN sqllock_locks l ON l.name = a.name COLLATE "C"
+    SELECT a.* FROM seen a JOIN sqllock_locks l ON l.name = a.name COLLATE "C"
      WHERE a.ok
        {free-for-keys}
      ORDER BY l.name
        FOR UPDATE OF l SKIP LOCKED
 ), queue AS (
-    DELETE FROM sqllock_queue q USING free WHERE :process::pg_catalog.text <> '' AND q.process = :process AND q.id = free.wait
+    DELETE FROM sqllock_queue q WHERE q.process = :process AND q.id = ANY (ARRAY(SELECT a.wait FROM free a WHERE :process::pg_catalog.text <> ''))
 ), granted AS (
     UPDATE sqllock_locks l
        SET {take-all}
-      FROM free JOIN seen a ON a.owner = free.owner
-     WHERE l.name = free.name
+      FROM free a
+     WHERE l.name = a.name
     RETURNING l.owner, l.token
 )
 SELECT a.owner, a.ok, coalesce(g.token, 0::bigint), {quickly}

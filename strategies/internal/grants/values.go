@@ -13,7 +13,8 @@ import (
 )
 
 // columns are the values that statements bind of something, by name. A statement about several of them binds an array of each
-// column's values ("each_name" and so on, PostgreSQL); or "calls", a JSON array of objects, and the values of the first beside it.
+// column's values ("each_name" and so on, PostgreSQL), which is empty if all have the value that it binds beside it; or "calls", a
+// JSON array of objects, and the values of the first beside it.
 type columns[T any] map[string]func(T) any
 
 // call is a request as statements bind it. The key is that of a session's lock, if there is one.
@@ -106,7 +107,11 @@ func (c columns[T]) ofAll(statement databases.Statement, all []T) databases.Valu
 
 	for _, arg := range statement.Args {
 		if name, ok := strings.CutPrefix(arg, "each_"); ok {
-			values[arg] = array(all, c[name])
+			if column := c[name]; slices.Contains(statement.Args, name) && same(all, column) {
+				values[arg] = "{}"
+			} else {
+				values[arg] = array(all, column)
+			}
 		} else if arg == "calls" {
 			values[arg] = c.objects(statement, all, values)
 		}
@@ -139,20 +144,30 @@ func (c columns[T]) objects(statement databases.Statement, all []T, first databa
 	return JSON(objects)
 }
 
+// same says whether a column has one value for all.
+func same[T any](all []T, column func(T) any) bool {
+	first := column(all[0])
+
+	return !slices.ContainsFunc(all[1:], func(one T) bool { return column(one) != first })
+}
+
 // array is the text of an array of a column's values.
 func array[T any](all []T, column func(T) any) string {
-	elements := make([]string, len(all))
+	b := []byte{'{'}
 
 	for i, one := range all {
-		text, ok := column(one).(string)
-		if !ok {
-			text = fmt.Sprint(column(one))
+		if i > 0 {
+			b = append(b, ',')
 		}
 
-		elements[i] = `"` + quoteElement.Replace(text) + `"`
+		if text, ok := column(one).(string); ok {
+			b = append(append(append(b, '"'), quoteElement.Replace(text)...), '"')
+		} else {
+			b = fmt.Append(b, column(one))
+		}
 	}
 
-	return "{" + strings.Join(elements, ",") + "}"
+	return string(append(b, '}'))
 }
 
 // quoteElement escapes what has a meaning between the quotes of an array's element

@@ -373,7 +373,7 @@ func (p Protocol) release(s state, i int8, emit emit) {
 // goroutine is what a process does in the background.
 //
 // Mirrors sqllock/waiters.go waiters.run, sqllock/waiters.go waiters.dequeue,
-// sqllock/waiters.go waiters.dequeue, sqllock/waiters.go waiters.note.
+// sqllock/waiters.go waiters.dequeue, sqllock/waiters.go waiters.untold.
 func (p Protocol) goroutine(s state, i int8, emit emit) {
 	c := &s.processes[i]
 
@@ -394,7 +394,8 @@ func (p Protocol) goroutine(s state, i int8, emit emit) {
 		return
 	}
 
-	if c.renotes {
+	// Not while it asks: it may be granted the lock, which takes it out of the line.
+	if c.renotes && c.phase == waits {
 		next := s
 		next.processes[i].renotes = false
 
