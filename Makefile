@@ -31,9 +31,10 @@ TESTFLAGS ?=
 # A package's, on a machine that is thrice as slow as most.
 TIMEOUT   ?= 40m
 
-# Tests at a time. Most of them wait for a lease or a server and not for a processor. Those of the command keep it busy: more
-# of them at a time are no faster, and run into their limits.
+# Tests at a time. Most of them wait for a lease or a server and not for a processor, those of the suite above all. Those of the
+# command keep it busy: more of them at a time are no faster, and run into their limits.
 PARALLEL ?= 12
+SUITES   ?= 16
 BUSY     ?= 4
 
 # Of `make bench`, which measures the library beside others, as in: make bench COMPAREFLAGS='-scenarios pair'
@@ -110,7 +111,7 @@ TESTS := -timeout $(TIMEOUT) -parallel $(PARALLEL) $(TESTFLAGS)
 
 .PHONY: test-suite
 test-suite:
-	cd test && go test -run $(SUITE) $(TESTS) ./conformance
+	cd test && go test -run $(SUITE) $(TESTS) -parallel $(SUITES) ./conformance
 
 .PHONY: test-root
 test-root:

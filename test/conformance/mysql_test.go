@@ -40,7 +40,7 @@ type mysqlMode struct {
 	set          func(*driver.Config)
 }
 
-func (m mysqlMode) database(pool *sql.DB) *mysql.DB {
+func (m mysqlMode) database(pool *sql.DB) databases.DB {
 	if m.wakes {
 		return mysql.New(pool).WakeWaiters()
 	}
@@ -70,12 +70,15 @@ func testMySQL(t *testing.T, server string) {
 				beside := mysqlPool(t, config)
 				mode.set(config)
 
+				pools := newStock(t)
+				open := func() pool { return poolOfStd{openMySQL(t, config), mode.database} }
+
 				sqllocktest.Run(t, sqllocktest.Harness{
 					Only: part(m, n),
 					New: func(t *testing.T) sqllocktest.Fixture {
-						db := watched{mode.database(mysqlPool(t, config)), digits(t)}
+						db := watched{pools.take(t, open), digits(t)}
 						faulty := sqllocktest.NewFaulty(db)
-						other := sqllocktest.NewFaulty(watched{mode.database(mysqlPool(t, config)), digits(t)})
+						other := sqllocktest.NewFaulty(watched{pools.take(t, open), digits(t)})
 						wrap := func(tx *sql.Tx) databases.Tx { return db.Tx(mysql.Tx(tx)) }
 
 						fixture := sqllocktest.Fixture{
@@ -123,6 +126,15 @@ func mysqlDatabase(t *testing.T, server *driver.Config) *driver.Config {
 func mysqlPool(t *testing.T, config *driver.Config) *sql.DB {
 	t.Helper()
 
+	db := openMySQL(t, config)
+	t.Cleanup(func() { _ = db.Close() })
+
+	return db
+}
+
+func openMySQL(t *testing.T, config *driver.Config) *sql.DB {
+	t.Helper()
+
 	connector, err := driver.NewConnector(config)
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +142,6 @@ func mysqlPool(t *testing.T, config *driver.Config) *sql.DB {
 
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(poolSize)
-	t.Cleanup(func() { _ = db.Close() })
 
 	return db
 }

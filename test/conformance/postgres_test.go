@@ -27,21 +27,25 @@ import (
 var postgresModes = []struct {
 	name  string
 	plain bool
-	open  func(t *testing.T, config *pgx.ConnConfig) databases.DB
+	open  func(t *testing.T, config *pgx.ConnConfig) pool
 }{
-	{"pgxpool", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB {
-		return pgxPool(t, c, pgx.QueryExecModeCacheStatement)
-	}},
-	{"plain", true, func(t *testing.T, c *pgx.ConnConfig) databases.DB {
-		return pgxPool(t, c, pgx.QueryExecModeCacheStatement)
-	}},
-	{"pgxpool-exec", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB { return pgxPool(t, c, pgx.QueryExecModeExec) }},
-	{"pgxpool-simple", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB {
-		return pgxPool(t, c, pgx.QueryExecModeSimpleProtocol)
-	}},
-	{"stdlib", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB { return postgres.NewStd(stdPool(t, c)) }},
-	{"libpq", false, func(t *testing.T, c *pgx.ConnConfig) databases.DB { return postgres.NewStd(libpqPool(t, c)) }},
+	{"pgxpool", false, pgxMode(pgx.QueryExecModeCacheStatement)},
+	{"plain", true, pgxMode(pgx.QueryExecModeCacheStatement)},
+	{"pgxpool-exec", false, pgxMode(pgx.QueryExecModeExec)},
+	{"pgxpool-simple", false, pgxMode(pgx.QueryExecModeSimpleProtocol)},
+	{"stdlib", false, func(_ *testing.T, c *pgx.ConnConfig) pool { return poolOfStd{openStd(c), newStd} }},
+	{"libpq", false, func(t *testing.T, c *pgx.ConnConfig) pool { return poolOfStd{openLibpq(t, c), newStd} }},
 }
+
+func pgxMode(mode pgx.QueryExecMode) func(*testing.T, *pgx.ConnConfig) pool {
+	return func(t *testing.T, c *pgx.ConnConfig) pool {
+		t.Helper()
+
+		return poolOfPgx{openPgx(t, c, mode)}
+	}
+}
+
+func newStd(db *sql.DB) databases.DB { return postgres.NewStd(db) }
 
 const poolSize = 12
 
@@ -61,6 +65,9 @@ func TestPostgres(t *testing.T) {
 				config := postgresDatabase(t, config)
 				beside, callers := stdPool(t, pastProxy(t, config)), stdPool(t, config)
 
+				pools := newStock(t)
+				open := func() pool { return mode.open(t, config) }
+
 				var seen sync.Map
 
 				t.Cleanup(func() {
@@ -75,15 +82,15 @@ func TestPostgres(t *testing.T) {
 					Only: part(m, n),
 					New: func(t *testing.T) sqllocktest.Fixture {
 						note := func(s databases.Statement, _ databases.Values) { seen.Store(s.SQL, s.Name) }
-						db := watched{mode.open(t, config), note}
+						db := watched{pools.take(t, open), note}
 						faulty := sqllocktest.NewFaulty(db)
-						other := sqllocktest.NewFaulty(watched{mode.open(t, config), note})
+						other := sqllocktest.NewFaulty(watched{pools.take(t, open), note})
 						wrap := func(tx *sql.Tx) databases.Tx { return db.Tx(postgres.StdTx(tx)) }
 
 						fixture := sqllocktest.Fixture{
 							Strategy: strategy.Make(faulty), Other: strategy.Make(other), Faulty: faulty, OtherFaulty: other,
 							Rivals: func(t *testing.T) []strategies.Strategy {
-								return rivals(t, strategy.Name, func() databases.DB { return mode.open(t, config) })
+								return rivals(t, strategy.Name, func() databases.DB { return pools.take(t, open) })
 							},
 						}
 						outsider.Outsider{DB: beside, Callers: callers, Dialect: databases.Postgres, Strategy: strategy.Name}.Equip(&fixture, wrap)
@@ -216,14 +223,29 @@ func stranger() string { return original.name + "_stranger" }
 func stdPool(t *testing.T, config *pgx.ConnConfig) *sql.DB {
 	t.Helper()
 
-	db := stdlib.OpenDB(*config)
-	db.SetMaxOpenConns(poolSize)
+	db := openStd(config)
 	t.Cleanup(func() { _ = db.Close() })
 
 	return db
 }
 
+func openStd(config *pgx.ConnConfig) *sql.DB {
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(poolSize)
+
+	return db
+}
+
 func pgxPool(t *testing.T, config *pgx.ConnConfig, mode pgx.QueryExecMode) databases.DB {
+	t.Helper()
+
+	pool := openPgx(t, config, mode)
+	t.Cleanup(pool.Close)
+
+	return postgres.New(pool)
+}
+
+func openPgx(t *testing.T, config *pgx.ConnConfig, mode pgx.QueryExecMode) *pgxpool.Pool {
 	t.Helper()
 
 	c, err := pgxpool.ParseConfig("")
@@ -245,12 +267,19 @@ func pgxPool(t *testing.T, config *pgx.ConnConfig, mode pgx.QueryExecMode) datab
 		t.Fatal(err)
 	}
 
-	t.Cleanup(pool.Close)
-
-	return postgres.New(pool)
+	return pool
 }
 
 func libpqPool(t *testing.T, config *pgx.ConnConfig) *sql.DB {
+	t.Helper()
+
+	db := openLibpq(t, config)
+	t.Cleanup(func() { _ = db.Close() })
+
+	return db
+}
+
+func openLibpq(t *testing.T, config *pgx.ConnConfig) *sql.DB {
 	t.Helper()
 
 	db, err := sql.Open("postgres", libpqString(config))
@@ -259,7 +288,6 @@ func libpqPool(t *testing.T, config *pgx.ConnConfig) *sql.DB {
 	}
 
 	db.SetMaxOpenConns(poolSize)
-	t.Cleanup(func() { _ = db.Close() })
 
 	return db
 }

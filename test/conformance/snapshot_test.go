@@ -37,7 +37,11 @@ func TestHeldLockHasNoSnapshot(t *testing.T) { //nolint:tparallel // an index wa
 				}
 
 				// One after the other: an index waits for the statements of the others, too.
-				t.Run(test, func(t *testing.T) { holdsBackNothing(t, db, of(mode.open(t, config)), shared) })
+				t.Run(test, func(t *testing.T) {
+					pool := mode.open(t, config)
+					t.Cleanup(pool.close)
+					holdsBackNothing(t, db, of(pool.db()), shared)
+				})
 			}
 		}
 	}

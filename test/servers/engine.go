@@ -18,7 +18,7 @@ import (
 
 // maxConnections is what every server that is started here allows. MySQL's and MariaDB's default is 151,
 // PostgreSQL's 100; the tests open more, from many packages at a time.
-const maxConnections = "300"
+const maxConnections = "500"
 
 // Without waits for the disk, which decide nothing in a test: what a server that is killed has written stays, and no
 // test takes the machine's power away. With them, on a machine with a slow disk, each new database takes PostgreSQL ten
