@@ -150,7 +150,12 @@ func (e *Election) heed(ctx context.Context, term *sqllock.Lock, end context.Can
 			return
 		case status.Token > term.Token(), status.Token == term.Token() && status.Ended == sqllock.ReasonForced:
 			// The next renewal says so, too, but later. What is seen may be older than the term: then the token is smaller.
-			end(fmt.Errorf("election of %q: %w: term %d was taken away", e.name, sqllock.ErrLost, term.Token()))
+			switch err := term.Check(ctx); {
+			case err == nil:
+				continue
+			case !errors.Is(err, sqllock.ErrLost):
+				end(fmt.Errorf("election of %q: %w: term %d was taken away: %w", e.name, sqllock.ErrLost, term.Token(), err))
+			}
 
 			return
 		}

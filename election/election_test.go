@@ -249,6 +249,11 @@ func TestLoss(t *testing.T) {
 			t.Errorf("the leader heard of it after %s, want a second at most", took)
 		}
 
+		var lost *sqllock.LostError
+		if cause := context.Cause(one.ctx); !errors.As(cause, &lost) || !errors.As(one.lock.Err(), &lost) {
+			t.Errorf("the context of the leader ended with %v, and Err() = %v, want a *LostError", cause, one.lock.Err())
+		}
+
 		wantGrowing(t, one, first.leads(t))
 	})
 }

@@ -374,9 +374,9 @@ func (l *Lock) releaseAllTx(ctx context.Context, tx strategies.Tx, method string
 }
 
 func (l *Lock) releaseTx(ctx context.Context, h *hold, tx strategies.Tx, method string, mark int64) error {
-	verb := "release in a transaction"
+	verb := "release"
 	if mark != 0 {
-		verb = "mark and release in a transaction"
+		verb = "mark and release"
 	}
 
 	guarder, err := l.inTx(ctx, h, tx, verb, method)

@@ -89,6 +89,13 @@ func TestBlockedByAGuard(t *testing.T) {
 			return strings.Contains(waiter.stderr.String(), "an open transaction has its row locked")
 		})
 
+		waited := run(t, url, "wait", "a")
+		waited.want(0)
+
+		if said := waited.stderr.String(); !strings.Contains(said, "a transaction keeps the next holder out") {
+			t.Errorf("wait said %q, want that somebody has the row locked", said)
+		}
+
 		show := run(t, url, "show", "a")
 		show.want(exitNotHeld)
 

@@ -145,6 +145,10 @@ func sayTaken(ctx context.Context, l looker, status sqllock.Status) {
 		warn(fmt.Sprintf("nobody holds lock %q, but it stays taken %s", status.Name, kept))
 	}
 
+	if seen, err := l.Inspect(ctx, status.Name); err == nil && seen.Guarded {
+		warn(fmt.Sprintf("nobody holds lock %q, but a transaction keeps the next holder out; sqllock show says whose", status.Name))
+	}
+
 	if r, err := l.recovery(ctx); err == nil && r.Pause() > 0 {
 		warn(fmt.Sprintf("nobody holds lock %q, but %s", status.Name, doctor.Said(r)))
 	}
