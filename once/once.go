@@ -119,7 +119,8 @@ func (e *CompleteError) Error() string {
 //
 // Errors are those of [sqllock.Locker.Do]; a *[DoneError]; a *[CompleteError], after which f has run and the tick may be recorded or
 // not; [sqllock.ErrInvalidOption] if the tick is too early or too late, or not that of the job around it; [sqllock.ErrUnsupported] if
-// the strategy keeps no marks. The error of f may look like one of the call: a job that returns an ErrDone of its own has run.
+// the strategy keeps no marks. Do also returns the error of f: if f returns an ErrDone, of another job say, the error
+// of Do matches ErrDone although f has run.
 //
 // The database is asked under the lock until it answers, for as long as that is held: if it is lost meanwhile, f does not run and the
 // error is [sqllock.ErrLost]. [sqllock.WithMaxWait] bounds the wait for the lock, and not the time that it takes to ask for the tick:

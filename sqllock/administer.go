@@ -111,8 +111,8 @@ func (l *Locker) Inspect(ctx context.Context, name string) (status Status, err e
 // ForceRelease takes a lock away from the holder that was seen: seen is what [Locker.Inspect],
 // or [Locker.Holders] returned, and whoever has acquired the name since
 // keeps it. Of seen, Name, Slot, Token and Owner count. The holder learns of
-// it at its next renewal, with [ReasonForced] and the reason given here; until
-// then two may believe that they hold it, and [Lock.Guard] and tokens keep that harmless.
+// it at its next renewal, with [ReasonForced] and the reason given here, or with [ReasonTakenOver] if another
+// has been granted the name by then; until then two may believe that they hold it, and [Lock.Guard] and tokens keep that harmless.
 // Its process may also hand it on, for up to 25 milliseconds after the grant. If the
 // holder has released it or its lease has expired, this ends the minimum hold or the lock delay that
 // keeps the name taken. A shared lock is taken away from all of its readers. The reason loses

@@ -21,8 +21,8 @@
 //
 //   - A name has at most one unexpired grant, and tokens grow strictly, over crashes and reaping,
 //     too. With [WithPermits] that is true of each slot of a name; with [WithShared] its readers have one grant together.
-//   - A lock that is lost ends its context, with a *[LostError] as the cause, before anybody else can have it: at
-//     attempt started + lease × (1 − drift) − margin, of which only a confirmed renewal moves the start. It stays lost.
+//   - A lost lock stays lost. Its context ends, with a *[LostError] as the cause, before others can have it, unless it is taken by
+//     force: at attempt started + lease × (1 − drift) − margin. Only a confirmed renewal moves the start.
 //   - [ErrNotAcquired] means that somebody has the lock; a database that does not answer is [ErrUnreachable].
 //   - What an attempt without an answer left is released in the background. [Locker.Close] leaves nothing, or says what.
 //   - After [Lock.Guard] nobody else is granted the lock until the caller's transaction ends.
@@ -32,9 +32,9 @@
 //
 // Between the last look at a lock and the effect of what follows, a process can be paused for any length of time. Where that does
 // damage, use [Lock.Guard], or check the token where the effect happens. The database must keep the
-// commits that it acknowledged, but in a fail-over, after which nothing is granted until the longest lease has passed
-// ([ErrRecovering]); and its clock must not jump forward by more than [WithLockDelay]. A lock of
-// forupdate or advisory ends with its database session: until its holder learns of that at the next renewal, there can be two.
+// commits that it acknowledged. Only a fail-over may lose some: after it nothing is granted for the longest lease
+// ([ErrRecovering]). The server's clock must not jump forward by more than [WithLockDelay]. A lock of
+// forupdate or advisory ends with its session: until its holder learns of that at the next renewal, there can be two.
 //
 // All promises, and what happens when something fails: https://github.com/sqllock/sqllock/blob/main/docs/guarantees.md
 package sqllock

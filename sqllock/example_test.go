@@ -2,9 +2,12 @@ package sqllock_test
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -125,8 +128,8 @@ func ExampleLocker_Do_handler() {
 			w.WriteHeader(http.StatusServiceUnavailable) // nothing was written
 		case errors.Is(err, sqllock.ErrNotAcquired):
 			w.WriteHeader(http.StatusConflict)
-		case sqllock.Retryable(err):
-			w.WriteHeader(http.StatusServiceUnavailable)
+		case sqllock.Retryable(err), away(err):
+			w.WriteHeader(http.StatusServiceUnavailable) // nothing was written
 		default: // a mistake; nothing was written
 			w.WriteHeader(http.StatusInternalServerError)
 		}
@@ -136,6 +139,17 @@ func ExampleLocker_Do_handler() {
 	handler(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", http.NoBody))
 	fmt.Println(w.Code)
 	// Output: 200
+}
+
+// away says whether the connection broke or the server is away. A driver has errors of its own, too: mysql.ErrInvalidConn, or
+// with pgx and lib/pq the SQLSTATEs of classes 08 and 57P.
+func away(err error) bool {
+	var (
+		network net.Error
+		release *sqllock.ReleaseError
+	)
+
+	return errors.As(err, &network) || errors.As(err, &release) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn)
 }
 
 func ExampleLocker_TryDo() {

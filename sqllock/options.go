@@ -317,8 +317,8 @@ func WithLockDelay(d time.Duration) Option {
 // How it is asked for. WithPermits, WithShared and WithNames are beside what they do.
 
 // WithMaxWait bounds how long [Locker.Acquire] and [Locker.Do] wait for the lock, whatever their context allows. Zero is one
-// attempt. The default is no bound but the context's. A limit of no more than a few round trips to the database, while others wait, is
-// mostly over before a turn comes of it. When it is over, the error is no context.DeadlineExceeded. It is
+// attempt. By default only the context bounds it. If others wait, a limit of a few round trips to the database is usually over
+// before it is this call's turn. When the limit is over, the error is no context.DeadlineExceeded. It is
 // [ErrNotAcquired] if somebody holds the lock or comes first, [ErrRecovering] in a pause after a fail-over, and [ErrUnreachable] if no holder is known: the database did not
 // answer, or the lease has ended and a transaction still locks the name, such as the open guard of a process that was stopped. It
 // has no effect on [Locker.TryAcquire] and [Locker.TryDo], which do not wait. Errors: [ErrInvalidOption], it is negative.

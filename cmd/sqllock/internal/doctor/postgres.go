@@ -230,7 +230,8 @@ func (e *exam) guarded(name string, limit time.Duration) []Finding {
 	}
 
 	return found(level, fmt.Sprintf("%s is %s", name, limit),
-		"it ends guarded transactions that say nothing for so long", "nothing, if none does")
+		"it ends guarded transactions that say nothing for so long",
+		"nothing, if no guarded transaction says nothing for so long")
 }
 
 // unending is that no limit ends a transaction whose process has stopped.
@@ -254,7 +255,8 @@ func (e *exam) timeout(name string, limit time.Duration) []Finding {
 			"the server closes the pool's connections between renewals, so that each renewal connects anew and may fail",
 			"raise "+name+" for the locks' user, or use a shorter lease")
 	case name == "transaction_timeout":
-		return found(Note, fmt.Sprintf("%s is %s", name, limit), "it ends guarded transactions that last longer", "nothing, if none does")
+		return found(Note, fmt.Sprintf("%s is %s", name, limit), "it ends guarded transactions that last longer",
+			"nothing, if no guarded transaction lasts longer")
 	case limit < shortest:
 		return found(Warning, fmt.Sprintf("%s is %s", name, limit),
 			"under load renewals are cut off; one is tried again, but with forupdate and advisory the lock is lost",
