@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -906,6 +907,122 @@ func (s untold) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.D
 	_, errs := s.Memory.Enqueue(ctx, all, ttl)
 
 	return make([]bool, len(all)), errs
+}
+
+// entered counts the statements that put waiters into their lines, and how often they name each.
+type entered struct {
+	*sqllocktest.Memory
+
+	answers time.Duration // how late the answer to an acquisition in turn is
+
+	mu         sync.Mutex
+	statements int
+	process    string
+	times      map[string]int // by ID
+}
+
+func (s *entered) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.statements++
+
+	for _, one := range all {
+		s.process = one.Process
+		s.times[one.ID]++
+	}
+
+	return s.Memory.Enqueue(ctx, all, ttl)
+}
+
+func (s *entered) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	grants, errs := s.Memory.Acquire(ctx, requests)
+
+	if requests[0].Wait != "" && errs[0] == nil {
+		time.Sleep(s.answers)
+	}
+
+	return grants, errs
+}
+
+// Those whom the database has forgotten are put into their lines together.
+func TestManyAreEnteredAnew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const waits = 60
+
+		memory, holder := setup(t)
+		s := &entered{Memory: memory.Peer(), times: map[string]int{}}
+		process := newLocker(t, s)
+
+		var (
+			held  []*sqllock.Lock
+			locks []<-chan *sqllock.Lock
+		)
+
+		for i := range waits {
+			lock, err := holder.Acquire(t.Context(), fmt.Sprint(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			held, locks = append(held, lock), append(locks, background(t, process, fmt.Sprint(i)))
+		}
+
+		s.mu.Lock()
+		s.statements = 0
+		ids := slices.Collect(maps.Keys(s.times))
+		s.mu.Unlock()
+
+		if err := memory.Leave(t.Context(), s.process, ids); err != nil {
+			t.Fatal(err)
+		}
+
+		time.Sleep(5 * time.Second)
+
+		s.mu.Lock()
+
+		for id, times := range s.times {
+			if times != 2 {
+				t.Errorf("%s was put into the line %d times, want twice", id, times)
+			}
+		}
+
+		if s.statements > 2 {
+			t.Errorf("%d statements put %d waiters into their lines again, want at most 2", s.statements, waits)
+		}
+
+		s.mu.Unlock()
+
+		for i := range waits {
+			release(t, held[i])
+			release(t, <-locks[i])
+		}
+	})
+}
+
+// Whoever has just been granted the lock is not put into its line again, though the answer has not come.
+func TestGrantedIsNotEnteredAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, holder := setup(t)
+		s := &entered{Memory: memory.Peer(), times: map[string]int{}, answers: 4 * time.Second}
+		process := newLocker(t, s)
+
+		held := acquire(t, holder)
+		lock := background(t, process, name)
+
+		time.Sleep(time.Second)
+		release(t, held)
+		release(t, <-lock)
+
+		s.mu.Lock()
+		defer s.mu.Unlock()
+
+		for id, times := range s.times {
+			if times != 1 {
+				t.Errorf("%s was put into the line %d times, want once", id, times)
+			}
+		}
+	})
 }
 
 // Who gives up leaves its place to the next of its process, also where its turn need not be told.

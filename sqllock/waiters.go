@@ -69,7 +69,7 @@ type waiters struct {
 	vain    int       // how many did in a row
 	until   time.Time // how long the database believes that all of them wait
 	next    time.Time // when to look how they stand, at the latest
-	soonest time.Time // and at the soonest
+	soonest time.Time // before which it is not, so that looks take a part of the time only
 	call    bool      // they were called since they were looked at
 	heard   bool      // when a name was released the last time, they were called
 }
@@ -144,7 +144,7 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 	ctx, cancel := context.WithTimeout(wait, tellTime)
 	defer cancel()
 
-	taken, err = w.entries.Serve(ctx, waiter, !one.set.unbatched && !one.set.many())
+	taken, err = w.entries.Serve(ctx, waiter, one.batched())
 	var abandoned call.AbandonedError[bool]
 	if errors.As(err, &abandoned) {
 		abandoned.Then(func(bool, error) {
@@ -223,8 +223,8 @@ func (w *waiters) silentLocked() time.Duration {
 	return time.Until(w.failed.Add(min(leastSilence<<min(w.vain-1, 10), mostSilence)))
 }
 
-// nextLocked has it looked how all stand at some time, or before: however many they are and whatever has changed, the server has
-// more to do than to say so.
+// nextLocked has it looked how all stand at some time or before, and no sooner than soonest: whatever has changed, the server has more
+// to do than to say how they stand.
 func (w *waiters) nextLocked(at time.Time) {
 	at = later(at, w.soonest)
 
@@ -614,10 +614,10 @@ func (w *waiters) untold() (together, alone []*waiting) {
 		switch {
 		case one.noted || one.asks:
 			continue
-		case one.Behind, one.set.unbatched, one.set.many():
-			alone = append(alone, one)
-		default:
+		case one.batched():
 			together = append(together, one)
+		default:
+			alone = append(alone, one)
 		}
 
 		one.again = true
@@ -776,6 +776,9 @@ type waiting struct {
 
 	cycle string // the goroutine's: the deadlock that it was seen in; empty if it was not
 }
+
+// batched says whether one statement may put it into its line together with others.
+func (one *waiting) batched() bool { return !one.Behind && !one.set.unbatched && !one.set.many() }
 
 // entry is what the database was told of one in line, and has said of it.
 type entry struct {

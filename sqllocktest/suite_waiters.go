@@ -3,6 +3,7 @@ package sqllocktest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 func waiterCases() []testCase {
 	return []testCase{
 		{"waiters/in the order of arrival", queuesOnly, waitersInOrder},
+		{"waiters/say each its own", queuesOnly, waitersSay},
 		{"waiters/of a process are kept and forgotten together", queuesOnly, waitersKept},
 		{"waiters/are listed while they wait", queuesOnly, waitersListed},
 		{"waiters/leave however the wait ends", queuesOnly, waitersLeave},
@@ -147,6 +149,57 @@ func (e *env) waiters(when string, n int) (waiters []sqllock.Waiter) {
 	})
 
 	return waiters
+}
+
+// Several enter their lines at a time, who say different things of themselves or all the same. Some of it has a meaning where values
+// are written next to each other.
+func waitersSay(e *env) {
+	sayings := []string{"", "NULL", "{}", `""`, `a,"b"\`, "ü'", "null", `\N`}
+	queuer, process := e.queuer(e.Strategy), "p"+e.request().Owner
+
+	for _, differ := range []bool{true, false} {
+		all := make([]strategies.Waiter, len(sayings))
+
+		for i := range all {
+			w := strategies.Waiter{
+				Name: fmt.Sprintf("%s/%d", e.name, i), Process: process, ID: fmt.Sprint("w", i, differ), Slots: 1,
+				Holder: strategies.Holder{Host: "host", PID: 1, Label: sayings[4], Metadata: sayings[5]}, Waited: time.Minute, Shared: true,
+			}
+
+			if differ {
+				w.Holder = strategies.Holder{Host: fmt.Sprint("host ", i), PID: i, Label: sayings[i], Metadata: sayings[len(sayings)-1-i]}
+				w.Waited, w.Shared = time.Duration(i)*time.Minute, i%2 == 0
+			}
+
+			all[i] = w
+		}
+
+		_, errs := queuer.Enqueue(e.ctx(), all, lease)
+		for i, err := range errs {
+			if errors.Is(err, strategies.ErrNotBatched) {
+				_, err = single.Enqueue(e.ctx(), queuer, all[i], lease)
+			}
+
+			if err != nil {
+				e.Fatalf("Enqueue(%q) = %v", all[i].ID, err)
+			}
+		}
+
+		for _, w := range all {
+			got, err := e.queuer(e.Other).Waiters(e.ctx(), strategies.WaiterFilter{Name: w.Name})
+			if err != nil || len(got) != 1 {
+				e.Fatalf("Waiters(%q) = %+v, %v, want one", w.Name, got, err)
+			}
+
+			if g := got[0]; g.ID != w.ID || g.Holder != w.Holder || g.Shared != w.Shared || g.Waited < w.Waited || g.Waited > w.Waited+e.patience {
+				e.Errorf("Waiters() = %+v, want what Enqueue was given: %+v", g, w)
+			}
+		}
+
+		for _, s := range e.leave(all...) {
+			e.Errorf("Stand() after Leave = %+v, want nobody", s)
+		}
+	}
 }
 
 // A process says in one statement that all of its waiters are there. Those of one that

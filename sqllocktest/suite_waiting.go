@@ -314,7 +314,7 @@ func waitHolder(e *env) {
 func waitFair(e *env) {
 	const (
 		grants = 60
-		head   = 250 * time.Millisecond // whoever began so much earlier is in line, but on a busy machine
+		head   = 250 * time.Millisecond // whoever began so much earlier is in line, unless the machine is busy
 		most   = 20
 	)
 

@@ -91,12 +91,14 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 
 	// The first look says, too, whether that is a name, and is a glance as the others are: another permit
 	// may be held than the first.
-	look := func(ctx context.Context, name string) (glimpse, error) {
-		if status, err := l.Inspect(ctx, name); err != nil || status.Held() && !status.Shared {
-			return glimpse{Status: status}, err
+	look := func(ctx context.Context, name string) (seen glimpse, err error) {
+		if seen.Status, err = l.Inspect(ctx, name); err == nil && (!seen.Held() || seen.Shared) {
+			guarded := seen.Guarded
+			seen, err = l.glance(ctx, name)
+			seen.Guarded = guarded
 		}
 
-		return l.glance(ctx, name)
+		return seen, err
 	}
 
 	for again := lookSoon; ; again = min(2*again, lookLater) {
@@ -145,7 +147,7 @@ func sayTaken(ctx context.Context, l looker, status sqllock.Status) {
 		warn(fmt.Sprintf("nobody holds lock %q, but it stays taken %s", status.Name, kept))
 	}
 
-	if seen, err := l.Inspect(ctx, status.Name); err == nil && seen.Guarded {
+	if status.Guarded {
 		warn(fmt.Sprintf("nobody holds lock %q, but a transaction keeps the next holder out; sqllock show says whose", status.Name))
 	}
 
