@@ -313,9 +313,9 @@ func waitHolder(e *env) {
 // for fifty turns now and then.
 func waitFair(e *env) {
 	const (
-		grants = 60
+		grants = 100
 		head   = 250 * time.Millisecond // whoever began so much earlier is in line, unless the machine is busy
-		most   = 20
+		most   = 12
 	)
 
 	type call struct {
