@@ -273,7 +273,9 @@ func TestExpiredInARecoveryPause(t *testing.T) {
 		for _, all := range [][]strategies.Grant{{grants[1][0].Grant}, {grants[1][1].Grant}, {grants[1][0].Grant, grants[0][0].Grant}} {
 			for i, err := range strategy.Renew(t.Context(), all, time.Minute) {
 				if runs := i == 1; runs != (err == nil) || !runs && !errors.Is(err, strategies.ErrLost) && !errors.Is(err, strategies.ErrNotBatched) {
-					t.Errorf("renewal of a lease that runs (%v) in the pause: %v", runs, err)
+					pause, failed := strategy.(strategies.Recoverer).Recovery(t.Context())
+					t.Errorf("%d of %d, renewal of a lease that runs (%v) in the pause: %v, of phase %q; %+v, %v",
+						i, len(all), runs, err, all[i].Phase, pause, failed)
 				}
 			}
 		}
