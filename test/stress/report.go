@@ -82,7 +82,7 @@ the end: it says nothing of the locks.
 
 	reportOrder(out, outcomes, lease)
 
-	for _, group := range byEngine(outcomes, func(o Outcome) string { return o.Pair.Engine }) {
+	for _, group := range byLane(outcomes, func(o Outcome) string { return o.Pair.Engine }) {
 		reportFaults(out, group)
 	}
 

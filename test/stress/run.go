@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -56,7 +57,7 @@ type Outcome struct {
 
 // Run runs all pairs, and returns what became of each. Servers that the pairs need are in set.
 func Run(ctx context.Context, set *servers.Set, o Options) []Outcome {
-	outcomes := eachEngine(ctx, o.Pairs, func(p Pair) string { return p.Engine },
+	outcomes := inLanes(ctx, o.Pairs, func(p Pair) string { return p.Engine },
 		func(ctx context.Context, machine *stalls, among []Pair, i int) Outcome {
 			return runPair(ctx, set, machine, among[i], o, o.Duration/time.Duration(len(among)))
 		})
@@ -66,10 +67,10 @@ func Run(ctx context.Context, set *servers.Set, o Options) []Outcome {
 	return outcomes
 }
 
-// eachEngine runs what belongs to one database one after the other, and the databases beside each other, while it
-// watches the machine. The results come in no order.
-func eachEngine[T, R any](
-	ctx context.Context, all []T, engine func(T) string, run func(ctx context.Context, machine *stalls, among []T, i int) R,
+// inLanes runs what belongs to one lane one after the other, and the lanes beside each other, while it watches the
+// machine. The results come in no order.
+func inLanes[T, R any](
+	ctx context.Context, all []T, lane func(T) string, run func(ctx context.Context, machine *stalls, among []T, i int) R,
 ) []R {
 	var (
 		running sync.WaitGroup
@@ -83,7 +84,7 @@ func eachEngine[T, R any](
 
 	go machine.watch(ctx, os.TempDir())
 
-	for _, among := range byEngine(all, engine) {
+	for _, among := range byLane(all, lane) {
 		running.Go(func() {
 			for i := range among {
 				result := run(ctx, &machine, among, i)
@@ -100,12 +101,12 @@ func eachEngine[T, R any](
 	return results
 }
 
-// byEngine groups what belongs to one database.
-func byEngine[T any](all []T, engine func(T) string) [][]T {
+// byLane groups what belongs to one lane.
+func byLane[T any](all []T, lane func(T) string) [][]T {
 	var groups [][]T
 
 	for _, one := range all {
-		i := slices.IndexFunc(groups, func(group []T) bool { return engine(group[0]) == engine(one) })
+		i := slices.IndexFunc(groups, func(group []T) bool { return lane(group[0]) == lane(one) })
 		if i < 0 {
 			groups = append(groups, nil)
 			i = len(groups) - 1
@@ -247,21 +248,22 @@ type Caught struct {
 const (
 	variantRounds = 24
 	longerEvery   = 6
+	// variantLanes is how many variants run at a time. None of their faults strikes the server, which others use, too.
+	variantLanes = 4
 )
 
 // RunVariants runs the known-bad variants of the pairs, until each is caught or has had its rounds.
 func RunVariants(ctx context.Context, set *servers.Set, o Options) []Caught {
 	all := slices.DeleteFunc(Variants(), func(v *Variant) bool { return !slices.Contains(o.Pairs, v.Pair) })
 
-	found := eachEngine(ctx, all, func(v *Variant) string { return v.Pair.Engine },
+	place := func(v *Variant) int { return slices.Index(all, v) }
+
+	found := inLanes(ctx, all, func(v *Variant) string { return strconv.Itoa(place(v) % variantLanes) },
 		func(ctx context.Context, machine *stalls, among []*Variant, i int) Caught {
-			return runVariant(ctx, set, machine, among[i], i, o)
+			return runVariant(ctx, set, machine, among[i], place(among[i]), o)
 		})
 
-	place := func(c Caught) int {
-		return slices.IndexFunc(all, func(v *Variant) bool { return v.id() == c.Variant.id() })
-	}
-	slices.SortFunc(found, func(a, b Caught) int { return place(a) - place(b) })
+	slices.SortFunc(found, func(a, b Caught) int { return place(a.Variant) - place(b.Variant) })
 
 	return found
 }
