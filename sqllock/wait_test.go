@@ -945,6 +945,78 @@ func (s *entered) Acquire(ctx context.Context, requests []strategies.Request) ([
 	return grants, errs
 }
 
+// closedLine is a strategy whose line cannot be had at first.
+type closedLine struct {
+	entered
+
+	opens time.Time
+}
+
+func (s *closedLine) Enqueue(ctx context.Context, all []strategies.Waiter, ttl time.Duration) ([]bool, []error) {
+	if time.Now().Before(s.opens) {
+		time.Sleep(10 * time.Millisecond)
+
+		return make([]bool, len(all)), slices.Repeat([]error{strategies.ErrUnreachable}, len(all))
+	}
+
+	return s.entered.Enqueue(ctx, all, ttl)
+}
+
+// A statement that failed for many who wait is one failure, after which the line is soon asked for again.
+func TestFailureOfManyIsOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const waits = 60
+
+		memory, holder := setup(t)
+		s := &closedLine{entered{Memory: memory.Peer(), times: map[string]int{}}, time.Now()}
+		process := newLocker(t, s)
+
+		var held []*sqllock.Lock
+
+		for i := range waits {
+			lock, err := holder.Acquire(t.Context(), fmt.Sprint(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			held = append(held, lock)
+		}
+
+		s.opens = time.Now().Add(15 * time.Millisecond) // the first of them goes alone, and then the others together
+
+		var waiting sync.WaitGroup
+
+		for i := range waits {
+			waiting.Go(func() {
+				lock, err := process.Acquire(t.Context(), fmt.Sprint(i))
+				if err != nil {
+					t.Error(err)
+
+					return
+				}
+
+				release(t, lock)
+			})
+		}
+
+		time.Sleep(2 * time.Second)
+
+		s.mu.Lock()
+
+		if in := len(s.times); in != waits {
+			t.Errorf("two seconds after a failure %d of %d are in line, want all", in, waits)
+		}
+
+		s.mu.Unlock()
+
+		for _, lock := range held {
+			release(t, lock)
+		}
+
+		waiting.Wait()
+	})
+}
+
 // Those whom the database has forgotten are put into their lines together.
 func TestManyAreEnteredAnew(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -162,7 +162,7 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 	defer w.mu.Unlock()
 
 	if wait.Err() == nil {
-		w.answeredLocked(err)
+		w.answeredLocked(one.stood, err)
 	}
 
 	w.addLocked(one)
@@ -196,14 +196,20 @@ func (w *waiters) untilLocked(at time.Time) {
 	}
 }
 
-// answeredLocked notes whether a statement failed. That a row was locked is an answer.
-func (w *waiters) answeredLocked(err error) {
+// answeredLocked notes whether a statement failed that was asked for at some time: those that were when another failed are one failure
+// with that. That a row was locked is an answer.
+func (w *waiters) answeredLocked(asked time.Time, err error) {
 	if err == nil || errors.Is(err, strategies.ErrBusy) {
 		w.vain = 0
-	} else {
-		w.failed = time.Now()
+
+		return
+	}
+
+	if w.vain == 0 || asked.After(w.failed) {
 		w.vain++
 	}
+
+	w.failed = time.Now()
 }
 
 // silent says whether no statement is sent.
@@ -727,10 +733,11 @@ func ask[T any](w *waiters, statement func(context.Context) (T, error)) (answer 
 		return answer, errSilent
 	}
 
+	asked := time.Now()
 	answer, err = call.Limited(context.WithoutCancel(w.locker.life), bound, statement)
 
 	w.mu.Lock()
-	w.answeredLocked(err)
+	w.answeredLocked(asked, err)
 	w.mu.Unlock()
 
 	var abandoned call.AbandonedError[T]
