@@ -100,7 +100,7 @@ func WithObserver(o Observer) LockerOption {
 	})
 }
 
-// WithLogger gives the logger: losses, failed renewals and releases, and waits in a recovery pause at Warn,
+// WithLogger gives the logger: what failed, was lost, forced or dropped, and waits in a recovery pause at Warn,
 // the rest at Debug. The default logs nothing. Errors: [ErrInvalidOption], it is nil.
 func WithLogger(logger *slog.Logger) LockerOption {
 	return lockerOption(func(c *config) error {

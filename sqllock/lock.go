@@ -273,7 +273,11 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 		}
 
 		h.mu.Lock()
-		h.extended = d
+
+		if h.readers == nil || d > h.extended { // another reader may have asked for more meanwhile
+			h.extended = d
+		}
+
 		h.mu.Unlock()
 		h.locker.keeper.reschedule(h, start)
 

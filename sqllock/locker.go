@@ -187,10 +187,10 @@ func (l *Locker) attempt(ctx context.Context, requests []strategies.Request) ([]
 }
 
 // suspect says whether what ended an attempt may have ended the session that holds locks, so that others may have them by now. The
-// end of the caller's context breaks nothing; a deadline is often met because the database is slow, which more renewals would
+// end of the caller's context breaks nothing, nor does a full pool; a deadline is often met because the database is slow, which more renewals would
 // only make slower.
 func suspect(err error) bool {
-	return err != nil && !isAny(err, context.Canceled, context.DeadlineExceeded, strategies.ErrNotAcquired, strategies.ErrRecovering, strategies.ErrNotBatched)
+	return err != nil && !isAny(err, context.Canceled, context.DeadlineExceeded, ErrTooManyConnections, strategies.ErrNotAcquired, strategies.ErrRecovering, strategies.ErrNotBatched)
 }
 
 // batches says whether calls about a lock may go together with others.
@@ -241,8 +241,8 @@ func (l *Locker) Do(
 // TryDo is [Locker.Do] with one attempt, as [Locker.TryAcquire] makes: the way to run a
 // job once in a cluster. [ErrNotAcquired] says that another process runs it. The error of f
 // is returned too, so an ErrNotAcquired of an inner call looks like one of this call. Do not
-// mix it with Do on one name: if a process dies while it waits in Do, TryDo is told for up to
-// three seconds that this one comes first.
+// mix it with Do on one name: if a process dies while it waits in Do, TryDo is told for three
+// seconds, or up to 22 if it was far back in a long line, that this one comes first.
 func (l *Locker) TryDo(
 	ctx context.Context, name string, f func(ctx context.Context, lock *Lock) error, options ...LockOption,
 ) error {

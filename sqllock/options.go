@@ -429,7 +429,7 @@ func cut(text string, n int) string {
 type Tuning struct {
 	// PollMin and PollMax are for a locker that is not notified of releases: how often it asks how its waits stand, in one
 	// statement for all of them. The pause is random. It is about PollMin at first, grows with the time since the line last
-	// moved, and is PollMax at most; if the line has not moved for a minute, up to a thousandth of that time or a second. Behind the
+	// moved, and is PollMax at most for the first in line; if the line has not moved for a minute, up to a thousandth of that time or a second. Behind the
 	// first two of a line that has not moved for five seconds it is two to twenty seconds. Zero is 1 ms and 50 ms, or PollMin if that is
 	// longer. PollMin is at least 1 ms, PollMax at most 366 days. With notifications a locker asks every two to four seconds. They
 	// have no effect on [Locker.TryAcquire] and [Locker.TryDo].
@@ -474,7 +474,7 @@ type Tuning struct {
 	// NoReaping leaves the rows of names that are not in use to [Locker.Reap] and [Locker.RunReaper]. By default a locker that has
 	// released locks removes such rows in the background, of whatever name and process, from a minute after their last acquisition
 	// on: up to 2,000 at a time, with pauses of nine times as long as that took, until none are left. Names whose last lock was lost,
-	// or that have a mark of the last 366 days, stay. A process that ends sooner removes nothing. It is for [New] only: for one lock it
+	// or that have a mark, stay. A process that ends sooner removes nothing. It is for [New] only: for one lock it
 	// is [ErrInvalidOption].
 	NoReaping bool
 

@@ -203,7 +203,7 @@ func allTaken(name string, n int, taken map[int]strategies.Status) *HeldError {
 		// Of some nothing is known but that they could not be had.
 		left := status.Remaining + status.Taken
 		if count++; held.Remaining == 0 || left > 0 && left < held.Remaining {
-			held.Token, held.Remaining, held.Holder = status.Token, left, strategies.Holder{}
+			held.Token, held.Remaining, held.Shared, held.Holder = status.Token, left, status.Shared, strategies.Holder{}
 
 			if status.Remaining > 0 {
 				held.Holder = status.Holder

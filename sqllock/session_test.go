@@ -87,6 +87,26 @@ func TestNotRenewedAfterADeadline(t *testing.T) {
 	})
 }
 
+// TestNotRenewedAtAFullPool: that it has no connection left says nothing of the session, and each renewal needs one.
+func TestNotRenewedAtAFullPool(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := &oneSession{Memory: sqllocktest.NewMemory()}
+		locker := newLocker(t, k)
+		acquire(t, locker, sqllock.WithLease(time.Hour))
+
+		k.Fail("acquire", 1, sqllocktest.Before, sqllock.ErrTooManyConnections)
+
+		_, err := locker.TryAcquire(t.Context(), "other")
+		wantIs(t, "TryAcquire() at a full pool", err, sqllock.ErrTooManyConnections)
+
+		synctest.Wait()
+
+		if n := k.Count("renew") + k.Count("renew-all"); n != 0 {
+			t.Errorf("%d renewals, want none", n)
+		}
+	})
+}
+
 // TestCloseGivesBack at once.
 func TestCloseGivesBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {

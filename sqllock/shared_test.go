@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/sqllocktest"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // Readers of one process have one grant: it is asked for once, renewed once, and released by the last.
@@ -352,5 +354,71 @@ func TestReaderWithAnEndedContext(t *testing.T) {
 		}
 
 		release(t, reader)
+	})
+}
+
+// slowRenewals is a strategy whose answers to renewals come the later the shorter the lease is, and which notes the leases.
+type slowRenewals struct {
+	*sqllocktest.Memory
+
+	mu     sync.Mutex
+	leases []time.Duration
+}
+
+func (s *slowRenewals) Renew(ctx context.Context, held []strategies.Grant, lease time.Duration) []error {
+	s.mu.Lock()
+	s.leases = append(s.leases, lease)
+	s.mu.Unlock()
+
+	errs := s.Memory.Renew(ctx, held, lease)
+
+	time.Sleep(time.Second - lease/1000)
+
+	return errs
+}
+
+// Of two readers of one process that extend their lock at the same time, the longer lease is the one that is renewed.
+func TestReadersExtendAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &slowRenewals{Memory: sqllocktest.NewMemory()}
+		locker := newLocker(t, s)
+
+		var extending sync.WaitGroup
+
+		for _, lease := range []time.Duration{time.Minute, 90 * time.Second} {
+			lock := acquire(t, locker, sqllock.WithShared())
+			defer release(t, lock)
+
+			extending.Go(func() {
+				if err := lock.Extend(t.Context(), lease); err != nil {
+					t.Errorf("Extend(%s) = %v, want nil", lease, err)
+				}
+			})
+		}
+
+		extending.Wait()
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+
+		if last := s.leases[len(s.leases)-1]; last != 90*time.Second {
+			t.Errorf("renewed with leases %s, want the longer one in the end", s.leases)
+		}
+	})
+}
+
+// Whoever gives up waiting behind readers is told that it was those.
+func TestWaitBehindReaders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory, locker := setup(t)
+		reader := acquire(t, newLocker(t, memory.Peer()), sqllock.WithShared())
+
+		defer release(t, reader)
+
+		_, err := locker.Acquire(t.Context(), name, sqllock.WithMaxWait(5*time.Second))
+
+		if held := new(sqllock.HeldError); !errors.As(err, &held) || !held.Shared {
+			t.Errorf("Acquire() behind a reader = %v, want a *HeldError that is Shared", err)
+		}
 	})
 }

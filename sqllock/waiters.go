@@ -136,7 +136,8 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 		return false, errSilent
 	}
 
-	one.Behind, one.sent, one.asks, one.stood, one.moved = false, true, false, time.Now(), time.Now()
+	began := time.Now()
+	one.Behind, one.sent, one.asks, one.stood, one.moved = false, true, false, began, began
 	w.asking[one.ID] = one // its turn may come before the answer
 	waiter := one.Waiter
 	w.mu.Unlock()
@@ -162,7 +163,7 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 	defer w.mu.Unlock()
 
 	if wait.Err() == nil {
-		w.answeredLocked(one.stood, err)
+		w.answeredLocked(began, err)
 	}
 
 	w.addLocked(one)
@@ -174,7 +175,7 @@ func (w *waiters) enter(wait context.Context, one *waiting) (taken bool, err err
 	}
 
 	one.noted, one.taken = true, taken
-	w.untilLocked(one.stood.Add(believed))
+	w.untilLocked(began.Add(believed))
 
 	if taken {
 		w.nextLocked(one.stood.Add(min(w.pause(one), noticed)))

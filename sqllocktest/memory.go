@@ -608,6 +608,7 @@ func (m *Memory) ForceRelease(ctx context.Context, seen strategies.Status, reaso
 
 		row.taken = time.Time{}
 		m.store.tell(now, row)
+		m.store.announce(seen.Name)
 
 		return nil
 	})

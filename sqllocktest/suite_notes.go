@@ -529,6 +529,26 @@ func requestWatch(e *env) {
 	e.release(lock)
 	see("the release", func(s sqllock.Status) bool { return !s.Held() })
 
+	taken := e.acquire(e.b, sqllock.WithTuning(sqllock.Tuning{Announce: true}))
+	see("the next holder", func(s sqllock.Status) bool { return s.Held() && s.Token == taken.Token() })
+
+	began := time.Now()
+
+	if err := ForceRelease(e.ctx(), e.a, e.name, "a test"); err != nil {
+		e.Errorf("ForceRelease() = %v, want nil", err)
+	}
+
+	see("that it was taken away", func(s sqllock.Status) bool { return !s.Held() })
+
+	// Though nobody waits. Where nothing is heard it looks every second.
+	if took := time.Since(began); e.late(took, 3*time.Second) {
+		e.Errorf("Watch() has shown after %s that the lock was taken away", took)
+	}
+
+	if err := taken.Release(e.ctx()); !errors.Is(err, sqllock.ErrLost) {
+		e.Errorf("Release() = %v, want ErrLost", err)
+	}
+
 	cancel()
 	<-ended
 }

@@ -40,10 +40,10 @@ func newFree() *cobra.Command {
 third of its lease; "sqllock run" kills its command then. Until then two may
 believe that they hold it, so be sure that the holder is gone, or that what it
 does is guarded or checks tokens. The holder can neither renew nor guard any
-more. (On MySQL and MariaDB, if it had a guarded transaction open, it can guard
-further ones until it learns of the loss or the name is acquired again.) The
-next token is larger than every one before. The holder is told the reason,
-unless somebody acquired the name before that renewal.
+more. (Except on PostgreSQL and SQLite, if it had a guarded transaction open, it
+can guard further ones until it learns of the loss or the name is acquired
+again.) The next token is larger than every one before. The holder is told the
+reason, unless somebody acquired the name before that renewal.
 
 --token is that of the holder that you looked at, as show and serve print it. If
 somebody else has the lock by now, free takes nothing, says who, and exits

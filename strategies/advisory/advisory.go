@@ -4,7 +4,7 @@
 //	locker, err := sqllock.New(advisory.New(postgres.New(pool)))
 //
 // SQLite has none, and those of TiDB end after an hour. All locks of a locker share one connection, which is taken
-// from the pool with the first lock and given back two seconds after the last, or by Close.
+// from the pool with the first lock and given back up to two seconds after the last, or by Close.
 //
 // The locks are free the moment their session ends, so a crashed holder is
 // followed without waiting for its lease. That is also the price: whatever ends

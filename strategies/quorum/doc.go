@@ -68,8 +68,8 @@
 // until the clocks of the servers are past the largest.
 //
 // These return ErrUnsupported: [sqllock.Lock.Guard], ReleaseTx, WithMinHold, WithLockDelay, WithPermits, WithShared, WithNames,
-// Mark, Watch, RequestRelease and Waiters. So of package election Run works, and Observe and
-// RequestResign do not.
+// AsynchronousCommit, Mark, Watch, RequestRelease, Recovery, EndRecovery, SetLossless and Waiters. So of package election Run
+// works, and Observe and RequestResign do not.
 //
 // There is no line and there are no notifications: those who wait poll, and are not served in order. So a quorum costs more
 // than one server while it is waited for.
@@ -83,7 +83,7 @@
 // together.
 //
 // Migrate each server ("sqllock migrate up --dsn", once for each): one whose tables are missing is like one that is down.
-// While a minority is missing, the event Renewed of each lock has an Err that says where and why, and the log says so once.
+// While a minority is missing, the event Renewed of each lock has an Err that says where and why, and the log says so each minute.
 // [sqllock.Status].Detail says "held on 2 of 3 servers". Locks that end before their first renewal tell nothing, so watch
 // each server yourself, too, for example with "sqllock doctor --dsn" from cron.
 //

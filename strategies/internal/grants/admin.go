@@ -179,7 +179,14 @@ func (s *Store) Force(ctx context.Context, seen strategies.Status, reason string
 			case found:
 				owner = st.Owner
 
-				return s.hint(ctx, on, s.sql.TellAll, databases.Values{"name": seen.Name})
+				// Those who wait, and those who watch: the holder is one.
+				for _, tell := range []databases.Statement{s.sql.TellAll, s.sql.Announce} {
+					if err = s.hint(ctx, on, tell, databases.Values{"name": seen.Name}); err != nil {
+						break
+					}
+				}
+
+				return err
 			}
 
 			before = st

@@ -299,6 +299,12 @@ func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) ([]bo
 
 	b.send(ctx, release)
 
+	for i, g := range grants {
+		if g, ok := g.State.(*Grant); ok && !errors.Is(b.errs[i], strategies.ErrNotBatched) {
+			g.tried.Store(true)
+		}
+	}
+
 	return b.contended, b.errs
 }
 

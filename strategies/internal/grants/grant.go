@@ -22,6 +22,7 @@ type Grant struct {
 	// that a guard looks at may not tell: a release leaves it alone where a
 	// guard would stop it (MySQL).
 	released  atomic.Bool
+	tried     atomic.Bool // a release was sent that may have ended it
 	contended atomic.Bool
 
 	dating Gate  // the right to use dated, of a grant that may be handed on
@@ -246,7 +247,7 @@ func (g *Grant) TellOn(ctx context.Context, on databases.Session) error {
 // end frees the name, or when its minimum hold is over, and may tell the first in line; a reader leaves. It says whether it
 // did: an earlier release may have.
 func (g *Grant) end(ctx context.Context, on databases.Session, tells bool) (freed bool, err error) {
-	s, again := g.store, g.released.Swap(true)
+	s, again, tried := g.store, g.released.Swap(true), g.tried.Swap(true)
 
 	end := func() (err error) {
 		if g.Shared() {
@@ -279,7 +280,7 @@ func (g *Grant) end(ctx context.Context, on databases.Session, tells bool) (free
 		g.contended.Store(true)
 
 		return false, nil
-	case again && st.gone:
+	case tried && st.gone:
 		return false, nil // so, too, and the row of the idle name has been removed since
 	default:
 		return false, g.lostOn(ctx, on, st)

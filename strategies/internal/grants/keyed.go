@@ -118,6 +118,8 @@ func (s *Store) ReleaseKeyed(ctx context.Context, c KeyedCall, grants []*Grant) 
 	again := make([]bool, len(grants))
 
 	for i, g := range grants {
+		g.tried.Store(true)
+
 		again[i], c.Requests[i] = g.released.Swap(true), g.request
 	}
 
@@ -145,6 +147,7 @@ func (s *Store) ReleaseKeyed(ctx context.Context, c KeyedCall, grants []*Grant) 
 		// What follows tells a row that is gone from one that an earlier release has ended.
 		if !ended {
 			g.released.Store(again[i])
+			g.tried.Store(again[i])
 		}
 	}
 
