@@ -55,15 +55,15 @@ func Said(r sqllock.Recovery) string {
 	begins := fmt.Sprintf("nothing is granted for %s, counted from the next attempt to acquire a lock: ", r.Pause().Round(time.Millisecond))
 
 	switch {
-	case r.Remaining > 0:
+	case r.Remaining > 0 && r.Remaining >= r.Pause(): // or else there was another fail-over since
 		return fmt.Sprintf("nothing is granted for another %s, until %s: %s", r.Remaining.Round(time.Millisecond),
 			time.Now().Add(r.Remaining).UTC().Format("15:04:05 UTC"), plain.Text(r.Reason))
-	case r.Crashed:
-		return begins + "the server has crashed, and grants commit asynchronously"
-	case r.Pause() > 0:
-		return begins + "another server has become the primary"
-	default:
+	case r.Pause() == 0:
 		return "locks are granted; " + forecast(r)
+	case r.Server == r.Noted:
+		return begins + "the server has crashed, and grants commit asynchronously"
+	default:
+		return begins + "another server has become the primary"
 	}
 }
 
