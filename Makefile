@@ -206,7 +206,7 @@ graph: ## Show the modules that an importer takes on; fail if too many
 	@cd test && go run ./cmd/importergraph ..
 
 # All modules in one run, in a workspace that has the adapters, too: what several of them import is analysed once. Without
-# staticcheck for the adapter whose dependencies take it longer than all else together.
+# staticcheck for the adapter whose dependencies take it longer than all else together. One linter looks at a single go.mod.
 LARGE     := ./adapters/kubernetes/
 LINTSPACE := $(BIN)/lint/go.work
 

@@ -1,13 +1,14 @@
 package conformance_test
 
 import (
+	"database/sql"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/sqllock/sqllock/internal/single"
 	"github.com/sqllock/sqllock/strategies"
-	"github.com/sqllock/sqllock/strategies/cas"
+	"github.com/sqllock/sqllock/test/catalog"
 )
 
 // TestReleaseOfAGoneRow: a lock whose row is gone, of a database that was restored say, was lost, also if it is released together with
@@ -15,53 +16,51 @@ import (
 func TestReleaseOfAGoneRow(t *testing.T) {
 	t.Parallel()
 
-	for _, server := range recoverable {
-		t.Run(server, func(t *testing.T) {
-			t.Parallel()
+	eachRecoverable(t, catalog.Leased(), func(t *testing.T, made func() strategies.Strategy, beside *sql.DB) {
+		strategy := made()
+		release := func(held ...strategies.Grant) []error {
+			_, errs := strategy.Release(t.Context(), held)
 
-			db, beside := databaseAndPool(t, server)
-			strategy := cas.New(db)
-			release := func(held ...strategies.Grant) []error {
-				_, errs := strategy.Release(t.Context(), held)
+			return errs
+		}
 
-				return errs
+		held := make(map[string]strategies.Grant)
+
+		for _, name := range []string{"there", "gone"} {
+			grant, err := single.TryAcquire(t.Context(), strategy, strategies.Request{Name: name, Owner: name, Lease: time.Minute, Tokens: 1})
+			if err != nil {
+				t.Fatal(err)
 			}
 
-			held := make(map[string]strategies.Grant)
+			held[name] = grant.Grant
+		}
 
-			for _, name := range []string{"there", "gone"} {
-				grant, err := single.TryAcquire(t.Context(), strategy, strategies.Request{Name: name, Owner: name, Lease: time.Minute, Tokens: 1})
-				if err != nil {
-					t.Fatal(err)
-				}
+		tables := []string{"sqllock_locks", "sqllock_inserts"}
+		if strategy.Features().Database != "postgres" {
+			tables = append(tables, "sqllock_leases")
+		}
 
-				held[name] = grant.Grant
+		remove := func(name string) {
+			for _, table := range tables {
+				exec(t, beside, "DELETE FROM "+table+" WHERE name = '"+name+"'")
 			}
+		}
 
-			remove := func(name string) {
-				exec(t, beside, "DELETE FROM sqllock_locks WHERE name = '"+name+"'")
+		remove("gone")
 
-				if server != "postgres" {
-					exec(t, beside, "DELETE FROM sqllock_leases WHERE name = '"+name+"'")
-				}
-			}
+		errs := release(held["there"], held["gone"])
+		if errs[0] != nil || !errors.Is(errs[1], strategies.ErrNotBatched) {
+			t.Fatalf("Release() of both = %v, want nil and ErrNotBatched", errs)
+		}
 
-			remove("gone")
+		if errs := release(held["gone"]); !errors.Is(errs[0], strategies.ErrLost) {
+			t.Errorf("Release() of a lock whose row is gone = %v, want ErrLost", errs[0])
+		}
 
-			errs := release(held["there"], held["gone"])
-			if errs[0] != nil || !errors.Is(errs[1], strategies.ErrNotBatched) {
-				t.Fatalf("Release() of both = %v, want nil and ErrNotBatched", errs)
-			}
+		remove("there")
 
-			if errs := release(held["gone"]); !errors.Is(errs[0], strategies.ErrLost) {
-				t.Errorf("Release() of a lock whose row is gone = %v, want ErrLost", errs[0])
-			}
-
-			remove("there")
-
-			if errs := release(held["there"]); errs[0] != nil {
-				t.Errorf("Release() again, of one whose row is gone since = %v, want nil", errs[0])
-			}
-		})
-	}
+		if errs := release(held["there"]); errs[0] != nil {
+			t.Errorf("Release() again, of one whose row is gone since = %v, want nil", errs[0])
+		}
+	})
 }

@@ -177,13 +177,11 @@ func (s *Store) Force(ctx context.Context, seen strategies.Status, reason string
 			case err != nil:
 				return err
 			case found:
-				owner = st.Owner
+				named := databases.Values{"name": seen.Name}
 
 				// Those who wait, and those who watch: the holder is one.
-				for _, tell := range []databases.Statement{s.sql.TellAll, s.sql.Announce} {
-					if err = s.hint(ctx, on, tell, databases.Values{"name": seen.Name}); err != nil {
-						break
-					}
+				if owner, err = st.Owner, s.hint(ctx, on, s.sql.TellAll, named); err == nil {
+					err = s.hint(ctx, on, s.sql.Announce, named)
 				}
 
 				return err
