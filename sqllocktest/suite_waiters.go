@@ -347,8 +347,8 @@ func waitersForgotten(e *env) {
 // wait goes on without it.
 func waitersRefused(e *env) {
 	const (
-		long = 2500 * time.Millisecond
-		most = 7 // of dozens; it begins anew when a connection to listen on was had
+		long = 4 * time.Second
+		most = 11 // of at least 16 that are as far apart as the first two; it begins anew when a connection to listen on was had
 	)
 
 	lock := e.acquire(e.b)
