@@ -30,6 +30,8 @@ const (
 	// Released: a lock was released, after HeldFor. Err is nil if all is well. It is a *[LostError] if the lock turned out to
 	// be lost, and otherwise why the release failed, which goes on in the background.
 	Released
+	// Detached: a lock was detached ([Lock.Detach]), after HeldFor. It comes as Released does.
+	Detached
 	// Waiting: a call waits in line for a lock, and its Place is known for the first time, or has changed. Held says who had
 	// the lock when it was last asked for, and Waited for how long the call has waited. Nothing is sent to find that out: it comes when the locker looks how
 	// its waits stand. That is a quarter of a second at most after the call has entered the line, and then every two to four seconds
@@ -148,6 +150,8 @@ func (e Event) said() (slog.Level, string) {
 		return slog.LevelDebug, "lock not acquired"
 	case e.Kind == Waiting:
 		return slog.LevelDebug, "waiting for lock"
+	case e.Kind == Detached:
+		return slog.LevelDebug, "lock detached"
 	case e.Kind == Recovering:
 		return slog.LevelWarn, "nothing is granted in a recovery pause, waiting for lock"
 	case e.Kind == Renewed && (e.Err == nil || e.repeats):

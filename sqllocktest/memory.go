@@ -46,7 +46,7 @@ func (m *Memory) Peer() *Memory { return &Memory{Script: newMemoryScript(), stor
 func newMemoryScript() *Script {
 	return &Script{operations: []string{
 		"acquire", "acquire-all", "raise", "renew", "renew-all", "check", "release", "release-all", "settle", "guard", "releasetx",
-		"join", "list", "status", "force", "reap", "idle", "listen", "enqueue", "enqueue-all", "keep", "leave", "stand", "call", "waiters",
+		"join", "pass", "list", "status", "force", "reap", "idle", "listen", "enqueue", "enqueue-all", "keep", "leave", "stand", "call", "waiters",
 		"notes", "mark", "ask", "announce",
 	}}
 }
@@ -111,7 +111,7 @@ const memoryName = "memory"
 func (*Memory) Features() strategies.Features {
 	return strategies.Features{
 		Strategy: memoryName, Database: memoryName, LeavesLine: true,
-		MinHold: true, LockDelay: true, Shared: true, Slots: true, Several: true,
+		MinHold: true, LockDelay: true, Shared: true, Slots: true, Passes: true, Several: true,
 	}
 }
 
@@ -145,6 +145,10 @@ func (m *Memory) Release(ctx context.Context, grants []strategies.Grant) (conten
 }
 
 func (m *Memory) acquireOne(ctx context.Context, r strategies.Request) (grant strategies.Grant, err error) {
+	if r.From != nil {
+		return m.pass(ctx, r)
+	}
+
 	err = m.do(ctx, "acquire", func(now time.Time) (err error) {
 		if r.Mode == strategies.Shared {
 			grant, err = m.share(now, r)
@@ -159,6 +163,53 @@ func (m *Memory) acquireOne(ctx context.Context, r strategies.Request) (grant st
 	}
 
 	return grant, nil
+}
+
+// pass has the grant of another owner go over to a request's.
+func (m *Memory) pass(ctx context.Context, r strategies.Request) (grant strategies.Grant, err error) {
+	passed := func(owner string) strategies.Grant {
+		g := &memoryGrant{memory: m, name: r.Name, owner: owner, last: r.From.Last}
+
+		return strategies.Grant{Token: r.From.Token, Last: r.From.Last, State: g}
+	}
+
+	if r.From.Owner == r.Owner {
+		return passed(r.Owner), nil
+	}
+
+	err = m.do(ctx, "pass", func(now time.Time) error {
+		from, expires := &memoryGrant{memory: m, name: r.Name, owner: r.From.Owner, last: r.From.Last}, now.Add(r.Lease)
+
+		seen := m.store.rows[r.Name]
+
+		again := seen != nil && seen.owner == r.Owner
+		if again {
+			from.owner = r.Owner
+		}
+
+		row, err := from.mine()
+
+		switch {
+		case err != nil:
+			return err
+		case !now.Before(row.expires):
+			return &strategies.LostError{Reason: strategies.Expired}
+		case len(row.pins) > 0:
+			return &strategies.HeldError{Name: r.Name, Detail: "an open transaction guards it"}
+		case again && row.expires.After(expires):
+			expires = row.expires
+		}
+
+		row.owner, row.holder, row.expires, row.lockDelay, row.acquired = r.Owner, r.Holder, expires, r.LockDelay, now
+		row.minHold = r.MinHold
+
+		return nil
+	})
+	if err != nil {
+		return grant, err
+	}
+
+	return passed(r.Owner), nil
 }
 
 func (m *Memory) acquireAll(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
@@ -320,15 +371,23 @@ func (r *memoryRow) inTheWay(now time.Time) error {
 	case taken && !now.Before(r.expires):
 		return &strategies.HeldError{Name: r.name, Remaining: free.Sub(now), Detail: "the lock delay of a lease that expired"}
 	case taken:
-		return &strategies.HeldError{
+		held := &strategies.HeldError{
 			Name: r.name, Holder: r.statuses(now)[0].Holder, Owner: r.owner, Token: r.token, Shared: r.reads(now), Remaining: free.Sub(now),
 		}
+		if r.detached() {
+			held.Detail = "detached, and not adopted"
+		}
+
+		return held
 	case len(r.pins) > 0:
 		return &strategies.HeldError{Name: r.name, Detail: "an open transaction guards it"}
 	default:
 		return nil
 	}
 }
+
+// detached says whether the grant waits to be adopted.
+func (r *memoryRow) detached() bool { return strings.HasPrefix(r.owner, strategies.DetachedPrefix) }
 
 // runs says for how long the name is held, or else taken though nobody holds it.
 func (r *memoryRow) runs(now time.Time) (remaining, taken time.Duration) {
@@ -565,7 +624,7 @@ func (r *memoryRow) status(now time.Time) strategies.Status {
 	status := strategies.Status{Name: r.name, Strategy: memoryName, Token: r.token, Owner: r.owner, Holder: r.holder}
 
 	if status.Remaining, status.Taken = r.runs(now); status.Remaining > 0 {
-		status.HeldFor = now.Sub(r.acquired)
+		status.HeldFor, status.Detached = now.Sub(r.acquired), r.detached()
 	}
 
 	if r.owner == "" {
@@ -662,7 +721,9 @@ func (g *memoryGrant) mine() (*memoryRow, error) {
 	switch {
 	case row == nil:
 		lost.Detail = "its row is gone from the database"
-	case row.token != g.last:
+	case row.token == g.last && row.owner == "" && row.reason == "":
+		lost.Detail = "it was released"
+	case row.token != g.last || row.owner != "":
 		lost.Reason, lost.SuccessorToken = strategies.TakenOver, row.token
 
 		if row.owner != "" {

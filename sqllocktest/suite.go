@@ -164,7 +164,7 @@ type testCase struct {
 func cases(plain bool) []testCase {
 	all := slices.Concat(
 		exclusionCases(), tokenCases(), leaseCases(), ownerCases(), ambiguityCases(), nameCases(), tryCases(),
-		waitingCases(), waiterCases(), lineCases(), permitCases(), sharedCases(), severalCases(), noteCases(), raiseCases(), idleCases(), guardCases(), administrationCases(), callCases(), closeCases(), sessionCases(), rivalCases(),
+		waitingCases(), waiterCases(), lineCases(), permitCases(), sharedCases(), severalCases(), detachCases(), noteCases(), raiseCases(), idleCases(), guardCases(), administrationCases(), callCases(), closeCases(), sessionCases(), rivalCases(),
 	)
 	if plain {
 		return all

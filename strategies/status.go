@@ -32,6 +32,8 @@ type Status struct {
 	// Shared: it is one of the readers. List tells of each, those who share a grant once; Strategy.Status tells of one. Its Owner is
 	// its own, and not Grant.Phase.
 	Shared bool
+	// Detached: no process has it, since its holder has detached it, and it can be adopted.
+	Detached bool
 	// Mark is the largest number that was recorded with the name, zero if none was. ReleaseRequested is why the holder
 	// was asked to release the lock, empty if it was not. List tells neither.
 	Mark             int64

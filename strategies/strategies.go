@@ -151,6 +151,12 @@ type Request struct {
 	Name string
 	// Owner is random, made for one acquisition, and scopes every statement.
 	Owner string
+	// From is nil unless another owner's grant is to go over to Owner, where Features.Passes says that it can: with its tokens, and
+	// with a lease that begins anew. The answer is a *LostError if that owner has not got the name, and a *HeldError if it has, and
+	// a transaction has the row locked or nothing is granted. First, Line, Process, Wait, Tokens, MinHold and LockDelay are of no
+	// account. An attempt that is repeated finds what the first one did. If From has the same owner nothing is asked: the answer is the
+	// grant as it stands, to be renewed, checked or released.
+	From *Source
 	// Mode is Exclusive unless the strategy says in its Features that it knows others.
 	Mode Mode
 	// Lease is how long the grant lasts without renewal.
@@ -181,6 +187,18 @@ type Request struct {
 	// Place is what a Placer gave for this request, whose caller waits; else nil.
 	Place any
 }
+
+// Source is a grant that goes over to another owner.
+type Source struct {
+	// Owner who has it, or DetachedPrefix and something random if it is nobody's for now.
+	Owner string
+	// Token and Last are those of the Grant.
+	Token int64
+	Last  int64
+}
+
+// DetachedPrefix is how the owner of a grant begins that no process has: it waits for one that it goes over to.
+const DetachedPrefix = "detached-"
 
 // Holder says who holds a lock, or asks for it.
 type Holder struct {
@@ -239,6 +257,8 @@ type Features struct {
 	Shared bool
 	// Slots: the field Slots of Waiter works, and names with several slots can be waited for.
 	Slots bool
+	// Passes: the field From of Request works.
+	Passes bool
 	// Several: several names can be acquired at once.
 	Several bool
 	// Unbatched: calls are made one by one. Several are all answered with ErrNotBatched.

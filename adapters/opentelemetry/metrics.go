@@ -122,7 +122,7 @@ func (m *Metrics) Observe(ctx context.Context, e sqllock.Event) {
 		m.renewed(ctx, e, m.renewals)
 	case sqllock.RenewalFailed:
 		m.renewed(ctx, e, m.renewalFailures)
-	case sqllock.Lost, sqllock.Released:
+	case sqllock.Lost, sqllock.Released, sqllock.Detached:
 		m.released(ctx, e)
 	case sqllock.Waiting, sqllock.Recovering:
 		// A wait is measured when it has ended.

@@ -146,7 +146,7 @@ func (m *Metrics) Observe(_ context.Context, e sqllock.Event) {
 		m.renewed(e, m.renewals)
 	case sqllock.RenewalFailed:
 		m.renewed(e, m.renewalFailures)
-	case sqllock.Lost, sqllock.Released:
+	case sqllock.Lost, sqllock.Released, sqllock.Detached:
 		m.released(e)
 	case sqllock.Waiting, sqllock.Recovering:
 		// A wait is measured when it has ended.

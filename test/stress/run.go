@@ -185,7 +185,7 @@ func (s Settings) command(faults []Fault, seed uint64) string {
 		words = List(faults)
 	}
 
-	return fmt.Sprintf("stress -variants=false -pair %s -faults %q -round %s -lease %s -processes %d -goroutines %d -seed %d -rounds 1",
+	return fmt.Sprintf("stress -variants=none -pair %s -faults %q -round %s -lease %s -processes %d -goroutines %d -seed %d -rounds 1",
 		s.Pair, words, s.Length, s.Lease, s.Processes, s.Goroutines, seed)
 }
 
@@ -252,9 +252,15 @@ const (
 	variantLanes = 4
 )
 
-// RunVariants runs the known-bad variants of the pairs, until each is caught or has had its rounds.
-func RunVariants(ctx context.Context, set *servers.Set, o Options) []Caught {
-	all := slices.DeleteFunc(Variants(), func(v *Variant) bool { return !slices.Contains(o.Pairs, v.Pair) })
+// RunVariants runs the known-bad variants of the pairs, until each is caught or has had its rounds: all, or the first for each check.
+func RunVariants(ctx context.Context, set *servers.Set, o Options, forChecks bool) []Caught {
+	seen := make(map[string]bool)
+	all := slices.DeleteFunc(Variants(), func(v *Variant) bool {
+		left := !slices.Contains(o.Pairs, v.Pair) || forChecks && seen[v.By[0]]
+		seen[v.By[0]] = seen[v.By[0]] || !left
+
+		return left
+	})
 
 	place := func(v *Variant) int { return slices.Index(all, v) }
 

@@ -67,6 +67,54 @@ func (s *Store) Acquire(ctx context.Context, on databases.Session, r strategies.
 	}
 }
 
+// pass has the grant of r.From go over to the request's owner.
+func (s *Store) pass(ctx context.Context, on databases.Session, r strategies.Request) (*Grant, error) {
+	from := r.From
+	r.Tokens = from.Last - from.Token + 1
+
+	if r.Owner == from.Owner {
+		return s.Grant(r, from.Last), nil
+	}
+
+	if err := s.promise(ctx, on, r); err != nil {
+		return nil, s.AsHeld(ctx, on, r.Name, err)
+	}
+
+	values := s.Values(r)
+	values["from"], values["token"] = from.Owner, from.Last
+
+	for round := 1; ; round++ {
+		token, err := s.draw(ctx, on, s.sql.Pass, values)
+		if err == nil && token != 0 {
+			return s.Grant(r, token), ExecAll(ctx, on, s.sql.PassRow, values)
+		}
+
+		if err != nil {
+			return nil, s.AsHeld(ctx, on, r.Name, err)
+		}
+
+		st, err := s.State(ctx, on, r.Name)
+		if err != nil {
+			return nil, err
+		}
+
+		if theirs := st.Owner == from.Owner || st.Owner == r.Owner; !theirs || st.Token != from.Last || st.Left <= 0 {
+			g := s.Grant(r, from.Last)
+			if theirs {
+				g.owner = st.Owner
+			}
+
+			return nil, g.lostOn(ctx, on, st)
+		}
+
+		if again, err := s.recovering(ctx, on, r, true); err != nil {
+			return nil, err
+		} else if !again || round == MaxRounds {
+			return nil, &strategies.HeldError{Name: r.Name, Token: from.Token, Detail: "a transaction has its row locked"}
+		}
+	}
+}
+
 // MaxRounds is how often an attempt asks: after the making of the row, once in a name's life, and after what is noted about the server.
 const MaxRounds = 3
 

@@ -64,7 +64,7 @@ func (s *Store) list(ctx context.Context, on databases.Conn, f strategies.Filter
 			&heldFor, &left, &delay, &st.Owner, &st.Shared)
 
 		if st.Remaining, st.Taken = (State{Owner: st.Owner, Left: micros(left), Delay: micros(delay)}).runs(); st.Remaining > 0 {
-			st.HeldFor = micros(heldFor)
+			st.HeldFor, st.Detached = micros(heldFor), detached(st.Owner)
 		}
 
 		return err

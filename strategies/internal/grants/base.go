@@ -44,7 +44,7 @@ func (s *Store) Leased(take Take) Leased {
 // Features says what the strategy can do.
 func (l Leased) Features() strategies.Features {
 	f := l.store.Features()
-	f.MinHold, f.LockDelay, f.Shared = true, true, true
+	f.MinHold, f.LockDelay, f.Shared, f.Passes = true, true, true, true
 	f.AsynchronousCommit = l.store.sql.Recovery.Run.SQL != ""
 
 	return f
@@ -68,7 +68,9 @@ func (l Leased) Acquire(ctx context.Context, requests []strategies.Request) ([]s
 
 	var g *Grant
 
-	if r := requests[0]; r.Mode == strategies.Shared {
+	if r := requests[0]; r.From != nil {
+		g, err = l.store.pass(ctx, conn, r)
+	} else if r.Mode == strategies.Shared {
 		g, err = l.store.share(ctx, conn, r, Replaces{})
 	} else if token, failed := l.store.take(ctx, conn, r, Replaces{}); failed == nil {
 		g = l.store.Grant(r, token)

@@ -346,7 +346,9 @@ func (g *Grant) lost(st State) error {
 		lost.Reason, lost.Detail = strategies.Expired, "by the database's clock"
 	case st.Token == g.last && strings.HasPrefix(st.Ended, forced):
 		lost.Reason, lost.Detail = strategies.Forced, strings.TrimPrefix(st.Ended, forced)
-	case st.Token > g.last:
+	case st.Token == g.last && st.Owner == "":
+		lost.Detail = "it was released"
+	case st.Token >= g.last: // the same, if the grant went over to another owner
 		lost.Reason, lost.SuccessorToken = strategies.TakenOver, st.Token
 
 		if st.Owner != "" {

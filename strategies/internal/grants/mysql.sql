@@ -188,6 +188,24 @@ UPDATE (
 STRAIGHT_JOIN sqllock_locks l ON l.name = held.name
    SET l.token = LAST_INSERT_ID(GREATEST(l.token, :token))
 
+-- name: grant.pass
+-- Both rows are locked as by an acquisition, so that a guard of who had it is in the way. acquired_at changes for the sake of
+-- snapshots that are older. Who has it already is answered as at first.
+UPDATE (
+    SELECT l.name, e.owner = UNHEX(:owner) AS mine, {clock} AS moment FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
+     WHERE l.name = UNHEX(:name) AND IF({here-now}, l.token = :token AND {granting}
+       AND (e.owner = UNHEX(:from) OR e.owner = UNHEX(:owner)) AND e.expires_at > {clock}, 0)
+     LIMIT 1 FOR UPDATE SKIP LOCKED
+) free
+STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
+STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
+   SET l.token = LAST_INSERT_ID(l.token), l.owner = UNHEX(:owner), l.acquired_at = GREATEST(l.acquired_at + 1, free.moment), l.lock_delay_us = :delay,
+       l.host = UNHEX(:host), l.pid = :pid, l.label = UNHEX(:label), l.metadata = UNHEX(:metadata), e.owner = UNHEX(:owner),
+       e.expires_at = GREATEST(IF(free.mine, e.expires_at, 0), free.moment + :lease)
+
+-- name: insert.pass
+UPDATE sqllock_inserts SET owner = UNHEX(:owner) WHERE name = UNHEX(:name) AND owner = UNHEX(:from)
+
 -- name: grant.release
 -- name: grant.release telling
 -- The insert id says whether somebody waits.

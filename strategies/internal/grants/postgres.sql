@@ -278,6 +278,24 @@ WITH held AS (
 UPDATE sqllock_locks l SET token = greatest(l.token, :token::bigint) FROM held WHERE l.name = held.name
 RETURNING l.token
 
+-- name: grant.pass
+-- It is locked as by an acquisition, so that a guard of who had it is in the way. acquired_at changes for the sake of snapshots that
+-- are older. Who has it already is answered as at first.
+WITH held AS (
+    SELECT l.name FROM sqllock_locks l
+     WHERE l.name = :name AND l.token = :token AND (l.owner = :from OR l.owner = :owner) AND l.expires_at > {now} AND {here} AND {granting}
+       FOR UPDATE SKIP LOCKED
+)
+UPDATE sqllock_locks l
+   SET expires_at = greatest(CASE WHEN l.owner = :owner THEN l.expires_at END, {now} + :lease::float * interval '1 microsecond'),
+       owner = :owner, acquired_at = {now}, lock_delay_us = :delay, host = :host, pid = :pid, label = :label, metadata = :metadata
+  FROM held
+ WHERE l.name = held.name
+RETURNING l.token
+
+-- name: insert.pass
+UPDATE sqllock_inserts SET owner = :owner WHERE name = :name AND owner = :from
+
 -- let release = UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
 --  WHERE name = :name AND owner = :owner AND {here}
 

@@ -45,6 +45,17 @@ UPDATE sqllock_locks SET expires_at = max(expires_at, {now} + :lease) WHERE name
 UPDATE sqllock_locks SET token = max(token, :token) WHERE name = :name AND owner = :owner
 RETURNING token
 
+-- name: grant.pass
+-- Who has it already is answered as at first.
+UPDATE sqllock_locks
+   SET expires_at = max(iif(owner = :owner, expires_at, 0), {now} + :lease), acquired_at = max(acquired_at + 1, {now}),
+       owner = :owner, lock_delay_us = :delay, host = :host, pid = :pid, label = :label, metadata = :metadata
+ WHERE name = :name AND token = :token AND owner IN (:from, :owner) AND expires_at > {now}
+RETURNING token
+
+-- name: insert.pass
+UPDATE sqllock_inserts SET owner = :owner WHERE name = :name AND owner = :from
+
 -- name: grant.release
 -- name: grant.release telling
 UPDATE sqllock_locks SET owner = '', expires_at = 0, lock_delay_us = 0 WHERE name = :name AND owner = :owner

@@ -82,6 +82,9 @@ func (st State) Held(name string) *strategies.HeldError {
 	switch {
 	case st.Owner != "" && st.Left > 0:
 		held.Holder, held.Token, held.Owner, held.Shared = st.Holder, st.Token, st.Owner, strings.HasPrefix(st.Owner, sharedPrefix)
+		if detached(st.Owner) {
+			held.Detail = "detached, and not adopted"
+		}
 	case st.Owner != "" && st.Left+st.Delay > 0:
 		held.Detail = "the lock delay of a lease that expired"
 	case st.Left > 0:
@@ -92,6 +95,9 @@ func (st State) Held(name string) *strategies.HeldError {
 
 	return held
 }
+
+// detached says whether the grant of an owner waits to be adopted.
+func detached(owner string) bool { return strings.HasPrefix(owner, strategies.DetachedPrefix) }
 
 // What the column ended says.
 const (

@@ -32,6 +32,9 @@ type Statements struct {
 	// Raise makes the token of an owner's grant as large as another one, unless it is larger, and answers as Acquire
 	// does: with the token that the row has then.
 	Raise databases.Statement `sql:"grant.raise"`
+	// Pass has a grant go over to another owner, and answers as Acquire does. PassRow follows it for what a strategy keeps beside.
+	Pass    databases.Statement   `sql:"grant.pass"`
+	PassRow []databases.Statement `insert:"insert.pass"`
 	// ReleaseTx is the release in a caller's transaction. ReleaseLater is sent there, too. Neither tells anybody: on
 	// PostgreSQL a transaction that has notified cannot be prepared, and does not commit if the queue is full.
 	ReleaseTx databases.Statement `sql:"grant.release-tx" insert:"grant.release-tx insert"`

@@ -71,6 +71,21 @@ SELECT GREATEST(l.token, :token) FROM sqllock_locks l JOIN sqllock_leases e ON e
 -- then
 UPDATE sqllock_locks SET token = GREATEST(token, :token) WHERE name = UNHEX(:name)
 
+-- name: grant.pass
+-- Both rows are locked as by an acquisition. Who has it already is answered as at first.
+SELECT l.token FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
+ WHERE l.name = UNHEX(:name) AND l.token = :token AND (e.owner = UNHEX(:from) OR e.owner = UNHEX(:owner)) AND e.expires_at > {now}
+   FOR UPDATE NOWAIT
+-- then
+UPDATE sqllock_leases was JOIN sqllock_locks l ON l.name = was.name JOIN sqllock_leases e ON e.name = was.name
+   SET l.owner = UNHEX(:owner), l.acquired_at = GREATEST(l.acquired_at + 1, {now}), l.lock_delay_us = :delay, l.host = UNHEX(:host), l.pid = :pid,
+       l.label = UNHEX(:label), l.metadata = UNHEX(:metadata), e.owner = UNHEX(:owner),
+       e.expires_at = GREATEST(IF(was.owner = UNHEX(:owner), was.expires_at, 0), {now} + :lease)
+ WHERE was.name = UNHEX(:name)
+
+-- name: insert.pass
+UPDATE sqllock_inserts SET owner = UNHEX(:owner) WHERE name = UNHEX(:name) AND owner = UNHEX(:from)
+
 -- name: grant.release
 -- name: grant.release telling
 -- The query says whether somebody waits.

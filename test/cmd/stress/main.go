@@ -28,6 +28,13 @@ import (
 	"github.com/sqllock/sqllock/test/stress"
 )
 
+// Of the known-bad variants.
+const (
+	all    = "all"
+	checks = "checks"
+	none   = "none"
+)
+
 const (
 	exitWrong  = 1
 	exitUsage  = 2
@@ -50,7 +57,7 @@ func main() {
 type arguments struct {
 	stress.Options
 
-	variants bool
+	variants string
 	locks    bool
 }
 
@@ -69,7 +76,7 @@ func parse(args []string) (arguments, error) {
 	flags.IntVar(&a.Round.Processes, "processes", a.Round.Processes, "worker processes")
 	flags.IntVar(&a.Round.Goroutines, "goroutines", a.Round.Goroutines, "goroutines in each of them that use locks")
 	flags.StringVar(&a.Folder, "folder", filepath.Join(os.TempDir(), "sqllock-histories"), "where the history of a round goes in which something was wrong")
-	flags.BoolVar(&a.variants, "variants", true, "run the known-bad variants first")
+	flags.StringVar(&a.variants, "variants", all, "run the known-bad variants first: all, one for each check (checks), or none")
 	flags.BoolVar(&a.locks, "locks", true, "run the locks themselves")
 
 	if err := flags.Parse(args); err != nil {
@@ -81,6 +88,8 @@ func parse(args []string) (arguments, error) {
 	switch {
 	case flags.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case a.variants != all && a.variants != checks && a.variants != none:
+		err = fmt.Errorf("-variants is %s, %s or %s, and not %q", all, checks, none, a.variants)
 	case a.Round.Processes < 1 || a.Round.Goroutines < 1:
 		err = errors.New("-processes and -goroutines must be at least 1")
 	case a.Round.Lease < 500*time.Millisecond || a.Round.Length < a.Round.Lease:
@@ -135,8 +144,8 @@ func run(ctx context.Context, args []string) (code int) {
 	}()
 
 	verdict := stress.Well
-	if a.variants {
-		verdict = stress.ReportVariants(os.Stdout, stress.RunVariants(ctx, set, a.Options))
+	if a.variants != none {
+		verdict = stress.ReportVariants(os.Stdout, stress.RunVariants(ctx, set, a.Options, a.variants == checks))
 	}
 
 	if a.locks {
