@@ -262,14 +262,20 @@ func detachClaimed(e *env) {
 	}
 
 	claim = e.detach(adopted)
-	next := e.waiting(e.b)
-
-	e.stillWaiting(next, "while it is detached")
 
 	for range 2 {
 		if err := e.a.ReleaseClaim(e.ctx(), claim); err != nil {
 			e.Errorf("ReleaseClaim() = %v", err)
 		}
+	}
+
+	claim = e.detach(e.acquire(e.a))
+	next := e.waiting(e.b)
+
+	e.stillWaiting(next, "while it is detached")
+
+	if err := e.a.ReleaseClaim(e.ctx(), claim); err != nil {
+		e.Errorf("ReleaseClaim() = %v", err)
 	}
 
 	e.release(e.get(next))
