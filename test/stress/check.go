@@ -161,7 +161,7 @@ func (g *grant) String() string {
 // beside says whether two grants are of readers who may have the name at the same time.
 func (g *grant) beside(other *grant) bool { return g.shared && other.shared && g.token == other.token }
 
-// checkTokens: no two grants but those of readers have one token, and one that was asked for after another was there has a larger
+// checkTokens: no two grants but those of readers, and those that were adopted, have one token, and one that was asked for after another was there has a larger
 // one.
 func (h *history) checkTokens(name string, grants []*grant) (found []violation) {
 	for i, g := range grants {
@@ -169,7 +169,7 @@ func (h *history) checkTokens(name string, grants []*grant) (found []violation) 
 			continue
 		}
 
-		if before := grants[i-1]; before.token == g.token && !g.beside(before) {
+		if before := grants[i-1]; before.token == g.token && !g.beside(before) && !g.adopted {
 			found = append(found, violation{checkTokens, name, fmt.Sprintf("two grants with one token: %s and %s", before, g)})
 		}
 	}
@@ -269,8 +269,15 @@ func (h *history) checkGuard(name string, grants []*grant) (found []violation) {
 			found = append(found, violation{checkGuard, name, fmt.Sprintf("write %s was acknowledged, and is not there", w.writer)})
 		}
 
+		var own *grant
+
+		if i := slices.IndexFunc(grants, func(g *grant) bool { return g.owner == w.owner && g.token == w.token }); i >= 0 {
+			own = grants[i]
+		}
+
 		for _, g := range grants {
-			if w.committed && g.token > w.token && g.ret < w.commit {
+			later := g.token > w.token || g.adopted && own != nil && g.token == w.token && g.ret > own.ret
+			if w.committed && later && g.ret < w.commit {
 				found = append(found, violation{checkGuard, name, fmt.Sprintf(
 					"write %s with token %d was committed %s after %s was there", w.writer, w.token, time.Duration(w.commit-g.ret), g)})
 

@@ -16,6 +16,7 @@
 //	names.go      the locks
 //	worker.go     what a worker process does
 //	record.go     what it writes down; witness.go, what its strategy is asked
+//	detach.go     locks that are left to another process
 //	plan.go       which faults strike, when and whom
 //	fault.go      how they are made
 //	round.go      one round, from the start of the workers to the last check

@@ -23,6 +23,7 @@ type grant struct {
 	token         int64
 	process, life int
 	shared        bool // it is a reader's
+	adopted       bool // it has the token of the grant that was detached
 	call, ret     instant
 	// until is the latest time for which the lock said that it can be trusted.
 	until instant
@@ -33,11 +34,13 @@ type grant struct {
 	freeing instant
 	// released is when a release returned that said yes. Zero: none did.
 	released instant
+	// kept is until when the name is kept for whoever adopts it, if it was detached.
+	kept instant
 }
 
 // guarded is a read-modify-write in the database whose COMMIT was sent.
 type guarded struct {
-	name          string
+	name, owner   string
 	token         int64
 	writer        string
 	commit        instant
@@ -219,7 +222,7 @@ func (h *history) addRecords(process, life int, records []record) {
 			}
 		case phaseCommit:
 			guards[r.ID] = &guarded{
-				name: r.Name, token: r.Token, writer: writer(process, life, r.ID), commit: r.Time, ret: never, process: process, life: life,
+				name: r.Name, owner: r.Owner, token: r.Token, writer: writer(process, life, r.ID), commit: r.Time, ret: never, process: process, life: life,
 			}
 			h.guards = append(h.guards, guards[r.ID])
 
@@ -273,7 +276,7 @@ func (h *history) addReturn(
 	switch {
 	case r.Op == opAcquire && r.Outcome == outcomeOK:
 		g = &grant{
-			name: r.Name, owner: r.Owner, token: r.Token, process: process, life: life, shared: r.Shared,
+			name: r.Name, owner: r.Owner, token: r.Token, process: process, life: life, shared: r.Shared, adopted: r.Adopted,
 			call: call.Time, ret: r.Time, until: r.Until,
 		}
 		grants[grantKey{r.Owner, r.Token}] = g
@@ -284,6 +287,9 @@ func (h *history) addReturn(
 		g.until = max(g.until, r.Until)
 	case r.Op == opRelease && r.Outcome == outcomeOK && g != nil:
 		g.released = r.Time
+		if r.Detached {
+			g.kept = r.Until
+		}
 	case r.Op == opWrite && guards[r.ID] != nil && r.Outcome == outcomeOK:
 		guards[r.ID].ret, guards[r.ID].acknowledged = r.Time, true
 	case r.Op == opRead && r.Outcome == outcomeOK:

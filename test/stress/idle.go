@@ -42,7 +42,7 @@ func (h *history) taken(name string, grants []*grant) (spans []span) {
 
 		end := g.until
 		if g.released != 0 {
-			end = g.released
+			end = max(g.released, g.kept)
 		}
 
 		spans = append(spans, span{g.ret, end})

@@ -17,7 +17,8 @@ import (
 // token.
 //
 //	acquire   the lock is free, and the token is the next
-//	read      the same, or readers have the lock, whose token it is
+//	adopt     the lock is free, and the token is the largest
+//	read      the lock is free and the token is the next, or readers have the lock, whose token it is
 //	leave     ends that of one reader
 //	fade      the same, at some time from the end of the trust window on
 //	release   frees it, if the owner has it
@@ -50,6 +51,8 @@ var lockModel = porcupine.Model{
 		switch in.verb {
 		case "acquire":
 			return s.owner == "" && s.readers == 0 && in.rank == s.rank+1, lockState{owner: in.owner, rank: in.rank}
+		case "adopt":
+			return s.owner == "" && s.readers == 0 && in.rank == s.rank, lockState{owner: in.owner, rank: in.rank}
 		case "release":
 			return s.owner == in.owner, lockState{rank: s.rank}
 		case "read":
@@ -147,6 +150,8 @@ func (h *history) operations(name string, grants []*grant) []porcupine.Operation
 		acquire, release, expire := "acquire", "release", "expire"
 		if g.shared {
 			acquire, release, expire = "read", "leave", "fade"
+		} else if g.adopted {
+			acquire = "adopt"
 		}
 
 		rank := ranks[g.token]

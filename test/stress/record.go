@@ -99,6 +99,9 @@ type record struct {
 	Differs bool  `json:"differs,omitempty"`
 	// Together says that the acquisition is for other names, too.
 	Together bool `json:"together,omitempty"`
+	// Adopted says that the lock was detached by somebody else, and Detached that it is left to somebody, for whom it is kept until Until.
+	Adopted  bool `json:"adopted,omitempty"`
+	Detached bool `json:"detached,omitempty"`
 	// Frees says that the COMMIT is that of a release in a transaction.
 	Frees bool `json:"frees,omitempty"`
 	// Wait is the place in line that an opLine is about, Locker which of the worker's stands there, and Began

@@ -82,13 +82,13 @@ func (w *worker) lookForLeft(ctx context.Context) {
 	}
 }
 
-// holding returns what the database says that this worker holds.
+// holding returns what the database says that this worker holds, without what it has detached.
 func (w *worker) holding(ctx context.Context) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 
 	err = patiently(ctx, func() error {
-		names, err = readNames(ctx, w.data, w.Place.bind("SELECT name FROM sqllock_holders WHERE label = ?"), w.label())
+		names, err = readNames(ctx, w.data, w.Place.bind("SELECT name FROM sqllock_holders WHERE label = ? AND pid <> 0"), w.label())
 
 		return err
 	})

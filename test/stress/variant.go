@@ -305,6 +305,11 @@ UPDATE sqllock_locks l SET`),
 			},
 		},
 		{
+			Name: "adopted by everybody who has the claim", By: []string{checkWindows, checkLinear},
+			Pair: Pair{"postgres", "cas"}, Profile: profile{Detach: 0.8, Tries: true}, tune: fewNames,
+			edit: edits{"grant.pass": instead(`l.owner = $3`, `$3 <> ''`)},
+		},
+		{
 			Name: "newcomer overtakes the line", By: []string{checkOrder},
 			Pair: Pair{"postgres", "cas"}, Profile: queueing, tune: fewNames,
 			edit: edits{"cas.acquire": instead(`l.waiting = 0 OR $6::boolean OR l.owner = $3`, `$6::boolean IS NOT NULL`)},

@@ -106,7 +106,7 @@ func (w *witness) Acquire(ctx context.Context, all []strategies.Request) ([]stra
 func (w *witness) asks(r strategies.Request) instant {
 	t := now()
 
-	if r.Wait != "" {
+	if r.Wait != "" || r.From != nil {
 		return t
 	}
 
@@ -123,7 +123,7 @@ func (w *witness) asks(r strategies.Request) instant {
 }
 
 func (w *witness) answered(r strategies.Request, began instant, g strategies.Grant, err error) {
-	if err != nil {
+	if err != nil || r.From != nil { // or it goes over from another owner, whom the line let pass
 		return
 	}
 

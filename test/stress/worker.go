@@ -69,9 +69,11 @@ type profile struct {
 	NoRenewal bool `json:"no_renewal"`
 	// ReleaseTx is the share of releases that are part of a guarded transaction.
 	ReleaseTx float64 `json:"release_tx"`
+	// Detach is the share of locks that are detached in place of a release.
+	Detach float64 `json:"detach"`
 }
 
-var usual = profile{LongHold: 0.005, Idle: 0.5, SlowGuard: 0.02, Cancel: 0.03, Patient: 0.1, ReleaseTx: 0.1, Both: 0.1, Reading: 0.6}
+var usual = profile{LongHold: 0.005, Idle: 0.5, SlowGuard: 0.02, Cancel: 0.03, Patient: 0.1, ReleaseTx: 0.1, Both: 0.1, Reading: 0.6, Detach: 0.05}
 
 // commands that a worker reads from its standard input; its end means stop.
 const (
@@ -254,7 +256,15 @@ func (w *worker) loop(ctx context.Context, random *rand.Rand) {
 			continue
 		}
 
-		got := u.acquire(ctx, w.Names[random.IntN(len(w.Names))])
+		got, adopts := outcomeNo, false
+		if u.locker.Features().Passes && u.chance(0.3) {
+			got, adopts = u.adopt(ctx)
+		}
+
+		if !adopts {
+			got = u.acquire(ctx, w.Names[random.IntN(len(w.Names))])
+		}
+
 		if got != outcomeOK {
 			pause := pauseAfterNo
 			if got == outcomeUnknown {
@@ -293,6 +303,7 @@ type user struct {
 	lock    handle
 	doubt   bool // a COMMIT had no answer
 	reads   bool // it asks for, or has, the lock of a reader
+	adopts  bool // it asks for a lock that was detached
 	others  bool // it asks for another name with the lock's
 }
 
@@ -308,6 +319,7 @@ type handle interface {
 	Guard(ctx context.Context, tx strategies.Tx) error
 	ReleaseTx(ctx context.Context, tx strategies.Tx) error
 	Release(ctx context.Context) error
+	Detach(ctx context.Context, lease time.Duration) (sqllock.Claim, error)
 }
 
 // chance is true in the given share of cases.
@@ -320,7 +332,7 @@ func (u *user) between(lowest, highest time.Duration) time.Duration {
 
 // call writes down that an operation begins, and returns its record to complete.
 func (u *user) call(op operation) record {
-	r := record{Op: op, ID: u.ids.Add(1), Name: u.name, Together: u.others && op == opAcquire, Shared: u.reads}
+	r := record{Op: op, ID: u.ids.Add(1), Name: u.name, Together: u.others && op == opAcquire, Shared: u.reads, Adopted: u.adopts}
 	if u.lock != nil {
 		r.Token, r.Owner = u.lock.Token(), u.lock.Owner()
 	}
@@ -845,6 +857,10 @@ func (u *user) release(ctx context.Context) {
 	// A lock of a session cannot end with a transaction.
 	if u.guards() && !u.reads && !u.locker.Features().ConnectionHeld && !u.doubt && u.chance(u.Profile.ReleaseTx) && u.told() {
 		u.write(ctx, true)
+	}
+
+	if !u.reads && !u.doubt && u.locker.Features().Passes && u.chance(u.Profile.Detach) && u.told() && u.detach(ctx) {
+		return
 	}
 
 	r := u.call(opRelease)
