@@ -14,10 +14,10 @@ import (
 )
 
 // standbys are how many processes wait for one name while two others hand another one to each other for handedFor. Before, they have
-// waited for so long that they look as rarely as they ever do.
+// waited for SQLLOCK_BENCH_SETTLED seconds.
 const (
 	standbys  = 200
-	settled   = 90 * time.Second
+	settled   = 90
 	handedFor = 20 * time.Second
 )
 
@@ -57,7 +57,8 @@ func besideStandbys(b *testing.B, p pool, others int, options []sqllock.LockerOp
 	inLine(b, p, int64(others))
 
 	if others > 0 {
-		time.Sleep(settled) //nolint:forbidigo // it is a time that passes
+		seconds := countOf(b, "SQLLOCK_BENCH_SETTLED", settled)
+		time.Sleep(time.Duration(seconds) * time.Second) //nolint:forbidigo // it is a time that passes
 	}
 
 	var grants atomic.Int64
