@@ -491,9 +491,10 @@ func (h *hold) endDetached(ctx context.Context) {
 
 // loseDetached ends a hold of whose grant it is not known what became of it.
 func (h *hold) loseDetached(loss *LostError) error {
-	state := h.end(h.lossOf(loss))
+	loss = h.lossOf(loss)
+	_ = h.end(loss) // by now a renewal may have found that it was released
 
 	h.releaseLater(h.ctx)
 
-	return state
+	return loss
 }

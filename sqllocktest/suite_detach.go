@@ -301,6 +301,17 @@ func detachGuarded(e *env) {
 	e.commit(tx)
 
 	e.release(e.adopt(e.b, e.detach(lock)))
+
+	// A transaction that has begun before may not see what the holder before has written.
+	for _, level := range e.levels() {
+		claim := e.detach(e.acquire(e.a))
+		tx := e.begin(level)
+		adopted := e.adopt(e.b, claim)
+
+		e.oldSnapshot(level, adopted.Guard(e.ctx(), tx.Tx))
+		e.rollback(tx)
+		e.release(adopted)
+	}
 }
 
 func detachRenewed(e *env) {

@@ -28,7 +28,7 @@ import (
 type Strategy interface {
 	// Acquire makes one attempt for each request to take its name for its owner, and does not
 	// wait for a holder, a guard or a transaction that stands in the way. Answers come in the order of the
-	// requests, whose names differ. Of several none is Shared.
+	// requests, whose names differ. Of several none is Shared, nor has From.
 	//
 	// An error is a *HeldError if the name is not free. An error that wraps
 	// ErrUnsupported, ErrNoSchema, ErrReadOnly or ErrNotAllowed is final. One that

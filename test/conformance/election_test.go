@@ -47,12 +47,16 @@ func TestElection(t *testing.T) {
 				}
 
 				terms := make(chan int64)
-				causes := make(chan error, 2)
+				causes := make(chan error, 10)
 				ended := make(chan error, 2)
 
 				campaign := func(e *election.Election) {
 					ended <- e.Run(ctx, func(ctx context.Context, term *sqllock.Lock) error {
-						terms <- term.Token()
+						select {
+						case terms <- term.Token():
+						case <-ctx.Done(): // somebody may lead in the moment of the end
+						}
+
 						<-ctx.Done()
 
 						causes <- context.Cause(ctx)

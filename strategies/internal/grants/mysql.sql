@@ -200,7 +200,7 @@ UPDATE (
 STRAIGHT_JOIN sqllock_locks l ON l.name = free.name
 STRAIGHT_JOIN sqllock_leases e ON e.name = free.name
    SET l.token = LAST_INSERT_ID(l.token), l.owner = UNHEX(:owner), l.acquired_at = GREATEST(l.acquired_at + 1, free.moment), l.lock_delay_us = :delay,
-       l.host = UNHEX(:host), l.pid = :pid, l.label = UNHEX(:label), l.metadata = UNHEX(:metadata), e.owner = UNHEX(:owner),
+       l.host = UNHEX(:host), l.pid = :pid, l.label = UNHEX(:label), l.metadata = UNHEX(:metadata), l.strategy = UNHEX(:strategy), e.owner = UNHEX(:owner),
        e.expires_at = GREATEST(IF(free.mine, e.expires_at, 0), free.moment + :lease)
 
 -- name: insert.pass

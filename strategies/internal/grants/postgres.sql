@@ -288,7 +288,7 @@ WITH held AS (
 )
 UPDATE sqllock_locks l
    SET expires_at = greatest(CASE WHEN l.owner = :owner THEN l.expires_at END, {now} + :lease::float * interval '1 microsecond'),
-       owner = :owner, acquired_at = {now}, lock_delay_us = :delay, host = :host, pid = :pid, label = :label, metadata = :metadata
+       owner = :owner, acquired_at = {now}, lock_delay_us = :delay, host = :host, pid = :pid, label = :label, metadata = :metadata, strategy = :strategy
   FROM held
  WHERE l.name = held.name
 RETURNING l.token

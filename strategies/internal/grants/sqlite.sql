@@ -49,7 +49,7 @@ RETURNING token
 -- Who has it already is answered as at first.
 UPDATE sqllock_locks
    SET expires_at = max(iif(owner = :owner, expires_at, 0), {now} + :lease), acquired_at = max(acquired_at + 1, {now}),
-       owner = :owner, lock_delay_us = :delay, host = :host, pid = :pid, label = :label, metadata = :metadata
+       owner = :owner, lock_delay_us = :delay, host = :host, pid = :pid, label = :label, metadata = :metadata, strategy = :strategy
  WHERE name = :name AND token = :token AND owner IN (:from, :owner) AND expires_at > {now}
 RETURNING token
 

@@ -79,7 +79,7 @@ SELECT l.token FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name
 -- then
 UPDATE sqllock_leases was JOIN sqllock_locks l ON l.name = was.name JOIN sqllock_leases e ON e.name = was.name
    SET l.owner = UNHEX(:owner), l.acquired_at = GREATEST(l.acquired_at + 1, {now}), l.lock_delay_us = :delay, l.host = UNHEX(:host), l.pid = :pid,
-       l.label = UNHEX(:label), l.metadata = UNHEX(:metadata), e.owner = UNHEX(:owner),
+       l.label = UNHEX(:label), l.metadata = UNHEX(:metadata), l.strategy = UNHEX(:strategy), e.owner = UNHEX(:owner),
        e.expires_at = GREATEST(IF(was.owner = UNHEX(:owner), was.expires_at, 0), {now} + :lease)
  WHERE was.name = UNHEX(:name)
 
