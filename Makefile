@@ -87,27 +87,38 @@ quick: ## Vet, build and test what needs no server, in about a minute
 		./... ./cmd/sqllock/... ./test/conformance ./test/fuzz ./test/model/... ./test/stress
 
 .PHONY: test
-test: graph gotest slice ## Test every module against real databases
+test: graph bare gotest slice ## Test every module against real databases
 
 # Not through Docker's proxy of published ports, which takes as much of a processor as a small server. The variable is
 # for withservers; what the tests start themselves is reached as ever. One after the other, as the tests of the command and of test/
 # change settings of the servers; with -k a target that fails keeps none from being run. Those that mostly wait come first, when in CI
-# the linters run beside them.
+# what needs no server runs beside them.
 .PHONY: gotest
-gotest: $(WITHSERVERS) ## What of it go test runs
-	@$(if $(RACE),,echo "no C compiler: the tests run without the race detector")
+gotest: $(WITHSERVERS) ## What of it go test runs on servers
 	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- $(MAKE) -k --no-print-directory SQLLOCK_TEST_NEAR= \
-		test-command test-rest test-suite test-root test-models test-scripts test-failover test-adapters
+		test-command test-rest test-suite test-bench test-failover test-adapters
 
-# One known-bad variant for each check, which shows that it finds something; `make stress` has them all. Without the race detector,
-# which makes processes so slow that what is wrong with some of them, a race of milliseconds, hardly happens.
+.PHONY: bare
+bare: ## What of it needs no server
+	@$(if $(RACE),,echo "no C compiler: the tests run without the race detector")
+	@$(MAKE) -k --no-print-directory test-root test-scripts test-models
+
+# What the tests compile when nothing else waits for it.
+.PHONY: compile
+compile:
+	cd test && go build $(RACESQLITE) -o $(BIN)/stress-slice ./cmd/stress
+	$(call each,$(ADAPTERS),go test -vet=off -run '^$$' ./... >/dev/null)
+
+# Both at a time, on servers of their own: each leaves a part of the machine idle. One known-bad variant for each check shows that it
+# finds something; `make stress` has them all. They are without the race detector, which makes processes so slow that what is wrong
+# with some of them, a race of milliseconds, hardly happens.
 .PHONY: slice
 slice: ## What of it stress runs
 	@cd test && go build -o $(BIN)/stress ./cmd/stress && go build $(RACESQLITE) -o $(BIN)/stress-slice ./cmd/stress
-	$(BIN)/stress -locks=false -variants=checks $(STRESSFLAGS)
-	$(BIN)/stress-slice -variants=none -duration $(SLICE) -round 8s $(STRESSFLAGS)
+	@$(BIN)/stress-slice -variants=none -duration $(SLICE) -round 8s $(STRESSFLAGS) & slice=$$!; \
+		nice -n 5 $(BIN)/stress -locks=false -variants=checks $(STRESSFLAGS); variants=$$?; wait $$slice && exit $$variants
 
-# With the DSNs in the environment, as withservers sets them. The linters vet them, and compile bench/, which has no tests.
+# With the DSNs in the environment, as withservers sets them. The linters vet them.
 TESTS := -vet=off -timeout $(TIMEOUT) -parallel $(PARALLEL) $(TESTFLAGS)
 
 .PHONY: test-suite
@@ -135,6 +146,10 @@ test-command:
 test-rest:
 	cd test && go test -skip $(SUITE) $(TESTS) -parallel $(SUITES) $$(go list ./... | grep -vE '/test/(model|failover)')
 
+.PHONY: test-bench
+test-bench:
+	cd bench && go test $(TESTS) ./...
+
 # Beside nothing else: the leases are short, and servers begin anew.
 .PHONY: test-failover
 test-failover:
@@ -142,7 +157,7 @@ test-failover:
 
 .PHONY: test-adapters
 test-adapters:
-	$(call each,$(ADAPTERS),go test $(TESTS) ./...)
+	@printf '%s\n' $(ADAPTERS) | xargs -P 4 -I{} sh -c 'cd "$$0" && GOWORK=off go test "$$@" ./...' {} $(TESTS)
 
 .PHONY: stress
 stress: ## Check the promises while faults strike, on servers of its own

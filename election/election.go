@@ -54,7 +54,8 @@ type Election struct {
 //
 //	sqllock.WithMetadata(map[string]string{election.AddressKey: "http://10.0.0.7:8080"})
 //
-// With [sqllock.WithMaxWait] a candidacy ends after that, and Run with [sqllock.ErrNotAcquired]. New sends nothing to the database; Run reports what is wrong with the name or the options. Errors:
+// With [sqllock.WithMaxWait] a candidacy ends after that, and Run with [sqllock.ErrNotAcquired]. A [sqllock.WithMaxHold] of the
+// locker's does not end a term; one that is given here does. New sends nothing to the database; Run reports what is wrong with the name or the options. Errors:
 // [sqllock.ErrInvalidOption] if the locker is nil.
 func New(locker *sqllock.Locker, name string, options ...sqllock.Option) (*Election, error) {
 	if locker == nil {
@@ -62,7 +63,8 @@ func New(locker *sqllock.Locker, name string, options ...sqllock.Option) (*Elect
 	}
 
 	// A leader is not succeeded by the same process without a look at the line, and those who observe hear of it at once.
-	options = append([]sqllock.Option{sqllock.WithTuning(sqllock.Tuning{NoHandOff: true, Announce: true})}, options...)
+	// A longest hold of the locker's is for its work.
+	options = append([]sqllock.Option{sqllock.WithTuning(sqllock.Tuning{NoHandOff: true, Announce: true}), sqllock.WithMaxHold(0)}, options...)
 
 	return &Election{locker: locker, name: name, options: sqllock.LockOptions(options...)}, nil
 }

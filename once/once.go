@@ -48,8 +48,10 @@
 //			return ctx.Err()
 //		}
 //
-//		if err := once.Do(ctx, locker, "report", tick, report); err != nil && !errors.Is(err, once.ErrDone) {
-//			return err // start again: the tick is not done
+//		for err := once.Do(ctx, locker, "report", tick, report); err != nil && !errors.Is(err, once.ErrDone); {
+//			slog.Error("not done, trying again in a minute", "tick", tick, "error", err)
+//			...
+//			err = once.Do(ctx, locker, "report", tick, report)
 //		}
 //	}
 //

@@ -29,7 +29,7 @@ func (l *Locker) Holders(ctx context.Context, f Filter) (listed []Status, err er
 	})
 
 	for i := range listed {
-		listed[i].Name, listed[i].Slot = strategies.SplitSlot(listed[i].Name)
+		listed[i] = shown(listed[i])
 	}
 
 	return listed, err
@@ -75,6 +75,11 @@ func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) (listed []Waiter, 
 		}
 
 		listed = slices.DeleteFunc(listed, wants)
+
+		for i := range listed {
+			listed[i].Owner = unclaimed(listed[i].Owner)
+		}
+
 		listed = listed[:min(most, len(listed))]
 
 		return err
@@ -102,10 +107,28 @@ func (l *Locker) Inspect(ctx context.Context, name string) (status Status, err e
 		return err
 	})
 	if err == nil {
-		status.Name, status.Slot = name, slot
+		status.Name = strategies.SlotName(name, slot) // also if there is nothing
+		status = shown(status)
 	}
 
 	return status, err
+}
+
+// shown is a status as users see it: with the slot apart from the name, and without the owner that is the secret of a claim.
+func shown(status Status) Status {
+	status.Name, status.Slot = strategies.SplitSlot(status.Name)
+	status.Owner = unclaimed(status.Owner)
+
+	return status
+}
+
+// unclaimed is an owner, unless it is the secret of a claim.
+func unclaimed(owner string) string {
+	if strings.HasPrefix(owner, strategies.DetachedPrefix) {
+		return ""
+	}
+
+	return owner
 }
 
 // ForceRelease takes a lock away from the holder that was seen: seen is what [Locker.Inspect],
@@ -340,12 +363,17 @@ func (l *Locker) Ready(ctx context.Context) error {
 	nobodys := strategies.SlotName("", 1) // a slot of a name that is empty
 
 	return l.administer(ctx, "look whether the database is ready", func() error {
-		err := call.Bounded(ctx, attemptTime, func(ctx context.Context) error {
-			if _, _, err := l.strategy.Status(ctx, nobodys); err != nil {
-				return err
-			}
+		err := call.Bounded(ctx, attemptTime, func(ctx context.Context) (err error) {
+			// Twice: the connection may be one that a restart of the server has ended, and a call that acquires asks again, too.
+			for range 2 {
+				if _, _, err = l.strategy.Status(ctx, nobodys); err == nil {
+					_, err = l.strategy.List(ctx, strategies.Filter{Name: nobodys, Limit: 1})
+				}
 
-			_, err := l.strategy.List(ctx, strategies.Filter{Name: nobodys, Limit: 1})
+				if err == nil || isAnswer(err) || ctx.Err() != nil {
+					return err
+				}
+			}
 
 			return err
 		})

@@ -30,6 +30,7 @@ type claimed struct {
 	Owner string        `json:"o"`
 	Token int64         `json:"t"`
 	Last  int64         `json:"l"`
+	Lease time.Duration `json:"e"`
 	Delay time.Duration `json:"d,omitempty"`
 }
 
@@ -54,7 +55,7 @@ func ParseClaim(text string) (Claim, error) {
 	case version != claimVersion:
 		return claim, fmt.Errorf("%w: it is of version %q, and this version of sqllock reads %s", ErrInvalidClaim, cut(version, 8), claimVersion)
 	case err != nil, len(data) < crc32.Size, binary.BigEndian.Uint32(data) != crc32.ChecksumIEEE(data[crc32.Size:]),
-		json.Unmarshal(data[crc32.Size:], &claim.parts) != nil, len(claim.parts) == 0:
+		json.Unmarshal(data[crc32.Size:], &claim.parts) != nil, !claim.sound():
 		return Claim{}, fmt.Errorf("%w: it was cut or changed", ErrInvalidClaim)
 	default:
 		return claim, nil
@@ -78,6 +79,13 @@ func (c Claim) Name() string { name, _ := strategies.SplitSlot(c.first().Name); 
 
 // Token returns the fencing token of the lock.
 func (c Claim) Token() int64 { return c.first().Token }
+
+// sound says whether it is of grants that were detached, and of no others.
+func (c Claim) sound() bool {
+	return len(c.parts) > 0 && !slices.ContainsFunc(c.parts, func(p claimed) bool {
+		return !strings.HasPrefix(p.Owner, strategies.DetachedPrefix) || p.Token <= 0 || p.Last < p.Token
+	})
+}
 
 func (c Claim) first() claimed {
 	if len(c.parts) == 0 {
@@ -103,112 +111,182 @@ func (c Claim) MarshalText() ([]byte, error) {
 	return nil, fmt.Errorf("%s is a secret: write its Secret where it is to be kept", c)
 }
 
-// Detach leaves the lock to whoever adopts it: it is not renewed any more, its lease runs for so long from now on, and this handle has
-// ended, as by a release ([ErrReleased]). [Locker.Close] and [Lock.Release] leave it alone then. Until it is adopted, [Locker.Holders] and
-// [Locker.Inspect] tell of it as Status.Detached, and its lease is all that ends it, or [Locker.ForceRelease].
+// Detach releases the lock to whoever adopts it, and to nobody else while its lease runs, which is so long from now on. This handle has
+// ended then, as by [Lock.Release], which does nothing more, and [Locker.Close] leaves the lock alone. Until it is adopted
+// [Locker.Holders] and [Locker.Inspect] tell of it as Status.Detached, and its lease ends it, [Locker.ReleaseClaim] or [Locker.ForceRelease].
 //
-// The lease is 100 ms at least and 366 days at most. What [WithLockDelay] asked for still counts, and [WithMinHold] does not.
+// The lease is 100 ms at least and 366 days at most. A recovery pause is as long as the longest lease ([ErrRecovering]), so do not ask for
+// more than is needed: [Locker.ExtendClaim] prolongs it. What [WithLockDelay] asked for still counts, and [WithMinHold] does not.
 //
-// Errors: a *[LostError]; [ErrReleased]; [ErrInvalidOption]; [ErrUnsupported] by strategies forupdate, advisory and quorum, if the lock is
-// shared or if there are other handles of it; the database's. After [ErrNotAcquired], which says that a transaction guards the lock,
-// and after the other errors that a call has before something was sent, the lock is held as before. If the database did not
-// answer in five seconds the lock is lost: it is released in the background, and its lease ends it at the latest.
-func (l *Lock) Detach(ctx context.Context, lease time.Duration) (Claim, error) {
-	const verb = "detach"
+// It works though ctx has ended, and takes five seconds at most, for which it waits for a transaction that guards the lock. Errors
+// before anything was done: [ErrReleased]; [ErrInvalidOption]; [ErrUnsupported] by strategies forupdate, advisory and quorum, if the lock is
+// shared or if there are other handles of it. After any other error the lock is released, or will be in the background: a *[LostError];
+// [ErrNotAcquired], a transaction had it guarded; [ErrRecovering]; the database's.
+func (l *Lock) Detach(ctx context.Context, lease time.Duration) (claim Claim, err error) {
+	if err := l.detachable(ctx, lease); err != nil {
+		return Claim{}, err
+	}
 
+	var news []Event
+
+	first := false
+
+	l.release.Do(func() {
+		first = true
+		l.released.Store(true)
+
+		if l.end != nil {
+			l.end()
+		}
+
+		claim, news, l.result = l.detach(ctx, lease)
+	})
+
+	for _, event := range news {
+		if event.Name != "" {
+			l.hold.locker.tell(l.ctx, event)
+		}
+	}
+
+	if !first {
+		return Claim{}, fmt.Errorf("detach lock %q: %w", l.Name(), ErrReleased)
+	}
+
+	return claim, l.result
+}
+
+// detachable says why a lock cannot be detached.
+func (l *Lock) detachable(ctx context.Context, lease time.Duration) error {
 	if err := l.Err(); err != nil {
-		return Claim{}, err
+		return err
 	}
 
-	if err := checkContext(ctx, verb); err != nil {
-		return Claim{}, err
+	if err := checkContext(ctx, "detach"); err != nil {
+		return err
 	}
 
-	locker, holds := l.hold.locker, l.ctx.holds
-
-	if err := locker.passes(verb, l.Name()); err != nil {
-		return Claim{}, err
+	err := l.hold.locker.passes("detach", l.Name())
+	if err == nil {
+		_, err = l.hold.settings.with([]LockOption{WithoutRenewal(), WithLease(lease)}, l.hold.locker.features)
 	}
 
-	if _, err := l.hold.settings.with([]LockOption{WithoutRenewal(), WithLease(lease)}, locker.features); err != nil {
-		return Claim{}, fmt.Errorf("%s lock %q: %w", verb, l.Name(), err)
+	for _, h := range l.ctx.holds {
+		switch v := h.view(); {
+		case err != nil:
+		case h.readers != nil:
+			err = fmt.Errorf("%w for shared locks", ErrUnsupported)
+		case v.handles > 1:
+			err = errOtherHandles
+		case v.releasing:
+			err = ErrReleased // a transaction may do it
+		}
 	}
 
-	// Before anything is sent, so that a renewal under way does not take it for a loss.
+	if err != nil {
+		return fmt.Errorf("detach lock %q: %w", l.Name(), err)
+	}
+
+	return nil
+}
+
+// detach has the grants of all names go over to nobody, or releases all.
+func (l *Lock) detach(ctx context.Context, lease time.Duration) (claim Claim, news []Event, err error) {
+	holds := l.ctx.holds
+	news = make([]Event, len(holds))
+
 	for i, h := range holds {
-		if err := h.beginDetach(); err != nil {
-			for _, begun := range holds[:i] {
-				begun.keepDetached()
-			}
-
-			return Claim{}, fmt.Errorf("%s lock %q: %w", verb, h.name, err)
-		}
-	}
-
-	parts := make([]claimed, 0, len(holds))
-
-	for _, h := range holds {
-		part, err := h.detach(ctx, lease)
 		if err != nil {
-			return Claim{}, l.notDetached(ctx, verb, parts, part, err)
+			_ = l.releaseHold(ctx, h, &news[i])
+
+			continue
 		}
 
-		parts = append(parts, part)
+		var part claimed
+
+		if part, err = h.detach(ctx, lease, &news[i]); err == nil {
+			claim.parts = append(claim.parts, part)
+		}
 	}
 
-	for _, h := range holds {
-		h.endDetached(ctx)
-		locker.tell(l.ctx, h.event(Detached, nil))
+	if err != nil {
+		for _, part := range claim.parts {
+			r := part.request(l.hold.settings)
+			r.Owner, r.From = part.Owner, nil
+			l.hold.locker.settle(ctx, r)
+		}
+
+		return Claim{}, news, err
 	}
 
 	given := slices.Index(holds, l.hold)
-	parts[0], parts[given] = parts[given], parts[0]
+	claim.parts[0], claim.parts[given] = claim.parts[given], claim.parts[0]
 
-	return Claim{parts}, nil
+	return claim, news, nil
 }
 
-// detach has the grant go over to an owner that no process has.
-func (h *hold) detach(ctx context.Context, lease time.Duration) (claimed, error) {
+// detach ends the hold and has its grant go over to nobody, unless somebody else ends it, and sets what there is to tell.
+func (h *hold) detach(ctx context.Context, lease time.Duration, event *Event) (part claimed, err error) {
+	if !h.drop() {
+		return part, fmt.Errorf("detach lock %q: %w", h.name, errOtherHandles) // one has come just now
+	}
+
+	err = fmt.Errorf("detach lock %q: %w", h.name, errReleasedByClose)
+
+	h.releaser.Do(func() {
+		part, err = h.detachNow(ctx, lease, event)
+		h.released = err
+	})
+
+	return part, err
+}
+
+func (h *hold) detachNow(ctx context.Context, lease time.Duration, event *Event) (part claimed, err error) {
+	// Close waits for it.
+	h.locker.background.count(h.name)
+	defer h.locker.background.finish(h.name)
+
+	// First the work is told to stop, then others may have the lock.
+	if state := h.endCounted(ErrReleased); errors.Is(state, ErrLost) {
+		h.releaseLater(ctx)
+
+		return part, state
+	}
+
+	defer h.passTurn()
+
+	h.locker.turns.learnTokens(h)
+
 	r := newRequest(h.request.Name, h.settings)
-	r.Owner, r.Lease, r.Holder = strategies.DetachedPrefix+r.Owner, lease, h.request.Holder
+	r.Owner, r.Lease, r.MinHold, r.Holder = strategies.DetachedPrefix+r.Owner, lease, 0, h.request.Holder
 	r.Holder.PID = 0
 	r.From = &strategies.Source{Owner: h.request.Owner, Token: h.grant.Token, Last: max(h.grant.Token, h.grant.Last)}
 
-	_, _, err := h.locker.pass(ctx, r)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTime)
+	defer cancel()
 
-	return claimed{r.Name, r.Owner, r.From.Token, r.From.Last, r.LockDelay}, err
-}
-
-// notDetached ends what was detached, and what may have been though there was an error, which it returns.
-func (l *Lock) notDetached(ctx context.Context, verb string, done []claimed, failed claimed, err error) error {
-	h, rest := l.ctx.holds[len(done)], l.ctx.holds[len(done)+1:]
-
-	for _, untouched := range rest {
-		untouched.keepDetached()
-	}
-
-	if len(done) == 0 && lossIn(err) == nil && !uncertain(err) {
-		h.keepDetached()
-
-		return fmt.Errorf("%s lock %q: %w", verb, h.name, ownTime(ctx, err))
-	}
-
-	for _, part := range append(done, failed) {
-		r := part.request(h.settings)
-		r.Owner, r.From = part.Owner, nil
-		h.locker.settle(ctx, r)
-	}
-
-	for _, other := range l.ctx.holds[:len(done)] {
-		_ = other.loseDetached(&LostError{Reason: ReasonUnknown, Detail: "another name could not be detached with it"})
-	}
-
+	_, _, err = h.locker.pass(bounded, r)
 	loss := lossIn(err)
-	if loss == nil {
-		loss = &LostError{Reason: ReasonUnknown, Detail: "it is not known whether it was detached", Err: outOfTime(err)}
+
+	h.settleDoubt(ctx)
+
+	switch {
+	case err == nil:
+		*event = h.event(Detached, nil)
+		h.announce(ctx)
+
+		return claimed{r.Name, r.Owner, r.From.Token, r.From.Last, lease, r.LockDelay}, nil
+	case loss != nil:
+		err = h.lossOf(loss)
+	default:
+		err = fmt.Errorf("detach lock %q, which is released: %w", h.name, outOfTime(err))
+		r.From = nil
+		h.locker.settle(ctx, r)
+		h.releaseLater(ctx)
 	}
 
-	return h.loseDetached(loss)
+	*event = h.event(Released, err)
+
+	return part, err
 }
 
 // Adopt acquires the lock that a claim is of, in whatever process: the grant that was detached goes on, with the same token, under the
@@ -219,10 +297,11 @@ func (l *Lock) notDetached(ctx context.Context, verb string, done []claimed, fai
 // replace though they have the same token. Whoever comes later gets a *[LostError] that names it. To give the lock on, detach it again, which makes another claim.
 //
 // Errors: a *[LostError], the grant does not stand any more: it was adopted, released, taken away, expired, or is of another database;
-// [ErrNotAcquired] or [ErrRecovering], a transaction has the row locked for five seconds, or nothing is granted after a fail-over:
-// the claim is good as before; [ErrInvalidClaim], it is empty; [ErrInvalidOption], [ErrUnsupported], [ErrClosed]; the database's. After an error of the
-// database the lock may have been adopted, by nobody who has it then: it ends with the lease of this call.
-func (l *Locker) Adopt(ctx context.Context, claim Claim, options ...LockOption) (_ *Lock, err error) {
+// [ErrNotAcquired] or [ErrRecovering], a transaction has the row locked for five seconds, or nothing is granted after a fail-over;
+// [ErrInvalidClaim], it is empty; [ErrInvalidOption], [ErrUnsupported], [ErrClosed]; the database's. After any but the first the claim
+// is good as before: what may have been adopted is given back in the background, and has the lease that it was detached with. If one of
+// several names does not stand, the others are released.
+func (l *Locker) Adopt(ctx context.Context, claim Claim, options ...LockOption) (*Lock, error) {
 	set, err := l.claimed(ctx, "adopt", claim, options)
 	if err != nil {
 		return nil, err
@@ -233,27 +312,16 @@ func (l *Locker) Adopt(ctx context.Context, claim Claim, options ...LockOption) 
 		return nil, fmt.Errorf("lock %q: %w", name, ErrClosed)
 	}
 
-	holds, event := make([]*hold, 0, len(claim.parts)), Event{Attempts: 1}
 	began := now()
+	holds, err := l.adopt(ctx, claim, set)
+	event := Event{Kind: NotAcquired, Name: name, Attempts: 1, Waited: now().since(began), Err: err}
 
-	for _, part := range claim.parts {
-		var h *hold
-
-		if h, err = l.adopt(ctx, part, set); err != nil {
-			break
-		}
-
-		holds = append(holds, h)
-	}
-
-	event.Waited = now().since(began)
 	l.background.finish(name)
 
 	if err != nil {
-		event.Kind, event.Name, event.Err = NotAcquired, name, err
 		l.tell(ctx, event)
 
-		return nil, withRelease(err, together(holds, func(i int) error { return holds[i].handle().Release(ctx) }))
+		return nil, err
 	}
 
 	lock := &Lock{hold: holds[0], ctx: holds[0].ctx}
@@ -273,7 +341,7 @@ func (l *Locker) Adopt(ctx context.Context, claim Claim, options ...LockOption) 
 
 // claimed checks what is asked for with a claim, and returns the settings of its lock.
 func (l *Locker) claimed(ctx context.Context, verb string, claim Claim, options []LockOption) (*settings, error) {
-	if l != nil && len(claim.parts) == 0 {
+	if l != nil && !claim.sound() {
 		return nil, fmt.Errorf("%s: %w: it is empty", verb, ErrInvalidClaim)
 	}
 
@@ -301,32 +369,97 @@ func (l *Locker) passes(verb, name string) error {
 	return fmt.Errorf("%s lock %q: %w by strategy %s on %s; use strategy cas", verb, name, ErrUnsupported, l.features.Strategy, l.features.Database)
 }
 
-// adopt makes a hold of one of the names of a claim. No turn in this process comes with it.
-func (l *Locker) adopt(ctx context.Context, part claimed, set *settings) (*hold, error) {
-	r := part.request(set)
+// adopt returns the holds of all names of a claim, that of the name that was given first. If one is lost the others are released, and
+// after any other error what was adopted is given back.
+func (l *Locker) adopt(ctx context.Context, claim Claim, set *settings) ([]*hold, error) {
+	var holds []*hold
 
-	grant, start, err := l.pass(ctx, r)
+	for i, part := range claim.parts {
+		r := part.request(set)
+		grant, start, err := l.pass(ctx, r)
 
-	switch loss := lossIn(err); {
-	case loss != nil:
-		return nil, part.lost(loss)
-	case err != nil:
-		return nil, fmt.Errorf("adopt lock %q: %w", part.Name, ownTime(ctx, err))
+		if err == nil {
+			r.From = nil
+			holds = append(holds, newHold(ctx, &acquisition{locker: l, set: set}, r, grant, start))
+
+			continue
+		}
+
+		loss := lossIn(err)
+
+		for j, other := range claim.parts {
+			owned := other.request(set)
+
+			switch {
+			case j < i && loss != nil:
+				l.settle(ctx, holds[j].request)
+			case j < i:
+				l.giveBack(ctx, other, holds[j].request.Owner)
+			case j == i && loss == nil && uncertain(err):
+				l.giveBack(ctx, other, r.Owner)
+			case j > i && loss != nil:
+				owned.Owner, owned.From = other.Owner, nil
+				l.settle(ctx, owned)
+			}
+		}
+
+		if loss != nil {
+			return nil, part.lost(loss)
+		}
+
+		return nil, fmt.Errorf("adopt lock %q: %w", claim.Name(), ownTime(ctx, err))
 	}
 
-	r.From = nil
-	h := newHold(ctx, &acquisition{locker: l, set: set}, r, grant, start)
-	h.pinned = true
-	h.leaving.Do(func() {})
+	kept := true
 
-	if !l.keeper.keep(h) {
-		_ = h.endCounted(errReleasedByClose)
-		l.settleGrant(ctx, r, grant)
+	for _, h := range holds {
+		// No turn in this process came with it, and none is handed on.
+		h.pinned = true
+		h.leaving.Do(func() {})
 
-		return nil, fmt.Errorf("lock %q: %w", h.name, ErrClosed)
+		kept = l.keeper.keep(h) && kept
 	}
 
-	return h, nil
+	if !kept {
+		for _, h := range holds {
+			_ = h.endCounted(errReleasedByClose)
+			l.settle(ctx, h.request)
+		}
+
+		return nil, fmt.Errorf("lock %q: %w", claim.Name(), ErrClosed)
+	}
+
+	return holds, nil
+}
+
+// giveBack makes a grant a claim's again that may have been adopted by an owner whom nobody knows. It is looked for it several times,
+// as the answer may be late.
+func (l *Locker) giveBack(ctx context.Context, part claimed, owner string) {
+	r := part.request(&l.settings)
+	r.Owner, r.Lease, r.LockDelay, r.Holder.PID = part.Owner, part.Lease, part.Delay, 0
+	back := r
+	back.From = &strategies.Source{Owner: owner, Token: part.Token, Last: part.Last}
+
+	e := newEnding(ctx, part.Name, part.Lease, func(ctx context.Context) error {
+		stands, err := strategies.AcquireOne(ctx, l.strategy, r)
+		if err == nil {
+			err = strategies.RenewOne(ctx, l.strategy, stands, 0)
+		}
+
+		if lossIn(err) != nil {
+			_, err = strategies.AcquireOne(ctx, l.strategy, back)
+		}
+
+		if lossIn(err) != nil {
+			return nil // it has ended, or is somebody else's
+		}
+
+		return err
+	})
+	e.looks = lookTimes(e.looks[0])
+	e.until = e.until.Add(lastLook)
+
+	l.background.start(e)
 }
 
 // CheckClaim asks the database whether the lock of a claim waits to be adopted. nil: it does. Errors are those of [Locker.Adopt].
@@ -351,10 +484,15 @@ func (l *Locker) ExtendClaim(ctx context.Context, claim Claim, d time.Duration) 
 	})
 }
 
-// ReleaseClaim releases a lock that waits to be adopted. Errors are those of [Locker.Adopt]; it may be called again after an error of
-// the database.
+// ReleaseClaim releases a lock that waits to be adopted: each of its names that nobody else has. Errors are those of [Locker.Adopt];
+// it may be called again after an error of the database.
 func (l *Locker) ReleaseClaim(ctx context.Context, claim Claim) error {
 	return l.useClaim(ctx, "release", claim, nil, func(ctx context.Context, g strategies.Grant, _ time.Duration) error {
+		// After the end of the lease a release would end the lock delay.
+		if loss := lossIn(strategies.RenewOne(ctx, l.strategy, g, 0)); loss != nil && loss.Reason == ReasonExpired {
+			return loss
+		}
+
 		contended, err := strategies.ReleaseOne(ctx, l.strategy, g)
 		if err == nil && contended {
 			l.listener.call(ctx, claim.Name())
@@ -364,7 +502,7 @@ func (l *Locker) ReleaseClaim(ctx context.Context, claim Claim) error {
 	})
 }
 
-// useClaim does something with the grant of each name of a claim, as it stands. None after an error.
+// useClaim does something with the grant of each name of a claim, as it stands, and returns the first error.
 func (l *Locker) useClaim(
 	ctx context.Context, verb string, claim Claim, options []LockOption, do func(context.Context, strategies.Grant, time.Duration) error,
 ) error {
@@ -373,10 +511,11 @@ func (l *Locker) useClaim(
 		return err
 	}
 
+	var first error
+
 	for _, part := range claim.parts {
-		name, _ := strategies.SplitSlot(part.Name)
 		r := part.request(set)
-		r.Owner, r.LockDelay = part.Owner, part.Delay
+		r.Owner, r.LockDelay, r.MinHold = part.Owner, part.Delay, 0
 
 		err := call.Bounded(ctx, attemptTime, func(ctx context.Context) error {
 			g, err := strategies.AcquireOne(ctx, l.strategy, r)
@@ -388,13 +527,15 @@ func (l *Locker) useClaim(
 		})
 
 		if loss := lossIn(err); loss != nil {
-			return part.lost(loss)
+			err = part.lost(loss)
 		} else if err != nil {
-			return fmt.Errorf("%s lock %q: %w", verb, name, ownTime(ctx, err))
+			err = fmt.Errorf("%s lock %q: %w", verb, claim.Name(), ownTime(ctx, err))
 		}
+
+		first = cmp.Or(first, err)
 	}
 
-	return nil
+	return first
 }
 
 // request asks for the grant of a part of a claim.
@@ -422,11 +563,11 @@ const (
 )
 
 // pass has a grant go over to another owner. It is asked again while that is not known to be done, which changes nothing then, and while a
-// transaction has the row locked, for as long as an attempt may take.
+// transaction has the row locked, for as long as an attempt may take. An error after which it may have been done is uncertain.
 func (l *Locker) pass(ctx context.Context, r strategies.Request) (grant strategies.Grant, start instant, err error) {
 	name, _ := strategies.SplitSlot(r.Name)
 
-	var busy error // what it has waited for
+	var busy, doubt error // what it has waited for, and what may have been done
 
 	for began, try := time.Now(), 1; ; {
 		start = now()
@@ -434,13 +575,17 @@ func (l *Locker) pass(ctx context.Context, r strategies.Request) (grant strategi
 			return strategies.AcquireOne(ctx, l.strategy, r)
 		})
 
+		if uncertain(err) {
+			doubt = err
+		}
+
 		held := new(HeldError)
 
 		switch waits := errors.As(err, &held) && !held.Recovering || errors.Is(err, strategies.ErrBusy); {
-		case ctx.Err() != nil && busy != nil && !uncertain(err):
-			return grant, start, busy
-		case err == nil, lossIn(err) != nil, ctx.Err() != nil, isAnswer(err) && !waits, waits && time.Since(began) >= attemptTime, try == passTries:
-			return grant, start, asHeld(name, err)
+		case err == nil, lossIn(err) != nil:
+			return grant, start, err
+		case ctx.Err() != nil, isAnswer(err) && !waits, waits && time.Since(began) >= attemptTime, try == passTries:
+			return grant, start, cmp.Or(doubt, busy, asHeld(name, err))
 		case waits:
 			busy = asHeld(name, err)
 
@@ -451,50 +596,4 @@ func (l *Locker) pass(ctx context.Context, r strategies.Request) (grant strategi
 			try++
 		}
 	}
-}
-
-// beginDetach ends the hold for the time being: what is known of its grant from then on is somebody else's.
-func (h *hold) beginDetach() error {
-	if h.readers != nil {
-		return fmt.Errorf("%w for shared locks", ErrUnsupported)
-	}
-
-	if err := h.beginReleaseTx(); err != nil {
-		return err
-	}
-
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	h.freed = true
-
-	return nil
-}
-
-// keepDetached makes the hold what it was before beginDetach.
-func (h *hold) keepDetached() {
-	h.mu.Lock()
-	h.freed, h.releasing = false, false
-	h.mu.Unlock()
-
-	h.locker.keeper.resume(h)
-}
-
-// endDetached ends a hold whose grant has gone over. A release has nothing to do any more.
-func (h *hold) endDetached(ctx context.Context) {
-	h.releaser.Do(func() {})
-
-	_ = h.end(ErrReleased)
-
-	h.settleDoubt(ctx)
-}
-
-// loseDetached ends a hold of whose grant it is not known what became of it.
-func (h *hold) loseDetached(loss *LostError) error {
-	loss = h.lossOf(loss)
-	_ = h.end(loss) // by now a renewal may have found that it was released
-
-	h.releaseLater(h.ctx)
-
-	return loss
 }

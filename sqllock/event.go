@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -43,6 +44,16 @@ const (
 	// long from when it was asked. It comes once in a pause for each call, and like Waiting to one of those of a locker for the same lock.
 	Recovering
 )
+
+// String is the kind in words: "lost".
+func (k EventKind) String() string {
+	kinds := []string{"acquired", "not acquired", "renewed", "renewal failed", "lost", "released", "detached", "waiting", "recovering"}
+	if k < 0 || int(k) >= len(kinds) {
+		return fmt.Sprintf("EventKind(%d)", int(k))
+	}
+
+	return kinds[k]
+}
 
 // Event says what happened to which lock. Fields that do not apply are zero.
 type Event struct {

@@ -22,9 +22,17 @@ func TestReady(t *testing.T) {
 
 		for _, want := range []error{sqllock.ErrNoSchema, sqllock.ErrUnreachable, sqllock.ErrNotAllowed, errors.New("the driver's")} {
 			for _, operation := range []string{"status", "list"} {
-				memory.Fail(operation, 1, sqllocktest.Before, want)
+				memory.Fail(operation, 2, sqllocktest.Before, want)
 				wantIs(t, "Ready()", locker.Ready(t.Context()), want)
+				memory.Reset()
 			}
+		}
+
+		// A connection of the pool that was ended says nothing of the next one.
+		memory.Fail("status", 1, sqllocktest.Before, sqllock.ErrUnreachable)
+
+		if err := locker.Ready(t.Context()); err != nil {
+			t.Errorf("Ready() after a connection that was ended = %v, want nil", err)
 		}
 
 		if err := locker.Close(t.Context()); err != nil {

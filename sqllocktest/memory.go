@@ -375,7 +375,7 @@ func (r *memoryRow) inTheWay(now time.Time) error {
 			Name: r.name, Holder: r.statuses(now)[0].Holder, Owner: r.owner, Token: r.token, Shared: r.reads(now), Remaining: free.Sub(now),
 		}
 		if r.detached() {
-			held.Detail = "detached, and not adopted"
+			held.Owner, held.Detail = "", "detached, and not adopted" // it is a secret
 		}
 
 		return held

@@ -3,7 +3,6 @@ package sqllocktest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +20,7 @@ func detachCases() []testCase {
 		{"detach/is extended, checked and released by its claim", passesOnly, detachClaimed},
 		{"detach/lets nobody pass a guard", both(passesOnly, both(guardedOnly, oneWriter)), detachGuarded},
 		{"detach/is no loss to a renewal under way", passesOnly, detachRenewed},
-		{"detach/that is not confirmed is lost", passesOnly, detachFailed},
+		{"detach/that is not confirmed is released", passesOnly, detachFailed},
 		{"detach/of several names", both(passesOnly, severalOnly), detachSeveral},
 		{"detach/of a permit", both(passesOnly, slotsOnly), detachPermit},
 		{"detach/of a lock that was handed on", passesOnly, detachHandedOn},
@@ -290,17 +289,29 @@ func detachGuarded(e *env) {
 		e.Fatalf("Guard() = %v", err)
 	}
 
-	ctx, cancel := context.WithTimeout(e.ctx(), 200*time.Millisecond)
-	defer cancel()
+	detached := make(chan sqllock.Claim, 1)
 
-	if claim, err := lock.Detach(ctx, lease); !errors.Is(err, sqllock.ErrNotAcquired) {
-		e.Errorf("Detach() beside a guard = %v, %v, want ErrNotAcquired", claim, err)
+	go func() {
+		defer close(detached)
+
+		if claim, err := lock.Detach(e.ctx(), lease); err != nil {
+			e.Errorf("Detach() beside a guard that ends = %v", err)
+		} else {
+			detached <- claim
+		}
+	}()
+
+	<-lock.Done()
+	time.Sleep(20 * time.Millisecond)
+
+	select {
+	case claim := <-detached:
+		e.Errorf("Detach() beside a guard = %v, want that it waits", claim)
+	default:
 	}
 
-	e.alive(lock)
 	e.commit(tx)
-
-	e.release(e.adopt(e.b, e.detach(lock)))
+	e.release(e.adopt(e.b, <-detached))
 
 	// A transaction that has begun before may not see what the holder before has written.
 	for _, level := range e.levels() {
@@ -320,13 +331,19 @@ func detachRenewed(e *env) {
 	var (
 		mu   sync.Mutex
 		lost []error
+		held int
 	)
 
 	observed, err := sqllock.New(e.Strategy, sqllock.WithLease(300*time.Millisecond), sqllock.WithObserver(func(_ context.Context, event sqllock.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 
-		if event.Kind == sqllock.Lost {
+		switch event.Kind {
+		case sqllock.Acquired:
+			held++
+		case sqllock.Released, sqllock.Detached:
+			held--
+		case sqllock.Lost:
 			lost = append(lost, event.Err)
 		}
 	}))
@@ -360,6 +377,22 @@ func detachRenewed(e *env) {
 		}
 
 		e.release(e.adopt(e.b, claim))
+
+		// Beside a release, one of both does it.
+		lock = e.acquire(observed)
+		released := make(chan error, 1)
+
+		go func() { released <- lock.Release(e.ctx()) }()
+
+		if claim, err := lock.Detach(e.ctx(), lease); err == nil {
+			e.release(e.adopt(e.b, claim))
+		} else if !errors.Is(err, sqllock.ErrReleased) {
+			e.Errorf("Detach() beside a release = %v, want ErrReleased", err)
+		}
+
+		if err := <-released; err != nil {
+			e.Errorf("Release() beside Detach() = %v, want nil", err)
+		}
 	}
 
 	mu.Lock()
@@ -368,6 +401,10 @@ func detachRenewed(e *env) {
 	for _, err := range lost {
 		e.Errorf("a loss was told: %v", err)
 	}
+
+	if held != 0 {
+		e.Errorf("by the events %d are held after all were detached, or released, want 0", held)
+	}
 }
 
 func detachFailed(e *env) {
@@ -375,13 +412,26 @@ func detachFailed(e *env) {
 
 	e.script.Fail("pass", 3, After, nil)
 
-	claim, err := lock.Detach(e.ctx(), 10*lease)
-	e.lost(fmt.Sprintf("Detach() without an answer, which gave %v,", claim), err, sqllock.ReasonUnknown)
+	if claim, err := lock.Detach(e.ctx(), 10*lease); err == nil || errors.Is(err, sqllock.ErrLost) {
+		e.Errorf("Detach() without an answer = %v, %v, want an error, and no loss", claim, err)
+	}
+
 	e.ended(lock, "it is not known whether it was detached")
 
 	// It is nobody's, and is ended.
-	next := e.waiting(e.b)
-	e.release(e.get(next))
+	e.release(e.get(e.waiting(e.b)))
+
+	// So it is if the last tries were not even sent.
+	lock = e.acquire(e.a)
+
+	e.script.Fail("pass", 1, After, nil)
+	e.script.Fail("pass", 2, Before, sqllock.ErrTooManyConnections)
+
+	if claim, err := lock.Detach(e.ctx(), 10*lease); err == nil {
+		e.release(e.adopt(e.b, claim)) // a further try was answered
+	}
+
+	e.release(e.get(e.waiting(e.b)))
 }
 
 func detachSeveral(e *env) {
@@ -403,14 +453,59 @@ func detachSeveral(e *env) {
 		e.refusedName(e.a, name)
 	}
 
-	// If one of them does not stand, none is adopted, and the others are free.
 	claim := e.detach(adopted)
-	if err := ForceRelease(e.ctx(), e.b, names[1], "no more"); err != nil {
-		e.Fatalf("ForceRelease() = %v", err)
+
+	for _, name := range names {
+		_, err := e.locker(unpassed{e.Strategy, name}).Adopt(e.ctx(), claim)
+		if err == nil || errors.Is(err, sqllock.ErrLost) {
+			e.Errorf("Adopt() of which %q got no answer = %v, want an error, and no loss", name, err)
+		}
+
+		e.poll("what was adopted is given back", func() error { return e.b.CheckClaim(e.ctx(), claim) })
 	}
 
-	_, err := e.b.Adopt(e.ctx(), claim)
-	e.lost("Adopt() of several, one of which was taken away", err, sqllock.ReasonForced)
+	// If one of them does not stand, none is adopted, and the others are free.
+	for _, name := range names {
+		if err := ForceRelease(e.ctx(), e.b, name, "no more"); err != nil {
+			e.Fatalf("ForceRelease() = %v", err)
+		}
+
+		_, err := e.b.Adopt(e.ctx(), claim)
+		e.lost("Adopt() of several, one of which was taken away", err, sqllock.ReasonForced)
+
+		claim = e.detach(e.acquireSeveral(e.a, names))
+
+		if err := ForceRelease(e.ctx(), e.b, name, "no more"); err != nil {
+			e.Fatalf("ForceRelease() = %v", err)
+		}
+
+		e.lost("ReleaseClaim() of several, one of which was taken away", e.b.ReleaseClaim(e.ctx(), claim), sqllock.ReasonForced)
+
+		claim = e.detach(e.acquireSeveral(e.a, names))
+	}
+
+	if err := e.b.ReleaseClaim(e.ctx(), claim); err != nil {
+		e.Errorf("ReleaseClaim() = %v", err)
+	}
+}
+
+// unpassed is a strategy with a name of which no grant goes over.
+type unpassed struct {
+	strategies.Strategy
+
+	name string
+}
+
+func (u unpassed) Acquire(ctx context.Context, requests []strategies.Request) ([]strategies.Grant, []error) {
+	if r := requests[0]; r.From != nil && r.From.Owner != r.Owner && r.Name == u.name {
+		if strings.HasPrefix(r.Owner, strategies.DetachedPrefix) {
+			return u.Strategy.Acquire(ctx, requests) // it is given back
+		}
+
+		return make([]strategies.Grant, 1), []error{sqllock.ErrUnreachable}
+	}
+
+	return u.Strategy.Acquire(ctx, requests)
 }
 
 func detachPermit(e *env) {

@@ -68,7 +68,7 @@ type HeldError struct {
 	Holder Holder
 	// Token is the holder's fencing token, zero if not known.
 	Token int64
-	// Owner of the grant; empty if it is not known. Two answers that have the same tell of the same grant.
+	// Owner of the grant; empty if it is not known, or the secret of a claim. Two answers that have the same tell of the same grant.
 	Owner string
 	// Shared: readers have it, and Holder is one of them.
 	Shared bool

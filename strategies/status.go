@@ -11,7 +11,7 @@ type Status struct {
 	Token    int64
 	// Slot is which of the permits of the name it is. A strategy has it in Name, as SlotName makes that, and leaves it zero.
 	Slot int
-	// Owner identifies the acquisition; empty if it was released. Together with the
+	// Owner identifies the acquisition; empty if it was released, and in what users see if it was detached. Together with the
 	// name it can release the lock by hand, so do not show it to those who must not.
 	Owner string
 	// Holder is who has it, or had it last.

@@ -104,7 +104,7 @@ func join(ctx context.Context, strategy strategies.Strategy, label string) (e *e
 
 	e, err = election.New(locker, "scheduler")
 
-	return e, func() { _ = locker.Close(ctx) }, err
+	return e, func() { _ = locker.Close(context.WithoutCancel(ctx)) }, err
 }
 
 // serve campaigns for one term. Its leader stops by itself, or is asked to.

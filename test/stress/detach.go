@@ -15,8 +15,8 @@ import (
 // claims is the folder where the workers of a round leave the claims of locks that they have detached.
 func (w *worker) claims() string { return filepath.Join(filepath.Dir(w.Log), "claims") }
 
-// detach leaves the lock to whoever adopts it first, in this process or in another. It says whether the handle has ended.
-func (u *user) detach(ctx context.Context) bool {
+// detach leaves the lock to whoever adopts it first, in this process or in another. It has ended then in any case.
+func (u *user) detach(ctx context.Context) {
 	lease := u.between(u.Lease/4, u.Lease)
 
 	r := u.call(opRelease)
@@ -26,14 +26,12 @@ func (u *user) detach(ctx context.Context) bool {
 	u.answered(r, err)
 
 	if err != nil {
-		return errors.Is(err, sqllock.ErrLost)
+		return
 	}
 
 	if err := u.leaveClaim(claim); err != nil {
 		u.log.write(record{Time: now(), Failed: "leave a claim: " + err.Error()})
 	}
-
-	return true
 }
 
 // leaveClaim writes a claim where others find it, and whole.

@@ -859,7 +859,9 @@ func (u *user) release(ctx context.Context) {
 		u.write(ctx, true)
 	}
 
-	if !u.reads && !u.doubt && u.locker.Features().Passes && u.chance(u.Profile.Detach) && u.told() && u.detach(ctx) {
+	if !u.reads && !u.doubt && u.locker.Features().Passes && u.chance(u.Profile.Detach) && u.told() {
+		u.detach(ctx)
+
 		return
 	}
 

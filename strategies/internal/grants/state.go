@@ -83,7 +83,7 @@ func (st State) Held(name string) *strategies.HeldError {
 	case st.Owner != "" && st.Left > 0:
 		held.Holder, held.Token, held.Owner, held.Shared = st.Holder, st.Token, st.Owner, strings.HasPrefix(st.Owner, sharedPrefix)
 		if detached(st.Owner) {
-			held.Detail = "detached, and not adopted"
+			held.Owner, held.Detail = "", "detached, and not adopted" // it is a secret
 		}
 	case st.Owner != "" && st.Left+st.Delay > 0:
 		held.Detail = "the lock delay of a lease that expired"
