@@ -450,8 +450,8 @@ func (l *Locker) giveBack(ctx context.Context, part claimed, owner string) {
 			_, err = strategies.AcquireOne(ctx, l.strategy, back)
 		}
 
-		if lossIn(err) != nil {
-			return nil // it has ended, or is somebody else's
+		if loss := lossIn(err); loss != nil {
+			err = nil // it has ended, or is somebody else's
 		}
 
 		return err

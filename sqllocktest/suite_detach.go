@@ -301,13 +301,10 @@ func detachGuarded(e *env) {
 		}
 	}()
 
-	<-lock.Done()
-	time.Sleep(20 * time.Millisecond)
-
 	select {
 	case claim := <-detached:
 		e.Errorf("Detach() beside a guard = %v, want that it waits", claim)
-	default:
+	case <-time.After(20 * time.Millisecond):
 	}
 
 	e.commit(tx)
@@ -338,12 +335,12 @@ func detachRenewed(e *env) {
 		mu.Lock()
 		defer mu.Unlock()
 
-		switch event.Kind {
-		case sqllock.Acquired:
+		switch kind := event.Kind; {
+		case kind == sqllock.Acquired:
 			held++
-		case sqllock.Released, sqllock.Detached:
+		case kind == sqllock.Released, kind == sqllock.Detached:
 			held--
-		case sqllock.Lost:
+		case kind == sqllock.Lost:
 			lost = append(lost, event.Err)
 		}
 	}))
