@@ -335,12 +335,15 @@ func detachRenewed(e *env) {
 		mu.Lock()
 		defer mu.Unlock()
 
-		switch kind := event.Kind; {
-		case kind == sqllock.Acquired:
+		if event.Kind == sqllock.Acquired {
 			held++
-		case kind == sqllock.Released, kind == sqllock.Detached:
+		}
+
+		if event.Kind == sqllock.Released || event.Kind == sqllock.Detached {
 			held--
-		case kind == sqllock.Lost:
+		}
+
+		if event.Kind == sqllock.Lost {
 			lost = append(lost, event.Err)
 		}
 	}))
