@@ -442,7 +442,7 @@ func lineDead(e *env) {
 
 // Whether or not it was its turn: nobody waits until it is believed to be dead.
 func lineGivenUp(e *env) {
-	const soon = 1500 * time.Millisecond
+	const soon = 2500 * time.Millisecond // less than for how long one who has died is believed to wait
 
 	for _, first := range []string{"the wait ends", "the lock is released"} {
 		lock := e.acquire(e.a)

