@@ -46,23 +46,25 @@ func main() {
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Getenv("DATABASE_URL"), *listen)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	err := run(ctx, log, os.Getenv("DATABASE_URL"), *listen)
 
 	stop()
 
 	if err != nil {
-		slog.Error("the service has ended", "error", err)
+		log.Error("the service has ended", "error", err)
 		os.Exit(1)
 	}
 }
 
 // service is what the parts share.
 type service struct {
+	log    *slog.Logger
 	pool   *pgxpool.Pool
 	locker *sqllock.Locker
 }
 
-func run(ctx context.Context, url, listen string) error {
+func run(ctx context.Context, log *slog.Logger, url, listen string) error {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return err
@@ -76,7 +78,7 @@ func run(ctx context.Context, url, listen string) error {
 
 	events := expvar.NewMap("sqllock_events")
 
-	locker, err := sqllock.New(cas.New(postgres.New(pool)), sqllock.WithLease(15*time.Second), sqllock.WithLogger(slog.Default()),
+	locker, err := sqllock.New(cas.New(postgres.New(pool)), sqllock.WithLease(15*time.Second), sqllock.WithLogger(log),
 		sqllock.WithObserver(func(_ context.Context, e sqllock.Event) { events.Add(e.Kind.String(), 1) }))
 	if err != nil {
 		return err
@@ -89,7 +91,7 @@ func run(ctx context.Context, url, listen string) error {
 		return err
 	}
 
-	s := &service{pool, locker}
+	s := &service{log, pool, locker}
 
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -99,7 +101,7 @@ func run(ctx context.Context, url, listen string) error {
 	defer fail(nil)
 
 	group.Go(func() { fail(leader.Run(ctx, s.lead)) })
-	group.Go(func() { fail(s.schedule(ctx)) })
+	group.Go(func() { s.schedule(ctx) })
 
 	if err := s.serve(ctx, listen); err != nil {
 		return err
@@ -133,7 +135,7 @@ func (s *service) serve(ctx context.Context, listen string) error {
 
 	go func() { served <- server.Serve(listener) }()
 
-	slog.Info("serving", "address", listener.Addr().String())
+	s.log.InfoContext(ctx, "serving", "address", listener.Addr().String())
 
 	select {
 	case err := <-served:
@@ -179,7 +181,7 @@ func (s *service) order(w http.ResponseWriter, r *http.Request) {
 		return err
 	}, sqllock.WithMaxWait(waitForLock))
 	if err != nil {
-		slog.Warn("order", "customer", customer, "sent", sent, "committed", committed, "error", err)
+		s.log.WarnContext(ctx, "order", "customer", customer, "sent", sent, "committed", committed, "error", err)
 	}
 
 	switch {
@@ -196,7 +198,7 @@ func (s *service) order(w http.ResponseWriter, r *http.Request) {
 
 // lead is the work of the leader, until somebody else has to do it.
 func (s *service) lead(ctx context.Context, term *sqllock.Lock) error {
-	slog.Info("this process leads", "term", term.Token())
+	s.log.InfoContext(ctx, "this process leads", "term", term.Token())
 
 	every := time.NewTicker(time.Second)
 	defer every.Stop()
@@ -204,7 +206,7 @@ func (s *service) lead(ctx context.Context, term *sqllock.Lock) error {
 	for {
 		select {
 		case <-ctx.Done():
-			slog.Info("this process leads no more", "because", context.Cause(ctx))
+			s.log.InfoContext(ctx, "this process leads no more", "because", context.Cause(ctx))
 
 			return nil
 		case <-every.C: // the work
@@ -213,23 +215,22 @@ func (s *service) lead(ctx context.Context, term *sqllock.Lock) error {
 }
 
 // schedule makes the report of each minute once in all processes. A report that fails is made again, here or by another process.
-func (s *service) schedule(ctx context.Context) error {
-	for {
-		tick := time.Now().UTC().Truncate(time.Minute)
+func (s *service) schedule(ctx context.Context) {
+	tick := time.Now().UTC().Truncate(time.Minute)
 
-		switch err := once.Do(ctx, s.locker, "example/report", tick, s.report); {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil && !errors.Is(err, once.ErrDone):
-			slog.Error("no report", "tick", tick, "error", err)
-		default:
+	for ctx.Err() == nil {
+		err := once.Do(ctx, s.locker, "example/report", tick, s.report)
+
+		switch {
+		case err == nil, errors.Is(err, once.ErrDone):
 			tick = tick.Add(time.Minute)
+		case ctx.Err() == nil:
+			s.log.ErrorContext(ctx, "no report", "tick", tick, "error", err)
 		}
 
 		select {
 		case <-time.After(max(time.Until(tick), time.Second)):
 		case <-ctx.Done():
-			return nil
 		}
 	}
 }
@@ -240,7 +241,7 @@ func (s *service) report(ctx context.Context, _ *sqllock.Lock) error {
 		return err
 	}
 
-	slog.Info("report", "orders", orders)
+	s.log.InfoContext(ctx, "report", "orders", orders)
 
 	return nil
 }
