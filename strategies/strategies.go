@@ -153,8 +153,9 @@ type Request struct {
 	Owner string
 	// From is nil unless another owner's grant is to go over to Owner, where Features.Passes says that it can: with its tokens, and
 	// with a lease that begins anew. The answer is a *LostError if that owner has not got the name, and a *HeldError if it has, and
-	// a transaction has the row locked or nothing is granted. First, Line, Process, Wait and Tokens are of no account. An attempt that is repeated finds what the first one did. If From has the same owner nothing is asked: the answer is the
-	// grant as it stands, to be renewed, checked or released.
+	// a transaction has the row locked or nothing is granted. First, Line, Process, Wait and Tokens are of no account. An attempt
+	// that is repeated finds what the first one did. If From has the same owner nothing is asked: the answer is the grant as it
+	// stands, to be renewed, checked or released.
 	From *Source
 	// Mode is Exclusive unless the strategy says in its Features that it knows others.
 	Mode Mode
