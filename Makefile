@@ -156,7 +156,7 @@ test-failover:
 
 .PHONY: test-adapters
 test-adapters:
-	@printf '%s\n' $(ADAPTERS) | xargs -P 4 -I{} sh -c 'cd "$$0" && GOWORK=off go test "$$@" ./...' {} $(TESTS)
+	@printf '%s\n' $(ADAPTERS) | xargs -P 2 -I{} sh -c 'cd "$$0" && GOWORK=off go test "$$@" ./...' {} $(TESTS)
 
 .PHONY: stress
 stress: ## Check the promises while faults strike, on servers of its own
