@@ -299,8 +299,8 @@ func (h *hold) detachNow(ctx context.Context, lease time.Duration, event *Event)
 // Errors: a *[LostError], the grant does not stand any more: it was adopted, released, taken away, expired, or is of another database;
 // [ErrNotAcquired] or [ErrRecovering], a transaction has the row locked for five seconds, or nothing is granted after a fail-over;
 // [ErrInvalidClaim], it is empty; [ErrInvalidOption], [ErrUnsupported], [ErrClosed]; the database's. After any but the first the claim
-// is good as before: what may have been adopted is given back in the background, and has the lease that it was detached with. If one of
-// several names does not stand, the others are released.
+// is good as before, at once, or when the database answers again: what may have been adopted is given back, and has the lease that it was
+// detached with. If one of several names does not stand, the others are released.
 func (l *Locker) Adopt(ctx context.Context, claim Claim, options ...LockOption) (*Lock, error) {
 	set, err := l.claimed(ctx, "adopt", claim, options)
 	if err != nil {
@@ -394,9 +394,9 @@ func (l *Locker) adopt(ctx context.Context, claim Claim, set *settings) ([]*hold
 			case j < i && loss != nil:
 				l.settle(ctx, holds[j].request)
 			case j < i:
-				l.giveBack(ctx, other, holds[j].request.Owner)
+				l.giveBack(ctx, other, holds[j].request.Owner, false)
 			case j == i && loss == nil && uncertain(err):
-				l.giveBack(ctx, other, r.Owner)
+				l.giveBack(ctx, other, r.Owner, true)
 			case j > i && loss != nil:
 				owned.Owner, owned.From = other.Owner, nil
 				l.settle(ctx, owned)
@@ -432,15 +432,15 @@ func (l *Locker) adopt(ctx context.Context, claim Claim, set *settings) ([]*hold
 	return holds, nil
 }
 
-// giveBack makes a grant a claim's again that may have been adopted by an owner whom nobody knows. It is looked for it several times,
-// as the answer may be late.
-func (l *Locker) giveBack(ctx context.Context, part claimed, owner string) {
+// giveBack makes a grant a claim's again that may have been adopted by an owner whom nobody has: at once, so that the claim can be used
+// again, and in the background if the database does not answer. If it is only a doubt it is looked for it several times, as it may come late.
+func (l *Locker) giveBack(ctx context.Context, part claimed, owner string, doubt bool) {
 	r := part.request(&l.settings)
 	r.Owner, r.Lease, r.LockDelay, r.Holder.PID = part.Owner, part.Lease, part.Delay, 0
 	back := r
 	back.From = &strategies.Source{Owner: owner, Token: part.Token, Last: part.Last}
 
-	e := newEnding(ctx, part.Name, part.Lease, func(ctx context.Context) error {
+	give := func(ctx context.Context) error {
 		stands, err := strategies.AcquireOne(ctx, l.strategy, r)
 		if err == nil {
 			err = strategies.RenewOne(ctx, l.strategy, stands, 0)
@@ -455,7 +455,13 @@ func (l *Locker) giveBack(ctx context.Context, part claimed, owner string) {
 		}
 
 		return err
-	})
+	}
+
+	if err := call.Bounded(context.WithoutCancel(ctx), endTime, give); err == nil && !doubt {
+		return
+	}
+
+	e := newEnding(ctx, part.Name, part.Lease, give)
 	e.looks = lookTimes(e.looks[0])
 	e.until = e.until.Add(lastLook)
 

@@ -461,7 +461,7 @@ func detachSeveral(e *env) {
 			e.Errorf("Adopt() of which %q got no answer = %v, want an error, and no loss", name, err)
 		}
 
-		e.poll("what was adopted is given back", func() error { return e.b.CheckClaim(e.ctx(), claim) })
+		e.stands("that was given back", claim)
 	}
 
 	// If one of them does not stand, none is adopted, and the others are free.
