@@ -275,3 +275,60 @@ func inTheWay(t *testing.T, s *insert.Strategy, beside *sql.DB, brieflyAlone boo
 
 	tryAndRelease(t, s, requests)
 }
+
+// TestRowOfAPassedGrant: a row of sqllock_inserts that somebody has locked is in the way of no lock that is detached or adopted. It is
+// left over then, and replaced by the next holder.
+func TestRowOfAPassedGrant(t *testing.T) {
+	t.Parallel()
+
+	for _, server := range []string{"postgres", "mysql", "mariadb"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+
+			db, beside := databaseAndPool(t, server)
+			locker, name := lockerOn(t, insert.New(db)), uniqueName()
+
+			lock, err := locker.Acquire(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			tx, err := beside.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			var owner string
+			if err := tx.QueryRowContext(t.Context(), "SELECT owner FROM sqllock_inserts WHERE name = '"+name+"' FOR UPDATE").Scan(&owner); err != nil {
+				t.Fatal(err)
+			}
+
+			claim, err := lock.Detach(t.Context(), time.Minute)
+			if err != nil {
+				t.Fatalf("Detach() = %v", err)
+			}
+
+			if lock, err = locker.Adopt(t.Context(), claim); err != nil {
+				t.Fatalf("Adopt() = %v", err)
+			}
+
+			if err := lock.Check(t.Context()); err != nil {
+				t.Errorf("Check() of an adopted lock = %v", err)
+			}
+
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+
+			for range 2 {
+				if err := lock.Release(t.Context()); err != nil {
+					t.Errorf("Release() = %v", err)
+				}
+
+				if lock, err = locker.Acquire(t.Context(), name); err != nil {
+					t.Fatalf("Acquire() beside a row that is left over = %v", err)
+				}
+			}
+		})
+	}
+}

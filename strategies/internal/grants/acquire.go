@@ -86,7 +86,7 @@ func (s *Store) pass(ctx context.Context, on databases.Session, r strategies.Req
 	for round := 1; ; round++ {
 		token, err := s.draw(ctx, on, s.sql.Pass, values)
 		if err == nil && token != 0 {
-			return s.Grant(r, token), ExecAll(ctx, on, s.sql.PassRow, values)
+			return s.Grant(r, token), s.passRow(ctx, on, values)
 		}
 
 		if err != nil {
@@ -113,6 +113,20 @@ func (s *Store) pass(ctx context.Context, on databases.Session, r strategies.Req
 			return nil, &strategies.HeldError{Name: r.Name, Token: from.Token, Detail: "a transaction has its row locked"}
 		}
 	}
+}
+
+// passRow has what a strategy keeps beside the record follow it. A row that somebody has locked is left over, as that of a holder that
+// has died: the record decides.
+func (s *Store) passRow(ctx context.Context, on databases.Session, values databases.Values) error {
+	if len(s.sql.PassRow) == 0 {
+		return nil
+	}
+
+	if err := s.execBriefly(ctx, on, s.sql.PassRow, values); !s.Busy(err) {
+		return err
+	}
+
+	return nil
 }
 
 // MaxRounds is how often an attempt asks: after the making of the row, once in a name's life, and after what is noted about the server.

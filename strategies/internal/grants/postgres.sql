@@ -294,7 +294,7 @@ UPDATE sqllock_locks l
 RETURNING l.token
 
 -- name: insert.pass
-UPDATE sqllock_inserts SET owner = :owner WHERE name = :name AND owner = :from
+UPDATE sqllock_inserts SET owner = :owner WHERE name = :name AND owner = :from AND {briefly}
 
 -- let release = UPDATE sqllock_locks l SET owner = '', expires_at = 'epoch', lock_delay_us = 0
 --  WHERE name = :name AND owner = :owner AND {here}
