@@ -77,7 +77,7 @@ func (l *Locker) Waiters(ctx context.Context, f WaiterFilter) (listed []Waiter, 
 		listed = slices.DeleteFunc(listed, wants)
 
 		for i := range listed {
-			listed[i].Owner = unclaimed(listed[i].Owner)
+			listed[i].Owner = withoutSecret(listed[i].Owner)
 		}
 
 		listed = listed[:min(most, len(listed))]
@@ -117,13 +117,13 @@ func (l *Locker) Inspect(ctx context.Context, name string) (status Status, err e
 // shown is a status as users see it: with the slot apart from the name, and without the owner that is the secret of a claim.
 func shown(status Status) Status {
 	status.Name, status.Slot = strategies.SplitSlot(status.Name)
-	status.Owner = unclaimed(status.Owner)
+	status.Owner = withoutSecret(status.Owner)
 
 	return status
 }
 
-// unclaimed is an owner, unless it is the secret of a claim.
-func unclaimed(owner string) string {
+// withoutSecret is an owner, unless it is the secret of a claim.
+func withoutSecret(owner string) string {
 	if strings.HasPrefix(owner, strategies.DetachedPrefix) {
 		return ""
 	}

@@ -129,30 +129,18 @@ func (l *Lock) Detach(ctx context.Context, lease time.Duration) (claim Claim, er
 
 	var news []Event
 
-	first := false
+	err = fmt.Errorf("detach lock %q: %w", l.Name(), ErrReleased) // beside this call
 
 	l.release.Do(func() {
-		first = true
-		l.released.Store(true)
+		l.endHandle()
 
-		if l.end != nil {
-			l.end()
-		}
-
-		claim, news, l.result = l.detach(ctx, lease)
+		claim, news, err = l.detach(ctx, lease)
+		l.result = err
 	})
 
-	for _, event := range news {
-		if event.Name != "" {
-			l.hold.locker.tell(l.ctx, event)
-		}
-	}
+	l.tell(news)
 
-	if !first {
-		return Claim{}, fmt.Errorf("detach lock %q: %w", l.Name(), ErrReleased)
-	}
-
-	return claim, l.result
+	return claim, err
 }
 
 // detachable says why a lock cannot be detached.
@@ -210,9 +198,7 @@ func (l *Lock) detach(ctx context.Context, lease time.Duration) (claim Claim, ne
 
 	if err != nil {
 		for _, part := range claim.parts {
-			r := part.request(l.hold.settings)
-			r.Owner, r.From = part.Owner, nil
-			l.hold.locker.settle(ctx, r)
+			l.hold.locker.settleClaim(ctx, part)
 		}
 
 		return Claim{}, news, err
@@ -294,7 +280,8 @@ func (h *hold) detachNow(ctx context.Context, lease time.Duration, event *Event)
 // [WithNames], [WithMaxWait] and [WithReentrant]. A lease begins anew, and may be shorter than what was left.
 //
 // A claim is good for one adoption, by one who asks twice or by two who ask at a time. So the lock has one holder, whom nobody else can
-// replace though they have the same token. Whoever comes later gets a *[LostError] that names it. To give the lock on, detach it again, which makes another claim.
+// replace though they have the same token. Whoever comes later gets a *[LostError] that names it. To give the lock on, detach it again,
+// which makes another claim.
 //
 // Errors: a *[LostError], the grant does not stand any more: it was adopted, released, taken away, expired, or is of another database;
 // [ErrNotAcquired] or [ErrRecovering], a transaction has the row locked for five seconds, or nothing is granted after a fail-over;
@@ -302,7 +289,7 @@ func (h *hold) detachNow(ctx context.Context, lease time.Duration, event *Event)
 // is good as before, at once, or when the database answers again: what may have been adopted is given back, and has the lease that it was
 // detached with. If one of several names does not stand, the others are released.
 func (l *Locker) Adopt(ctx context.Context, claim Claim, options ...LockOption) (*Lock, error) {
-	set, err := l.claimed(ctx, "adopt", claim, options)
+	set, err := l.claimSettings(ctx, "adopt", claim, options)
 	if err != nil {
 		return nil, err
 	}
@@ -339,8 +326,8 @@ func (l *Locker) Adopt(ctx context.Context, claim Claim, options ...LockOption) 
 	return lock, nil
 }
 
-// claimed checks what is asked for with a claim, and returns the settings of its lock.
-func (l *Locker) claimed(ctx context.Context, verb string, claim Claim, options []LockOption) (*settings, error) {
+// claimSettings checks what is asked for with a claim, and returns the settings of its lock.
+func (l *Locker) claimSettings(ctx context.Context, verb string, claim Claim, options []LockOption) (*settings, error) {
 	if l != nil && !claim.sound() {
 		return nil, fmt.Errorf("%s: %w: it is empty", verb, ErrInvalidClaim)
 	}
@@ -369,45 +356,20 @@ func (l *Locker) passes(verb, name string) error {
 	return fmt.Errorf("%s lock %q: %w by strategy %s on %s; use strategy cas", verb, name, ErrUnsupported, l.features.Strategy, l.features.Database)
 }
 
-// adopt returns the holds of all names of a claim, that of the name that was given first. If one is lost the others are released, and
-// after any other error what was adopted is given back.
+// adopt returns the holds of all names of a claim, that of the name that was given first.
 func (l *Locker) adopt(ctx context.Context, claim Claim, set *settings) ([]*hold, error) {
 	var holds []*hold
 
-	for i, part := range claim.parts {
+	for _, part := range claim.parts {
 		r := part.request(set)
+
 		grant, start, err := l.pass(ctx, r)
-
-		if err == nil {
-			r.From = nil
-			holds = append(holds, newHold(ctx, &acquisition{locker: l, set: set}, r, grant, start))
-
-			continue
+		if err != nil {
+			return nil, l.notAdopted(ctx, claim, holds, r.Owner, err)
 		}
 
-		loss := lossIn(err)
-
-		for j, other := range claim.parts {
-			owned := other.request(set)
-
-			switch {
-			case j < i && loss != nil:
-				l.settle(ctx, holds[j].request)
-			case j < i:
-				l.giveBack(ctx, other, holds[j].request.Owner, false)
-			case j == i && loss == nil && uncertain(err):
-				l.giveBack(ctx, other, r.Owner, true)
-			case j > i && loss != nil:
-				owned.Owner, owned.From = other.Owner, nil
-				l.settle(ctx, owned)
-			}
-		}
-
-		if loss != nil {
-			return nil, part.lost(loss)
-		}
-
-		return nil, fmt.Errorf("adopt lock %q: %w", claim.Name(), ownTime(ctx, err))
+		r.From = nil
+		holds = append(holds, newHold(ctx, &acquisition{locker: l, set: set}, r, grant, start))
 	}
 
 	kept := true
@@ -432,8 +394,44 @@ func (l *Locker) adopt(ctx context.Context, claim Claim, set *settings) ([]*hold
 	return holds, nil
 }
 
-// giveBack makes a grant a claim's again that may have been adopted by an owner whom nobody has: at once, so that the claim can be used
-// again, and in the background if the database does not answer. If it is only a doubt it is looked for it several times, as it may come late.
+// notAdopted is the error of a claim of which some names were adopted, and the next one, by an owner, was not. If that is lost the others
+// are released. After any other error what was adopted is given back.
+func (l *Locker) notAdopted(ctx context.Context, claim Claim, adopted []*hold, owner string, err error) error {
+	failed, rest := claim.parts[len(adopted)], claim.parts[len(adopted)+1:]
+
+	if loss := lossIn(err); loss != nil {
+		for _, h := range adopted {
+			l.settle(ctx, h.request)
+		}
+
+		for _, part := range rest {
+			l.settleClaim(ctx, part)
+		}
+
+		return failed.lost(loss)
+	}
+
+	for i, h := range adopted {
+		l.giveBack(ctx, claim.parts[i], h.request.Owner, false)
+	}
+
+	if uncertain(err) {
+		l.giveBack(ctx, failed, owner, true)
+	}
+
+	return fmt.Errorf("adopt lock %q: %w", claim.Name(), ownTime(ctx, err))
+}
+
+// settleClaim releases, in the background, a grant that waits to be adopted, for as long as its lease may run.
+func (l *Locker) settleClaim(ctx context.Context, part claimed) {
+	r := part.request(&l.settings)
+	r.Owner, r.Lease, r.From = part.Owner, part.Lease, nil
+
+	l.settle(ctx, r)
+}
+
+// giveBack makes a grant a claim's again that was adopted by an owner whom nobody has: at once, so that the claim can be used again, and
+// in the background if the database does not answer. If that is a doubt it is looked for it several times, as it may come late.
 func (l *Locker) giveBack(ctx context.Context, part claimed, owner string, doubt bool) {
 	r := part.request(&l.settings)
 	r.Owner, r.Lease, r.LockDelay, r.Holder.PID = part.Owner, part.Lease, part.Delay, 0
@@ -512,7 +510,7 @@ func (l *Locker) ReleaseClaim(ctx context.Context, claim Claim) error {
 func (l *Locker) useClaim(
 	ctx context.Context, verb string, claim Claim, options []LockOption, do func(context.Context, strategies.Grant, time.Duration) error,
 ) error {
-	set, err := l.claimed(ctx, verb, claim, options)
+	set, err := l.claimSettings(ctx, verb, claim, options)
 	if err != nil {
 		return err
 	}

@@ -474,11 +474,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	news := one[:]
 
 	l.release.Do(func() {
-		l.released.Store(true)
-
-		if l.end != nil {
-			l.end()
-		}
+		l.endHandle()
 
 		if len(l.ctx.holds) == 1 {
 			l.result = l.releaseHold(ctx, l.hold, &one[0])
@@ -487,14 +483,27 @@ func (l *Lock) Release(ctx context.Context) error {
 		}
 	})
 
-	// Others may wait for the call above, and not for a log.
+	l.tell(news)
+
+	return l.result
+}
+
+// endHandle ends the handle, before its locks.
+func (l *Lock) endHandle() {
+	l.released.Store(true)
+
+	if l.end != nil {
+		l.end()
+	}
+}
+
+// tell tells what the end of the locks has to tell, after that: others may wait for it, and not for a log.
+func (l *Lock) tell(news []Event) {
 	for _, event := range news {
 		if event.Name != "" {
 			l.hold.locker.tell(l.ctx, event)
 		}
 	}
-
-	return l.result
 }
 
 // releaseHold takes the handle from a hold, which ends with its last one, and sets what there is to tell.

@@ -199,6 +199,14 @@ func detachUnanswered(e *env) {
 		e.alive(adopted)
 		e.release(adopted)
 	}
+
+	e.script.Twice("pass")
+
+	lock := e.acquire(e.a)
+	adopted := e.adopt(e.a, e.detach(lock))
+	e.alive(adopted)
+	e.release(adopted)
+	e.grow("what was done twice", lock.Token(), e.acquire(e.b).Token())
 }
 
 func detachEnded(e *env) {
