@@ -1164,3 +1164,46 @@ func TestCommitsThatWait(t *testing.T) {
 		})
 	}
 }
+
+// TestClaimInARecoveryPause: no claim is adopted in a pause, in which somebody may have adopted it already, and all are good after it.
+func TestClaimInARecoveryPause(t *testing.T) {
+	t.Parallel()
+
+	eachRecoverable(t, catalog.Leased(), func(t *testing.T, made func() strategies.Strategy, beside *sql.DB) {
+		holder, other := lockerOn(t, made()), lockerOn(t, made())
+
+		claim, err := acquire(t, holder, "detached").Detach(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		held := acquire(t, holder, "held")
+
+		promote(t, beside)
+
+		if _, err := other.Adopt(t.Context(), claim); !errors.Is(err, sqllock.ErrRecovering) {
+			t.Errorf("Adopt() in a pause = %v, want ErrRecovering", err)
+		}
+
+		if err := other.CheckClaim(t.Context(), claim); err != nil {
+			t.Errorf("CheckClaim() in a pause = %v, want nil", err)
+		}
+
+		if _, err := held.Detach(t.Context(), time.Minute); !errors.Is(err, sqllock.ErrRecovering) {
+			t.Errorf("Detach() in a pause = %v, want ErrRecovering", err)
+		}
+
+		if err := other.EndRecovery(t.Context(), "a test"); err != nil {
+			t.Fatal(err)
+		}
+
+		adopted, err := other.Adopt(t.Context(), claim)
+		if err != nil || adopted.Token() != claim.Token() {
+			t.Fatalf("Adopt() after the pause = %v, want token %d", err, claim.Token())
+		}
+
+		if err := adopted.Release(t.Context()); err != nil {
+			t.Errorf("Release() = %v", err)
+		}
+	})
+}
