@@ -45,6 +45,10 @@ func (s Settings) bound() time.Duration {
 	return bound
 }
 
+// rest is how much longer those in line keep a name who died far back, while it stood still (docs/strategies.md, "The line"): a
+// quarter of that time, or two seconds.
+func (s Settings) rest() time.Duration { return max(s.Length/4, 2*time.Second) }
+
 // stopGrace is how long a worker may take to end: its calls are bounded by a few leases.
 func (s Settings) stopGrace() time.Duration { return 10*s.Lease + 10*time.Second }
 
@@ -346,7 +350,7 @@ func (r *round) after(ctx context.Context, history *history) error {
 
 	acquiring.Wait()
 
-	if history.free = r.host.machine.elapsed(began); history.free > r.Lease+r.bound() {
+	if history.free = r.host.machine.elapsed(began); history.free > r.Lease+r.bound()+r.rest() {
 		history.note(checkFree, fmt.Sprintf("not all names were free before %s after the last worker had ended",
 			history.free.Round(time.Millisecond)))
 	}
