@@ -18,10 +18,21 @@ import (
 // (database.NewStore, or goose.SetTableName) when you run goose yourself.
 const TableName = "sqllock_goose_version"
 
-// FS holds the folders postgres, mysql (MariaDB and TiDB too) and sqlite.
+// FS holds the folders postgres, mysql (MariaDB and TiDB too) and sqlite, and postgres-functions.
 //
-//go:embed postgres/*.sql mysql/*.sql sqlite/*.sql
+//go:embed postgres/*.sql mysql/*.sql sqlite/*.sql postgres-functions/*.sql
 var FS embed.FS
+
+// FunctionsTableName is a version table for [Functions], apart from that of the tables.
+const FunctionsTableName = "sqllock_functions_goose_version"
+
+// Functions returns the migration that makes functions on PostgreSQL with which programs without the library acquire, renew and release
+// locks. It may be left out, and comes after those of [For] if not.
+func Functions() fs.FS {
+	functions, _ := fs.Sub(FS, "postgres-functions") // never fails: it is a path
+
+	return functions
+}
 
 // For returns the migrations of one dialect: "postgres", "mysql", "tidb" or "sqlite".
 func For(dialect string) (fs.FS, error) {

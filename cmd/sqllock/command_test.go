@@ -121,6 +121,7 @@ func TestMigrate(t *testing.T) {
 		{"migrate up", "applied 00001_create_locks.sql"},
 		{"migrate print", "(sqlite)"},
 		{"migrate print --dialect postgres", "timestamptz"},
+		{"migrate print --functions", "FUNCTION sqllock_acquire"},
 	} {
 		i := run(t, url, strings.Fields(c.args)...)
 		i.want(0)

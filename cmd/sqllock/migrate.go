@@ -206,14 +206,19 @@ func newMigrateStatus(db *database) *cobra.Command {
 
 func newMigratePrint(db *database) *cobra.Command {
 	var (
-		dialect string
-		down    bool
+		dialect         string
+		functions, down bool
 	)
 
 	cmd := &cobra.Command{
 		Use: "print", Short: "Print the SQL, without a database", Args: cobra.NoArgs,
-		Example: "  sqllock migrate print --dialect postgres > 0042_sqllock.sql",
+		Example: `  sqllock migrate print --dialect postgres > 0042_sqllock.sql
+  sqllock migrate print --functions | psql "$DATABASE_URL"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if functions {
+				return migrate.PrintFiles(cmd.OutOrStdout(), "functions of PostgreSQL", migrations.Functions(), down)
+			}
+
 			if dialect == "" {
 				target, err := db.target()
 				if err != nil {
@@ -233,7 +238,9 @@ func newMigratePrint(db *database) *cobra.Command {
 
 	cmd.Flags().StringVar(&dialect, "dialect", "", "postgres, mysql (MariaDB too), tidb or sqlite (default that of the database)")
 	offer(cmd, "dialect", "postgres", "mysql", "tidb", "sqlite")
-	cmd.Flags().BoolVar(&down, "down", false, "print what removes the tables")
+	cmd.Flags().BoolVar(&down, "down", false, "print what removes them")
+	cmd.Flags().BoolVar(&functions, "functions", false, "print PostgreSQL's functions for programs without the library")
+	cmd.MarkFlagsMutuallyExclusive("dialect", "functions")
 
 	return cmd
 }

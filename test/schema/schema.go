@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io/fs"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
@@ -20,10 +21,19 @@ func Up(ctx context.Context, db *sql.DB, dialect databases.Dialect) error {
 		return err
 	}
 
+	return up(ctx, db, dialect, files, migrations.TableName)
+}
+
+// Functions applies the migration that makes the functions of PostgreSQL.
+func Functions(ctx context.Context, db *sql.DB) error {
+	return up(ctx, db, databases.Postgres, migrations.Functions(), migrations.FunctionsTableName)
+}
+
+func up(ctx context.Context, db *sql.DB, dialect databases.Dialect, files fs.FS, table string) error {
 	store, err := database.NewStore(map[databases.Dialect]goose.Dialect{
 		databases.Postgres: goose.DialectPostgres, databases.MySQL: goose.DialectMySQL,
 		databases.TiDB: goose.DialectTiDB, databases.SQLite: goose.DialectSQLite3,
-	}[dialect], migrations.TableName)
+	}[dialect], table)
 	if err != nil {
 		return err
 	}

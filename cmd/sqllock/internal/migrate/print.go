@@ -17,6 +17,11 @@ func Print(out io.Writer, dialect string, down bool) error {
 		return err
 	}
 
+	return PrintFiles(out, dialect, files, down)
+}
+
+// PrintFiles writes the SQL of some migrations, which are of something.
+func PrintFiles(out io.Writer, of string, files fs.FS, down bool) error {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
 		return err
@@ -33,7 +38,7 @@ func Print(out io.Writer, dialect string, down bool) error {
 			return err
 		}
 
-		if _, err := fmt.Fprintf(out, "-- %s (%s)\n\n%s\n", name, dialect, section(string(text), down)); err != nil {
+		if _, err := fmt.Fprintf(out, "-- %s (%s)\n\n%s\n", name, of, section(string(text), down)); err != nil {
 			return err
 		}
 	}
