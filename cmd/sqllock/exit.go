@@ -35,13 +35,14 @@ const (
 
 const exitCodes = `sqllock run exits as the command did. Else, and in other subcommands:
 
-    1   run, wait: the lock was still held when the wait ended, or the job of
-        --tick was done; the command did not run. It is flock's code, which a
+    1   run, hold, wait: the lock was still held when the wait ended, or the job
+        of --tick was done; the command did not run. It is flock's code, which a
         command may exit with too: --conflict-exit-code gives another.
         show, free, resign: nobody holds the lock; doctor: it found an error, or
         what --fail-on says
    64   wrong usage: a flag, the lock's name, the database URL; the strategy
-        does not work on that database; free: --token or --slot is missing
+        does not work on that database; free: --token or --slot is missing;
+        renew, check, release: there is no claim, or it was cut or changed
    69   the database cannot be reached, is busy with others, is read-only,
         grants nothing yet after a fail-over ("sqllock recovery" says how long),
         has no tables of sqllock ("sqllock migrate up" makes them), or its user
@@ -53,7 +54,8 @@ const exitCodes = `sqllock run exits as the command did. Else, and in other subc
         locks are held, or ticks are recorded; otherwise a transaction or
         migration of somebody else is in the way
    76   the lock was lost, or could not be renewed for so long that the command
-        was ended; what it did is suspect, whatever it said
+        was ended; what it did is suspect, whatever it said; renew, check,
+        release: the lock of the claim is not held any more
   126   the command was found and cannot be executed
   127   the command was not found
   128+n the command was killed by signal n, or sqllock got signal n while it
@@ -136,7 +138,7 @@ func refused(err error, target dsn.Target, notAcquired int) error {
 		return exitError{exitUnavailable, fmt.Errorf("%s: %w", target, err)}
 	case errors.Is(err, sqllock.ErrNotAcquired), errors.Is(err, once.ErrDone):
 		return exitError{notAcquired, err}
-	case errors.Is(err, sqllock.ErrInvalidName), errors.Is(err, sqllock.ErrInvalidOption),
+	case errors.Is(err, sqllock.ErrInvalidName), errors.Is(err, sqllock.ErrInvalidOption), errors.Is(err, sqllock.ErrInvalidClaim),
 		errors.Is(err, sqllock.ErrUnsupported), errors.Is(err, databases.ErrWrongServer):
 		return exitError{exitUsage, err}
 	default:

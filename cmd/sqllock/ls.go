@@ -41,8 +41,9 @@ with PREFIX. HELD is how long the lock has been held, LEASE how long the lease
 runs if it is not renewed; both by the database's clock. Names that nobody holds
 any more and that a minimum hold or a lock delay keeps taken are listed too,
 with the time left. On a terminal names and holders are cut to its width. SLOT
-is which of the permits of a name it is, and SHARED whether it is a reader. If
-nothing is granted after a fail-over, a last line says so; with --json, stderr.
+is which of the permits of a name it is, SHARED whether it is a reader, and
+DETACHED whether no process has it, as "sqllock hold" leaves a lock. If nothing
+is granted after a fail-over, a last line says so; with --json, stderr.
 
 With --waiting, list who waits for locks, by name and then in the order of
 arrival: a process once for each lock that it asks for, and once for each
@@ -227,7 +228,7 @@ func (f *lsFlags) print(out io.Writer, listed listing, width int) error {
 }
 
 func tableOf(locks []sqllock.Status) text.Table {
-	table := text.Table{Header: []string{"NAME", "HOLDER", "HELD", "LEASE", "STRATEGY", "SLOT", "SHARED"}, Shrink: []int{0, 1}, Holders: []int{1}}
+	table := text.Table{Header: []string{"NAME", "HOLDER", "HELD", "LEASE", "STRATEGY", "SLOT", "SHARED", "DETACHED"}, Shrink: []int{0, 1}, Holders: []int{1}}
 
 	for _, lock := range locks {
 		held, left := "-", "expired, taken for "+text.Duration(lock.Taken)
@@ -240,12 +241,13 @@ func tableOf(locks []sqllock.Status) text.Table {
 		}
 
 		table.Rows = append(table.Rows, []string{
-			plain.Text(lock.Name), plain.Text(lock.Holder.String()), held, left, plain.Text(lock.Strategy), strconv.Itoa(lock.Slot), yes(lock.Shared),
+			plain.Text(lock.Name), plain.Text(lock.Holder.String()), held, left, plain.Text(lock.Strategy), strconv.Itoa(lock.Slot), yes(lock.Shared), yes(lock.Detached),
 		})
 	}
 
 	table.Omit("SLOT", "0")
 	table.Omit("SHARED", yes(false))
+	table.Omit("DETACHED", yes(false))
 
 	return table
 }
@@ -276,6 +278,7 @@ type lockJSON struct {
 	RemainingSeconds float64 `json:"remaining_seconds"`
 	TakenSeconds     float64 `json:"taken_seconds,omitempty"`
 	Shared           bool    `json:"shared"`
+	Detached         bool    `json:"detached"`
 }
 
 // holderJSON is who holds or waits.
@@ -316,6 +319,6 @@ func seconds(d time.Duration) float64 { return float64(d.Round(time.Microsecond)
 func jsonOf(lock sqllock.Status) lockJSON {
 	return lockJSON{
 		lock.Name, lock.Slot, lock.Strategy, lock.Token, holderOf(lock.Holder),
-		seconds(lock.HeldFor), seconds(lock.Remaining), seconds(lock.Taken), lock.Shared,
+		seconds(lock.HeldFor), seconds(lock.Remaining), seconds(lock.Taken), lock.Shared, lock.Detached,
 	}
 }

@@ -47,7 +47,7 @@ func TestJSONHasMicroseconds(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if want := `"held_seconds":1.862351,"remaining_seconds":1.862351,"taken_seconds":1.862351,"shared":false}`; !strings.Contains(b.String(), want) {
+	if want := `"held_seconds":1.862351,"remaining_seconds":1.862351,"taken_seconds":1.862351,"shared":false,"detached":false}`; !strings.Contains(b.String(), want) {
 		t.Errorf("a lock is printed as %s, want %s", b.String(), want)
 	}
 }

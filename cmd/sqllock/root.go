@@ -55,7 +55,7 @@ and doctor.`,
 	root.Flags().Bool("version", false, "print the version")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, flagError(err)) })
 	root.AddCommand(
-		newRun(), newLs(), newShow(), newWait(), newFree(), newResign(), newRecovery(), newReap(), newServe(), newDoctor(), newMigrate(), newVersion(), newExitCodes(), newWatchdog(), newHeldCommand(),
+		newRun(), newHold(), newRenew(), newCheck(), newRelease(), newLs(), newShow(), newWait(), newFree(), newResign(), newRecovery(), newReap(), newServe(), newDoctor(), newMigrate(), newVersion(), newExitCodes(), newWatchdog(), newHeldCommand(),
 	)
 
 	return root

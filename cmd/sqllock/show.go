@@ -285,6 +285,10 @@ func (s seen) holder(add func(key, value string)) {
 		add("shared", "yes: it is a reader, beside whom others may read")
 	}
 
+	if status.Detached {
+		add("detached", "yes: no process has it, and who has its claim can adopt or release it")
+	}
+
 	add("for", text.Duration(status.HeldFor))
 	add("lease", text.Duration(status.Remaining)+" unless renewed")
 	add("strategy", status.Strategy)

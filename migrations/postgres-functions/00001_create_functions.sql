@@ -142,7 +142,7 @@ BEGIN
                         ELSE greatest(l.token + 1::bigint, (date_part('epoch', clock_timestamp()) * 1000000::float)::bigint) END,
            expires_at = greatest(CASE WHEN l.owner = lock_owner THEN l.expires_at END, clock_timestamp() + us::float * interval '1 microsecond'),
            owner = lock_owner, lock_delay_us = 0::bigint, acquired_at = clock_timestamp(), host = coalesce(host(inet_client_addr()), ''::text),
-           pid = 0::bigint, label = current_setting('application_name'), metadata = '', strategy = 'sql', ended = '',
+           pid = 0::bigint, label = current_setting('application_name'), metadata = '', strategy = 'cas', ended = '',
            waiting = CASE WHEN l.waiting = lined THEN 0::bigint ELSE l.waiting END
       FROM free WHERE l.name = free.name
     RETURNING l.token INTO here.token;

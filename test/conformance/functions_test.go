@@ -141,7 +141,7 @@ func functionsGrant(t *testing.T, locker *sqllock.Locker, c caller) {
 	}
 
 	st, err := locker.Inspect(ctx, name)
-	if err != nil || st.Token != first || st.Strategy != "sql" || st.Remaining < 50*time.Second {
+	if err != nil || st.Token != first || st.Strategy != "cas" || st.Remaining < 50*time.Second {
 		t.Errorf("Inspect() = %+v, %v; want token %d", st, err, first)
 	}
 
