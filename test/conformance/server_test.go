@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -151,6 +152,7 @@ func TestIsolationDefaults(t *testing.T) {
 
 					lockTwice(t, strategy.Name, strategy.Make(db))
 					extendBesideAWrite(t, strategy.Name, lockerOn(t, strategy.Make(db)), pool)
+					detachBesideAWrite(t, strategy.Name, lockerOn(t, strategy.Make(db)), pool)
 				}
 			})
 		}
@@ -174,37 +176,112 @@ func extendBesideAWrite(t *testing.T, name string, locker *sqllock.Locker, pool 
 			return
 		}
 
-		tx, err := pool.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		table := "sqllock_leases"
-		if locker.Features().Database == string(databases.Postgres) {
-			table = "sqllock_locks"
-		}
-
-		if _, err := tx.ExecContext(t.Context(), "UPDATE "+table+" SET waiting = waiting + 1 WHERE name = 'written'"); err != nil {
-			t.Fatal(err)
-		}
-
-		extended := make(chan error, 1)
-
-		go func() { extended <- lock.Extend(t.Context(), 2*sqllock.DefaultLease) }()
-
-		<-time.After(100 * time.Millisecond)
-
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
-
-		if err := <-extended; err != nil {
+		if err := besideAWrite(t, locker, pool, func() error { return lock.Extend(t.Context(), 2*sqllock.DefaultLease) }); err != nil {
 			t.Errorf("%s: Extend() beside a write = %v, want nil", name, err)
 		}
 
 		if err := lock.Release(t.Context()); err != nil {
 			t.Errorf("%s: Release() = %v, want nil", name, err)
 		}
+	}
+}
+
+// besideAWrite calls f while another transaction has changed the row of the name, and commits meanwhile.
+func besideAWrite(t *testing.T, locker *sqllock.Locker, pool *sql.DB, f func() error) error {
+	t.Helper()
+
+	tx, err := pool.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	table := "sqllock_leases"
+	if locker.Features().Database == string(databases.Postgres) {
+		table = "sqllock_locks"
+	}
+
+	if _, err := tx.ExecContext(t.Context(), "UPDATE "+table+" SET waiting = waiting + 1 WHERE name = 'written'"); err != nil {
+		t.Fatal(err)
+	}
+
+	done := make(chan error, 1)
+
+	go func() { done <- f() }()
+
+	<-time.After(100 * time.Millisecond)
+
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+
+	return <-done
+}
+
+// detachBesideAWrite does the same with a lock that goes from one locker to another, to one of four who try.
+func detachBesideAWrite(t *testing.T, name string, locker *sqllock.Locker, pool *sql.DB) {
+	t.Helper()
+
+	ctx := t.Context()
+	if !locker.Features().Passes {
+		return
+	}
+
+	lock, err := locker.TryAcquire(ctx, "written")
+	if err != nil {
+		t.Errorf("%s: TryAcquire() = %v, want the lock", name, err)
+
+		return
+	}
+
+	var claim sqllock.Claim
+
+	if err := besideAWrite(t, locker, pool, func() (err error) {
+		claim, err = lock.Detach(ctx, time.Minute)
+
+		return err
+	}); err != nil {
+		t.Errorf("%s: Detach() beside a write = %v, want nil", name, err)
+
+		return
+	}
+
+	for what, use := range map[string]func() error{
+		"CheckClaim":  func() error { return locker.CheckClaim(ctx, claim) },
+		"ExtendClaim": func() error { return locker.ExtendClaim(ctx, claim, time.Minute) },
+	} {
+		if err := besideAWrite(t, locker, pool, use); err != nil {
+			t.Errorf("%s: %s() beside a write = %v, want nil", name, what, err)
+		}
+	}
+
+	var (
+		tries   sync.WaitGroup
+		adopted = make(chan *sqllock.Lock, 4)
+	)
+
+	_ = besideAWrite(t, locker, pool, func() error {
+		for range cap(adopted) {
+			tries.Go(func() {
+				lock, err := locker.Adopt(ctx, claim)
+				if err == nil {
+					adopted <- lock
+				} else if !errors.Is(err, sqllock.ErrLost) {
+					t.Errorf("%s: Adopt() beside a write and other tries = %v, want the lock or ErrLost", name, err)
+				}
+			})
+		}
+
+		tries.Wait()
+
+		return nil
+	})
+
+	if len(adopted) != 1 {
+		t.Fatalf("%s: %d of %d have adopted the lock, want 1", name, len(adopted), cap(adopted))
+	}
+
+	if adopted := <-adopted; adopted.Token() != lock.Token() || adopted.Release(ctx) != nil {
+		t.Errorf("%s: adopted %v, want the token of %v, and that it can be released", name, adopted, lock)
 	}
 }
 
