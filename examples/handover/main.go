@@ -93,7 +93,7 @@ func finish(ctx context.Context, pool *pgxpool.Pool, locker *sqllock.Locker, in 
 	}
 	defer func() { _ = lock.Release(ctx) }()
 
-	tx, err := pool.Begin(lock.Context())
+	tx, err := pool.Begin(lock.Context()) //nolint:contextcheck // it ends when the lock is lost
 	if err != nil {
 		return err
 	}
