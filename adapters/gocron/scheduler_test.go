@@ -272,9 +272,10 @@ func TestTheClockIsThatOfTheScheduler(t *testing.T) {
 						return fmt.Errorf("on day %d jobs of %d days ran and %d were skipped: %v", day+1, runs, n, b.all())
 					}
 
-					// It is recorded a moment after the run.
-					if status, err := looker.Inspect(t.Context(), "report"); err != nil || status.Mark != want.UnixMicro() {
-						return fmt.Errorf("on day %d the tick %s was recorded (%w), want %s", day+1, time.UnixMicro(status.Mark).UTC(), err, want)
+					// It is recorded a moment after the run, and released after that: the next day's would be skipped until then.
+					if status, err := looker.Inspect(t.Context(), "report"); err != nil || status.Mark != want.UnixMicro() || status.Held() {
+						return fmt.Errorf("on day %d the tick %s was recorded (%w), want %s, and that nobody holds the lock: %s",
+							day+1, time.UnixMicro(status.Mark).UTC(), err, want, status.Holder)
 					}
 
 					return nil
