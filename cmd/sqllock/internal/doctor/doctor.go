@@ -104,7 +104,7 @@ func Examine(ctx context.Context, db *dsn.Database, plan Plan) ([]Finding, error
 
 	var findings []Finding
 
-	for _, c := range append(checks(db.Target.Dialect), check{"schema", schema}, check{"rights", rights}, check{"tables", tables}, check{"recovery", recovery}, check{"trial", trial}) {
+	for _, c := range checks(db.Target.Dialect) {
 		found, err := e.run(ctx, c)
 		if err != nil {
 			return nil, err
@@ -188,19 +188,53 @@ func (e *exam) forbidden(err error) bool { return e.db.Locks.Classify(err) == da
 // full says whether the server takes no more connections of this user.
 func (e *exam) full(err error) bool { return e.db.Locks.Classify(err) == databases.Full }
 
+// checks are those of a dialect, and behind them those of all, which look at the tables.
 func checks(dialect databases.Dialect) []check {
+	var own []check
+
 	switch dialect {
 	case databases.Postgres:
-		return postgresChecks()
+		own = []check{
+			server(`SELECT pg_catalog.version()`, postgresServer),
+			{"writable", postgresWritable},
+			{"search_path", postgresPath},
+			{"pooler", postgresPooler},
+			{"replication", postgresReplication},
+			{"durability", postgresDurability},
+			{"timeouts", postgresTimeouts},
+			{"connections", postgresConnections},
+			clock(`SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::float)::bigint`),
+		}
 	case databases.MySQL:
-		return mysqlChecks()
+		own = []check{
+			server(`SELECT VERSION()`, mysqlServer),
+			{"writable", mysqlWritable},
+			{"replication", mysqlReplication},
+			{"cluster", mysqlCluster},
+			{"durability", mysqlDurability},
+			{"timeouts", mysqlTimeouts},
+			{"connections", mysqlConnections},
+			clock(`SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`),
+		}
 	case databases.TiDB:
-		return tidbChecks()
+		own = []check{
+			server(`SELECT VERSION()`, func(_ *exam, version string) []Finding { return fine("TiDB %s", version) }),
+			{"writable", mysqlWritable},
+			{"timeouts", mysqlTimeouts},
+			{"connections", mysqlConnections},
+			clockOf(tidbClock),
+		}
 	case databases.SQLite:
-		return sqliteChecks()
-	default:
-		return nil
+		own = []check{
+			server(`SELECT sqlite_version()`, sqliteVersion),
+			{"strategy", sqliteStrategy},
+			{"journal", sqliteJournal},
+			{"timeouts", sqliteTimeout},
+			{"file system", fileSystem},
+		}
 	}
+
+	return append(own, check{"schema", schema}, check{"rights", rights}, check{"tables", tables}, check{"recovery", recovery}, check{"trial", trial})
 }
 
 // one reads a row.

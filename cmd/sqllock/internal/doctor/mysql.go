@@ -16,19 +16,6 @@ import (
 	"github.com/sqllock/sqllock/databases"
 )
 
-func mysqlChecks() []check {
-	return []check{
-		server(`SELECT VERSION()`, mysqlServer),
-		{"writable", mysqlWritable},
-		{"replication", mysqlReplication},
-		{"cluster", mysqlCluster},
-		{"durability", mysqlDurability},
-		{"timeouts", mysqlTimeouts},
-		{"connections", mysqlConnections},
-		clock(`SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`),
-	}
-}
-
 // shown reads variables or the status of the server; those that it does not know are empty, for which only SHOW
 // is no error.
 func (e *exam) shown(ctx context.Context, kind string, names ...string) (map[string]string, error) {
@@ -280,16 +267,6 @@ func mysqlConnections(ctx context.Context, e *exam) ([]Finding, error) {
 	}
 
 	return connections(e, most, used), nil
-}
-
-func tidbChecks() []check {
-	return []check{
-		server(`SELECT VERSION()`, func(_ *exam, version string) []Finding { return fine("TiDB %s", version) }),
-		{"writable", mysqlWritable},
-		{"timeouts", mysqlTimeouts},
-		{"connections", mysqlConnections},
-		clockOf(tidbClock),
-	}
 }
 
 // tidbClock asks the clock that leases are counted by, which is one for all servers of a cluster.

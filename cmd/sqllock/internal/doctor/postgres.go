@@ -24,20 +24,6 @@ func (e *exam) mode() []any {
 	return nil
 }
 
-func postgresChecks() []check {
-	return []check{
-		server(`SELECT pg_catalog.version()`, postgresServer),
-		{"writable", postgresWritable},
-		{"search_path", postgresPath},
-		{"pooler", postgresPooler},
-		{"replication", postgresReplication},
-		{"durability", postgresDurability},
-		{"timeouts", postgresTimeouts},
-		{"connections", postgresConnections},
-		clock(`SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::float)::bigint`),
-	}
-}
-
 func postgresServer(_ *exam, version string) []Finding {
 	version, _, _ = strings.Cut(version, " on ")
 

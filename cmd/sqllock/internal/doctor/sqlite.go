@@ -8,16 +8,6 @@ import (
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 )
 
-func sqliteChecks() []check {
-	return []check{
-		server(`SELECT sqlite_version()`, sqliteVersion),
-		{"strategy", sqliteStrategy},
-		{"journal", sqliteJournal},
-		{"timeouts", sqliteTimeout},
-		{"file system", fileSystem},
-	}
-}
-
 func sqliteVersion(e *exam, version string) []Finding {
 	if e.db.Target.Embedded {
 		return unnamed(fmt.Sprintf("no database is named: SQLite %s, in %s", version, e.db.Target.Path))
