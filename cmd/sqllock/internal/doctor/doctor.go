@@ -3,11 +3,13 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
@@ -247,6 +249,23 @@ func (e *exam) each(ctx context.Context, query string, read func(rows *sql.Rows)
 	return dsn.Each(ctx, e.conn, read, e.asked(query), e.mode()...)
 }
 
+// pairs reads rows of two texts. The first ones, by which the others are found, are made small letters: MySQL has names of
+// variables with large ones.
+func (e *exam) pairs(ctx context.Context, query string) (map[string]string, error) {
+	pairs := map[string]string{}
+
+	err := e.each(ctx, query, func(rows *sql.Rows) error {
+		var name, value string
+
+		err := rows.Scan(&name, &value)
+		pairs[strings.ToLower(name)] = value
+
+		return err
+	})
+
+	return pairs, err
+}
+
 // asked is a query as it is sent. pgpool-II would send one that only reads to a standby, whose settings, sessions and tables
 // are not those of the primary, but for this comment
 // (https://www.pgpool.net/docs/latest/en/html/runtime-config-load-balancing.html).
@@ -279,15 +298,12 @@ func (e *exam) refused(ctx context.Context) ([]Finding, error) {
 
 	switch server := (*databases.ServerError)(nil); {
 	case errors.As(err, &server):
-		said, fix := server.Found, server.Fix
-
+		said := server.Found
 		if server.Err != nil {
 			said += ": " + server.Err.Error()
 		}
 
-		if fix == "" {
-			fix = "use PostgreSQL, MySQL, MariaDB or TiDB"
-		}
+		fix := cmp.Or(server.Fix, "use PostgreSQL, MySQL, MariaDB or TiDB")
 
 		return found(Error, said, "sqllock refuses it: no lock can be acquired", fix), nil
 	case errors.Is(err, databases.ErrReadOnly):

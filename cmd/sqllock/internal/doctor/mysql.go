@@ -18,18 +18,7 @@ import (
 // shown reads variables or the status of the server; those that it does not know are empty, for which only SHOW
 // is no error.
 func (e *exam) shown(ctx context.Context, kind string, names ...string) (map[string]string, error) {
-	values := map[string]string{}
-
-	err := e.each(ctx, "SHOW "+kind+" WHERE Variable_name IN ('"+strings.Join(names, "', '")+"')", func(rows *sql.Rows) error {
-		var name, value string
-
-		err := rows.Scan(&name, &value)
-		values[strings.ToLower(name)] = value
-
-		return err
-	})
-
-	return values, err
+	return e.pairs(ctx, "SHOW "+kind+" WHERE Variable_name IN ('"+strings.Join(names, "', '")+"')")
 }
 
 func mysqlServer(_ *exam, version string) []Finding {

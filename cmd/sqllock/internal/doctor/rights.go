@@ -194,23 +194,13 @@ func (e *exam) grantee(ctx context.Context) (user string, qualified func(table s
 		return user, func(table string) string { return "`" + strings.ReplaceAll(config.DBName, "`", "``") + "`." + table }, err
 	}
 
-	schemas := map[string]string{}
-
-	err = e.one(ctx, `SELECT pg_catalog.quote_ident(current_user::text)`, &user)
-	if err != nil {
+	if err = e.one(ctx, `SELECT pg_catalog.quote_ident(current_user::text)`, &user); err != nil {
 		return "", nil, err
 	}
 
-	err = e.each(ctx, `SELECT c.relname::text, pg_catalog.quote_ident(n.nspname::text)
+	schemas, err := e.pairs(ctx, `SELECT c.relname::text, pg_catalog.quote_ident(n.nspname::text)
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- WHERE c.relname::text LIKE 'sqllock%' AND pg_catalog.pg_table_is_visible(c.oid)`, func(rows *sql.Rows) error {
-		var table, schema string
-
-		err := rows.Scan(&table, &schema)
-		schemas[table] = schema
-
-		return err
-	})
+ WHERE c.relname::text LIKE 'sqllock%' AND pg_catalog.pg_table_is_visible(c.oid)`)
 
 	return user, func(table string) string { return schemas[table] + "." + table }, err
 }
