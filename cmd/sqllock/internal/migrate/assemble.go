@@ -77,10 +77,8 @@ func assemble(ctx context.Context, db *dsn.Database) (steps []Step, err error) {
 		}
 
 		for _, statement := range statements {
-			var there *mysql.MySQLError
-
 			_, err := conn.ExecContext(ctx, statement)
-			if err != nil && (!errors.As(err, &there) || there.Number != errTableExists) {
+			if there, ok := errors.AsType[*mysql.MySQLError](err); err != nil && (!ok || there.Number != errTableExists) {
 				return fmt.Errorf("%w; \"sqllock migrate up\" goes on from there", err)
 			}
 		}

@@ -127,10 +127,7 @@ func madeOtherwise(ctx context.Context, db *dsn.Database) error {
 func overtaken(db *dsn.Database, err error) bool {
 	// PostgreSQL's codes of a table, another object and a column that are there, and of a row of the catalog that another is about
 	// to write (https://www.postgresql.org/docs/current/errcodes-appendix.html). It may say it in any language.
-	there := []string{"42P07", "42710", "42701", "23505"}
-
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && slices.Contains(there, refused.Code) || goneAlready(err) {
+	if slices.Contains([]string{"42P07", "42710", "42701", "23505"}, code(err)) || goneAlready(err) {
 		return true
 	}
 
@@ -149,10 +146,15 @@ func overtaken(db *dsn.Database, err error) bool {
 
 // goneAlready is what PostgreSQL says of the catalog's functions about a table that another removes meanwhile: "could not
 // open relation with OID ..." (17.12), and of a table on which another has just put a view.
-func goneAlready(err error) bool {
-	var refused *pgconn.PgError
+func goneAlready(err error) bool { return code(err) == "XX000" || code(err) == "2BP01" }
 
-	return errors.As(err, &refused) && (refused.Code == "XX000" || refused.Code == "2BP01")
+// code is PostgreSQL's of an error, empty if it is of another origin.
+func code(err error) string {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return refused.Code
+	}
+
+	return ""
 }
 
 // Down rolls the last applied migration back, or every one; none left is no error. Perhaps a part of the tables is there, and no
@@ -209,8 +211,7 @@ func run(ctx context.Context, db *dsn.Database, do migration) ([]Step, error) {
 
 	results, err := do(p, ctx)
 
-	var partial *goose.PartialError
-	if errors.As(err, &partial) {
+	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
 		results = partial.Applied
 	}
 
