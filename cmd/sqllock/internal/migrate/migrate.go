@@ -286,16 +286,14 @@ func versionsOf(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (
 
 	err = look(ctx, conn, "1", migrations.TableName)
 
-	switch db.Locks.Classify(err) {
-	case databases.NoSchema:
+	switch class := db.Locks.Classify(err); {
+	case class == databases.NoSchema:
 		return v, nil
-	case databases.NotAllowed:
+	case class == databases.NotAllowed:
 		return v, fmt.Errorf("this user may not look which migrations were applied; migrate as the owner of the tables, or GRANT SELECT ON %s: %w",
 			migrations.TableName, err)
-	default:
-		if err != nil {
-			return v, err
-		}
+	case err != nil:
+		return v, err
 	}
 
 	v.exists = true
@@ -332,15 +330,11 @@ func provider(db *dsn.Database) (*goose.Provider, error) {
 	return p, nil
 }
 
+// gooseDialect is goose's name of a dialect, which is another one for SQLite alone.
 func gooseDialect(dialect databases.Dialect) goose.Dialect {
-	switch dialect {
-	case databases.MySQL:
-		return goose.DialectMySQL
-	case databases.TiDB:
-		return goose.DialectTiDB
-	case databases.SQLite:
+	if dialect == databases.SQLite {
 		return goose.DialectSQLite3
-	default:
-		return goose.DialectPostgres
 	}
+
+	return goose.Dialect(dialect)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/sqllock/sqllock/migrations"
@@ -22,12 +23,11 @@ func Print(out io.Writer, dialect string, down bool) error {
 		return err
 	}
 
-	for i := range names {
-		name := names[i]
-		if down {
-			name = names[len(names)-1-i]
-		}
+	if down {
+		slices.Reverse(names)
+	}
 
+	for _, name := range names {
 		text, err := fs.ReadFile(files, name)
 		if err != nil {
 			return err
