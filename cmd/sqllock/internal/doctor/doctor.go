@@ -204,7 +204,7 @@ func checks(dialect databases.Dialect) []check {
 			{"replication", postgresReplication},
 			{"durability", postgresDurability},
 			{"timeouts", postgresTimeouts},
-			{"connections", postgresConnections},
+			connections(postgresConnections),
 			clock(`SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::float)::bigint`),
 		}
 	case databases.MySQL:
@@ -215,7 +215,7 @@ func checks(dialect databases.Dialect) []check {
 			{"cluster", mysqlCluster},
 			{"durability", mysqlDurability},
 			{"timeouts", mysqlTimeouts},
-			{"connections", mysqlConnections},
+			connections(mysqlConnections),
 			clock(`SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`),
 		}
 	case databases.TiDB:
@@ -223,7 +223,7 @@ func checks(dialect databases.Dialect) []check {
 			server(`SELECT VERSION()`, func(_ *exam, version string) []Finding { return fine("TiDB %s", version) }),
 			{"writable", mysqlWritable},
 			{"timeouts", mysqlTimeouts},
-			{"connections", mysqlConnections},
+			connections(mysqlConnections),
 			clockOf(tidbClock),
 		}
 	case databases.SQLite:
@@ -387,19 +387,30 @@ func (e *exam) second(ctx context.Context) ([]Finding, error) {
 }
 
 // connections judges how many connections are left for those to come.
-func connections(e *exam, most, used int) []Finding {
-	left := most - used
+func connections(count func(ctx context.Context, e *exam) (most, used int, err error)) check {
+	return check{"connections", func(ctx context.Context, e *exam) ([]Finding, error) {
+		if refused, err := e.second(ctx); err != nil || refused != nil {
+			return refused, err
+		}
 
-	need := 5
-	if e.connectionHeld() {
-		need = max(need, e.Holders+1)
-	}
+		most, used, err := count(ctx, e)
+		left, need := most-used, 5
 
-	if left >= need {
-		return fine("%d of %d connections are left", left, most)
-	}
+		if e.connectionHeld() {
+			need = max(need, e.Holders+1)
+		}
 
-	return found(Warning, fmt.Sprintf("%d of %d connections are left, and %d are needed", left, most, need),
-		"renewals that need a new connection fail, and locks are lost; with forupdate and advisory each lock has a connection",
-		"raise the server's max_connections, make pools smaller, or use strategy cas")
+		switch {
+		case err != nil:
+			return nil, err
+		case most == 0: // TiDB's default
+			return fine("the server has no limit on connections"), nil
+		case left >= need:
+			return fine("%d of %d connections are left", left, most), nil
+		default:
+			return found(Warning, fmt.Sprintf("%d of %d connections are left, and %d are needed", left, most, need),
+				noConnection+"; with forupdate and advisory each lock has a connection",
+				"raise the server's max_connections, make pools smaller, or use strategy cas"), nil
+		}
+	}}
 }

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/sqllock/sqllock/databases"
 )
 
 // shown reads variables or the status of the server; those that it does not know are empty, for which only SHOW
@@ -217,31 +215,21 @@ func (e *exam) session(name string, limit time.Duration) []Finding {
 	}
 }
 
-func mysqlConnections(ctx context.Context, e *exam) ([]Finding, error) {
-	if refused, err := e.second(ctx); err != nil || refused != nil {
-		return refused, err
-	}
-
-	var most int
-	if err := e.one(ctx, `SELECT @@global.max_connections`, &most); err != nil {
-		return nil, err
-	}
-
-	if most == 0 && e.db.Target.Dialect == databases.TiDB {
-		return fine("the server has no limit on connections"), nil
+func mysqlConnections(ctx context.Context, e *exam) (most, used int, err error) {
+	if err = e.one(ctx, `SELECT @@global.max_connections`, &most); err != nil || most == 0 {
+		return 0, 0, err
 	}
 
 	status, err := e.shown(ctx, "GLOBAL STATUS", "Threads_connected")
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 
-	used, err := strconv.Atoi(status["threads_connected"])
-	if err != nil {
-		return nil, fmt.Errorf("the status Threads_connected: %w", err)
+	if used, err = strconv.Atoi(status["threads_connected"]); err != nil {
+		err = fmt.Errorf("the status Threads_connected: %w", err)
 	}
 
-	return connections(e, most, used), nil
+	return most, used, err
 }
 
 // tidbClock asks the clock that leases are counted by, which is one for all servers of a cluster.

@@ -252,18 +252,9 @@ func (e *exam) timeout(name string, limit time.Duration) []Finding {
 	}
 }
 
-func postgresConnections(ctx context.Context, e *exam) ([]Finding, error) {
-	if refused, err := e.second(ctx); err != nil || refused != nil {
-		return refused, err
-	}
-
-	var most, used int
-
-	err := e.one(ctx, `SELECT pg_catalog.current_setting('max_connections')::int - pg_catalog.current_setting('superuser_reserved_connections')::int,
+func postgresConnections(ctx context.Context, e *exam) (most, used int, err error) {
+	err = e.one(ctx, `SELECT pg_catalog.current_setting('max_connections')::int - pg_catalog.current_setting('superuser_reserved_connections')::int,
        (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend')`, &most, &used)
-	if err != nil {
-		return nil, err
-	}
 
-	return connections(e, most, used), nil
+	return most, used, err
 }
