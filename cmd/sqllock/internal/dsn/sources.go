@@ -119,7 +119,7 @@ func embedded(getenv func(string) string) (Target, error) {
 		return Target{}, err
 	}
 
-	t := sqliteFile(filepath.Join(folder, "locks.db"), nil)
+	t := sqliteFile(filepath.Join(folder, "locks.db"), url.Values{})
 	t.Embedded = true
 
 	return t, nil
