@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -77,10 +78,7 @@ func flagError(err error) error {
 
 // notParsed says of the value of a flag why it is no number, or not what a switch takes.
 func notParsed(value *pflag.InvalidValueError, parsed *strconv.NumError) string {
-	given := bounded(value.GetValue())
-	if given == "" {
-		given = `""`
-	}
+	given := cmp.Or(bounded(value.GetValue()), `""`)
 
 	switch {
 	case value.GetFlag().Value.Type() == "bool":
