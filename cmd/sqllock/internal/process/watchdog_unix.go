@@ -26,7 +26,7 @@ import (
 type watchdog struct {
 	args     []string
 	replaced func(pid int)
-	failed   chan struct{}
+	failed   chan error // gets why none is replaced any more
 	keeper   sync.WaitGroup
 
 	mu    sync.Mutex
@@ -46,7 +46,7 @@ const (
 // startWatchdog starts this program again, with the arguments that make it call ServeWatchdog. It tells of each guard that
 // ended or was stopped, and was replaced.
 func startWatchdog(left time.Duration, replaced func(pid int), args ...string) (*watchdog, error) {
-	w := &watchdog{args: args, replaced: replaced, failed: make(chan struct{}), until: clock.Now() + left}
+	w := &watchdog{args: args, replaced: replaced, failed: make(chan error, 1), until: clock.Now() + left}
 
 	var err error
 	if w.guard, err = startGuard(args, w.known()); err != nil {
@@ -100,7 +100,7 @@ func (w *watchdog) replace(useless bool) bool {
 
 	if err != nil {
 		w.err, w.over = err, true
-		close(w.failed)
+		w.failed <- err
 
 		return false
 	}
