@@ -80,13 +80,7 @@ func (h *held) giveBack(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lock is the one that has a name, or nil.
+// lock is the one that has a name, which is one of those that were asked for.
 func (h *held) lock(name string) *sqllock.Lock {
-	for _, lock := range h.locks {
-		if slices.Contains(lock.Names(), name) {
-			return lock
-		}
-	}
-
-	return nil
+	return h.locks[slices.IndexFunc(h.locks, func(lock *sqllock.Lock) bool { return slices.Contains(lock.Names(), name) })]
 }
