@@ -109,7 +109,7 @@ func madeOtherwise(ctx context.Context, db *dsn.Database) error {
 	s, err := stateOf(ctx, db, db.SQL)
 
 	switch {
-	case err != nil || s.noted || len(s.There) == 0:
+	case err != nil || s.noted() || len(s.There) == 0:
 		return err
 	case len(s.Altered) > 0:
 		return s.inTheWay("nothing was made")
@@ -173,7 +173,7 @@ func Down(ctx context.Context, db *dsn.Database, all bool) ([]Step, error) {
 		if something, err := adopt(ctx, db); err != nil || !something {
 			return nil, err
 		}
-	} else if s, err := stateOf(ctx, db, db.SQL); err != nil || !s.noted {
+	} else if s, err := stateOf(ctx, db, db.SQL); err != nil || !s.noted() {
 		return nil, err // goose would make its version table
 	}
 
@@ -276,6 +276,9 @@ type versions struct {
 	exists bool  // wherever the database finds it
 	latest int64 // -1 if it has none
 }
+
+// noted says whether a migration was applied.
+func (v versions) noted() bool { return v.latest > 0 }
 
 func versionsOf(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (v versions, err error) {
 	v.latest = -1
