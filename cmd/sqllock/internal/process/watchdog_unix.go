@@ -110,15 +110,8 @@ func (w *watchdog) replace(useless bool) bool {
 	return true
 }
 
-// known are the messages that say what a guard has to know.
-func (w *watchdog) known() string {
-	messages := fmt.Sprintf("until %d\n", w.until)
-	if w.group != 0 {
-		messages = fmt.Sprintf("group %d\n", w.group) + messages
-	}
-
-	return messages
-}
+// known are the messages that say what a guard has to know. Group zero is none.
+func (w *watchdog) known() string { return fmt.Sprintf("group %d\nuntil %d\n", w.group, w.until) }
 
 // watch names the group.
 func (w *watchdog) watch(group int) error {
