@@ -170,19 +170,15 @@ func (s source) Answer(ctx context.Context) (string, error) {
 }
 
 // lookAt is a look at a name; empty is every name.
-func (s source) lookAt(ctx context.Context, name string) (page.Locks, error) {
+func (s source) lookAt(ctx context.Context, name string) (seen page.Locks, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 
-	locks, err := s.Holders(ctx, sqllock.Filter{Name: name})
-	if err != nil {
-		return page.Locks{}, s.told(err)
+	if seen.Locks, err = s.Holders(ctx, sqllock.Filter{Name: name}); err != nil {
+		return seen, s.told(err)
 	}
 
-	waiters, err := s.Waiters(ctx, sqllock.WaiterFilter{Name: name})
-	seen := page.Locks{Locks: locks, Waiters: waiters}
-
-	if err != nil {
+	if seen.Waiters, err = s.Waiters(ctx, sqllock.WaiterFilter{Name: name}); err != nil {
 		return seen, s.told(err)
 	}
 
