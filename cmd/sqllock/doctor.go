@@ -113,17 +113,14 @@ func (f *doctorFlags) examine(ctx context.Context, out io.Writer, failOn doctor.
 		return err
 	}
 
-	for _, finding := range findings {
-		if finding.Level.AtLeast(failOn) {
-			return exitError{exitFailed, nil}
-		}
-	}
-
-	if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Hindered }) {
+	switch {
+	case slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Level.AtLeast(failOn) }):
+		return exitError{exitFailed, nil}
+	case slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Hindered }):
 		return exitError{exitNotAcquired, errors.New("not all could be looked at: a transaction of somebody else has sqllock's tables locked")}
+	default:
+		return nil
 	}
-
-	return nil
 }
 
 // findings opens the database without making or changing anything.

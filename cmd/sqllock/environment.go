@@ -102,13 +102,18 @@ func (f *runFlags) environment(h *held) []string {
 	env := slices.DeleteFunc(os.Environ(), ours.MatchString)
 
 	var (
-		locks []passed
-		slots []string
+		locks  []passed
+		slots  []string
+		holder string // which of the readers this process is, if it is one
 	)
+
+	if f.shared {
+		holder = processOf(thisProcess())
+	}
 
 	for _, name := range f.names {
 		lock := h.lock(name)
-		locks = append(locks, passed{name, strconv.FormatInt(lock.TokenOf(name), 10), lock.OwnerOf(name), newGroup, f.holder()})
+		locks = append(locks, passed{name, strconv.FormatInt(lock.TokenOf(name), 10), lock.OwnerOf(name), newGroup, holder})
 
 		if f.slots {
 			slots = append(slots, strconv.Itoa(lock.Slot()))
@@ -141,15 +146,6 @@ func (f *runFlags) environment(h *held) []string {
 	}
 
 	return env
-}
-
-// holder is which of the readers this process is; empty if it is none.
-func (f *runFlags) holder() string {
-	if !f.shared {
-		return ""
-	}
-
-	return processOf(thisProcess())
 }
 
 // nameGroup puts the group of this process, which will be the command, where it was

@@ -16,7 +16,6 @@ type held struct {
 	locks []*sqllock.Lock
 	ctx   context.Context //nolint:containedctx // it is the locks' own, merged
 	end   context.CancelCauseFunc
-	stops []func() bool
 	// free frees what an owner has of a slot at once, also if it has a minimum hold; nil if none has.
 	free func(ctx context.Context, slot, owner string) error
 }
@@ -29,7 +28,7 @@ func newHeld(ctx context.Context, free func(ctx context.Context, slot, owner str
 
 func (h *held) add(lock *sqllock.Lock) {
 	h.locks = append(h.locks, lock)
-	h.stops = append(h.stops, context.AfterFunc(lock.Context(), func() { h.end(context.Cause(lock.Context())) }))
+	context.AfterFunc(lock.Context(), func() { h.end(context.Cause(lock.Context())) })
 }
 
 // Context ends when a lock is lost.
@@ -47,11 +46,7 @@ func (h *held) Remaining() time.Duration {
 
 // release releases the locks, the last one first, and joins what went wrong.
 func (h *held) release(ctx context.Context) error {
-	for _, stop := range h.stops {
-		stop()
-	}
-
-	h.end(nil)
+	h.end(nil) // what ends the locks from now on is no loss
 
 	var errs []error
 	for _, lock := range slices.Backward(h.locks) {
@@ -85,13 +80,7 @@ func (h *held) giveBack(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lock is the one that has a name, or nil.
+// lock is the one that has a name, which is one of those that were asked for.
 func (h *held) lock(name string) *sqllock.Lock {
-	for _, lock := range h.locks {
-		if slices.Contains(lock.Names(), name) {
-			return lock
-		}
-	}
-
-	return nil
+	return h.locks[slices.IndexFunc(h.locks, func(lock *sqllock.Lock) bool { return slices.Contains(lock.Names(), name) })]
 }

@@ -29,12 +29,8 @@ func hindered(ctx context.Context, db *dsn.Database, what string, err error) err
 		return err
 	case db.Locks.Classify(err) == databases.Busy, errors.Is(err, sqllock.ErrNotAcquired):
 		return inTheWay(what, "has", err.Error())
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, sqllock.ErrUnreachable):
-		if answers(ctx, db) {
-			return inTheWay(what, "seems to have", "the server answers, and this statement had no answer in time")
-		}
-
-		return err
+	case (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sqllock.ErrUnreachable)) && answers(ctx, db):
+		return inTheWay(what, "seems to have", "the server answers, and this statement had no answer in time")
 	default:
 		return err
 	}

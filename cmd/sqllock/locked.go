@@ -176,8 +176,8 @@ func (f *runFlags) underLock(h *held, command process.Command, signals <-chan os
 		},
 	})
 
-	switch refused := (*process.NotExecutableError)(nil); {
-	case errors.As(err, &refused):
+	switch {
+	case errors.As(err, new(*process.NotExecutableError)):
 		return false, exitError{exitNotExecutable, fmt.Errorf("command cannot be executed: %w", err)}
 	case err != nil:
 		return false, exitError{exitInternal, fmt.Errorf("start the command: %w", err)}

@@ -82,7 +82,9 @@ func (l looker) glance(ctx context.Context, name string) (glimpse, error) {
 	}
 
 	// One that is held, rather than one that is only taken.
-	return glimpseOf(listed, max(0, slices.IndexFunc(listed, sqllock.Status.Held))), nil
+	one := listed[max(0, slices.IndexFunc(listed, sqllock.Status.Held))]
+
+	return glimpse{one, len(seen{status: one, listed: listed}.readers()) - 1}, nil
 }
 
 // glimpse is what is seen of a name at a glance.
@@ -90,11 +92,6 @@ type glimpse struct {
 	sqllock.Status
 
 	others int // who read beside the holder
-}
-
-// glimpseOf is one of those listed.
-func glimpseOf(listed []sqllock.Status, i int) glimpse {
-	return glimpse{listed[i], len(seen{status: listed[i], listed: listed}.readers()) - 1}
 }
 
 // by says who holds it.

@@ -53,14 +53,14 @@ func printJSON(out io.Writer, value any) error {
 	var b bytes.Buffer
 
 	for _, r := range string(encoded) {
-		switch {
-		case unicode.IsPrint(r):
+		if unicode.IsPrint(r) {
 			b.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
+
+			continue
+		}
+
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
 	}
 

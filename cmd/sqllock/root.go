@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -63,32 +64,20 @@ and doctor.`,
 
 // flagError is an error of the flags, in words for who is no programmer.
 func flagError(err error) error {
-	var (
-		value  *pflag.InvalidValueError
-		parsed *strconv.NumError
-	)
-
-	if errors.As(err, &value) && errors.As(err, &parsed) {
-		return errors.New("--" + value.GetFlag().Name + notParsed(value, parsed))
+	value, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok || !errors.As(err, new(*strconv.NumError)) {
+		return err
 	}
 
-	return err
-}
-
-// notParsed says of the value of a flag why it is no number, or not what a switch takes.
-func notParsed(value *pflag.InvalidValueError, parsed *strconv.NumError) string {
-	given := bounded(value.GetValue())
-	if given == "" {
-		given = `""`
-	}
+	flag, given := value.GetFlag(), cmp.Or(bounded(value.GetValue()), `""`)
 
 	switch {
-	case value.GetFlag().Value.Type() == "bool":
-		return "=" + given + " is neither true nor false"
-	case errors.Is(parsed, strconv.ErrRange):
-		return " " + given + " is too large a number"
+	case flag.Value.Type() == "bool":
+		return fmt.Errorf("--%s=%s is neither true nor false", flag.Name, given)
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("--%s %s is too large a number", flag.Name, given)
 	default:
-		return " " + given + " is not a whole number"
+		return fmt.Errorf("--%s %s is not a whole number", flag.Name, given)
 	}
 }
 
@@ -98,24 +87,21 @@ func refuseUnknown(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 
-	for _, cmd := range root.Commands() {
-		switch cmd.Name() {
-		case "completion":
-			// A command that runs has its arguments checked.
-			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-		case "help":
-			help := cmd.Run
+	// A command that runs has its arguments checked.
+	completion, _, _ := root.Find([]string{"completion"})
+	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
-			cmd.Run, cmd.RunE = nil, func(cmd *cobra.Command, args []string) error {
-				if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-					return usage(root, fmt.Errorf("no command %q", strings.Join(args, " ")))
-				}
+	help, _, _ := root.Find([]string{"help"})
+	run := help.Run
 
-				help(cmd, args)
-
-				return nil
-			}
+	help.Run, help.RunE = nil, func(cmd *cobra.Command, args []string) error {
+		if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+			return usage(root, fmt.Errorf("no command %q", strings.Join(args, " ")))
 		}
+
+		run(cmd, args)
+
+		return nil
 	}
 }
 

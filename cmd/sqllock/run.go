@@ -173,7 +173,7 @@ func newRun() *cobra.Command {
 	flags.Var(&f.tick, "tick", "run the command once for this day or point in time, or once an hour with 1h")
 	flags.IntVar(&f.permits, "permits", 1, "how many may hold each name at a time")
 	flags.BoolVarP(&f.shared, "shared", "s", false, "hold the name as a reader, beside other readers")
-	strategyFlag(cmd, &f.strategy, strategyUsage)
+	strategyFlag(cmd, &f.strategy, "how the lock is kept: cas, insert, forupdate or advisory")
 	flags.StringVar(&f.label, "label", "", "what others see as the holder (default the command's name)")
 	flags.StringVar(&f.onLoss, "on-loss", "",
 		"`actions` before the lock cannot be trusted any more (default term,kill=5s, or a third of the lease)")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -74,9 +75,7 @@ who may. A request has to name localhost, a loopback address or the host of
 				return usage(cmd, fmt.Errorf("--listen %s is not host:port", bounded(f.listen)))
 			}
 
-			if host == "" {
-				host = "127.0.0.1"
-			}
+			host = cmp.Or(host, "127.0.0.1")
 
 			return f.look(cmd.Context(), func(l looker) error { return f.serve(cmd.Context(), cmd.OutOrStdout(), l, host, port) })
 		},
@@ -104,14 +103,11 @@ const (
 
 // serve answers browsers until a signal ends it.
 func (f *serveFlags) serve(ctx context.Context, out io.Writer, l looker, host, port string) error {
-	handler, err := page.New(page.Config{
+	handler := page.New(page.Config{
 		Source: source{l, f.doctor}, Database: l.db.Target.String(), Host: host, Every: time.Duration(f.every),
 		Plan:         fmt.Sprintf("For strategy %s and a lease of %s", f.doctor.strategy, &f.doctor.lease),
 		TellsGuarded: l.db.Target.Dialect != databases.SQLite, MetricNames: f.metricNames,
 	})
-	if err != nil {
-		return exitError{exitInternal, err}
-	}
 
 	signals, stop := process.Catch(endings()...)
 	defer stop()
@@ -174,19 +170,15 @@ func (s source) Answer(ctx context.Context) (string, error) {
 }
 
 // lookAt is a look at a name; empty is every name.
-func (s source) lookAt(ctx context.Context, name string) (page.Locks, error) {
+func (s source) lookAt(ctx context.Context, name string) (seen page.Locks, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 
-	locks, err := s.Holders(ctx, sqllock.Filter{Name: name})
-	if err != nil {
-		return page.Locks{}, s.told(err)
+	if seen.Locks, err = s.Holders(ctx, sqllock.Filter{Name: name}); err != nil {
+		return seen, s.told(err)
 	}
 
-	waiters, err := s.Waiters(ctx, sqllock.WaiterFilter{Name: name})
-	seen := page.Locks{Locks: locks, Waiters: waiters}
-
-	if err != nil {
+	if seen.Waiters, err = s.Waiters(ctx, sqllock.WaiterFilter{Name: name}); err != nil {
 		return seen, s.told(err)
 	}
 

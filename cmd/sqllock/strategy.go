@@ -13,14 +13,10 @@ import (
 	"github.com/sqllock/sqllock/strategies/insert"
 )
 
-const strategyUsage = "how the lock is kept: cas, insert, forupdate or advisory"
-
-func strategyNames() []string { return []string{"cas", "insert", "forupdate", "advisory"} }
-
 // strategyFlag adds --strategy.
 func strategyFlag(cmd *cobra.Command, name *string, usage string) {
 	cmd.Flags().StringVar(name, "strategy", "cas", usage)
-	offer(cmd, "strategy", strategyNames()...)
+	offer(cmd, "strategy", "cas", "insert", "forupdate", "advisory")
 }
 
 // offer makes shells complete the values of a flag, and no files.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -11,11 +10,7 @@ import (
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version(debug.ReadBuildInfo()))
-
-			return err
-		},
+		Run: func(cmd *cobra.Command, _ []string) { cmd.Println(version(debug.ReadBuildInfo())) },
 	}
 }
 

@@ -3,11 +3,13 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
@@ -104,7 +106,7 @@ func Examine(ctx context.Context, db *dsn.Database, plan Plan) ([]Finding, error
 
 	var findings []Finding
 
-	for _, c := range append(checks(db.Target.Dialect), check{"schema", schema}, check{"rights", rights}, check{"tables", tables}, check{"recovery", recovery}, check{"trial", trial}) {
+	for _, c := range checks(db.Target.Dialect) {
 		found, err := e.run(ctx, c)
 		if err != nil {
 			return nil, err
@@ -188,19 +190,53 @@ func (e *exam) forbidden(err error) bool { return e.db.Locks.Classify(err) == da
 // full says whether the server takes no more connections of this user.
 func (e *exam) full(err error) bool { return e.db.Locks.Classify(err) == databases.Full }
 
+// checks are those of a dialect, and behind them those of all, which look at the tables.
 func checks(dialect databases.Dialect) []check {
+	var own []check
+
 	switch dialect {
 	case databases.Postgres:
-		return postgresChecks()
+		own = []check{
+			server(`SELECT pg_catalog.version()`, postgresServer),
+			{"writable", postgresWritable},
+			{"search_path", postgresPath},
+			{"pooler", postgresPooler},
+			{"replication", postgresReplication},
+			{"durability", postgresDurability},
+			{"timeouts", postgresTimeouts},
+			connections(postgresConnections),
+			clock(`SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::float)::bigint`),
+		}
 	case databases.MySQL:
-		return mysqlChecks()
+		own = []check{
+			server(`SELECT VERSION()`, mysqlServer),
+			{"writable", mysqlWritable},
+			{"replication", mysqlReplication},
+			{"cluster", mysqlCluster},
+			{"durability", mysqlDurability},
+			{"timeouts", mysqlTimeouts},
+			connections(mysqlConnections),
+			clock(`SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`),
+		}
 	case databases.TiDB:
-		return tidbChecks()
+		own = []check{
+			server(`SELECT VERSION()`, func(_ *exam, version string) []Finding { return fine("TiDB %s", version) }),
+			{"writable", mysqlWritable},
+			{"timeouts", mysqlTimeouts},
+			connections(mysqlConnections),
+			clockOf(tidbClock),
+		}
 	case databases.SQLite:
-		return sqliteChecks()
-	default:
-		return nil
+		own = []check{
+			server(`SELECT sqlite_version()`, sqliteVersion),
+			{"strategy", sqliteStrategy},
+			{"journal", sqliteJournal},
+			{"timeouts", sqliteTimeout},
+			{"file system", fileSystem},
+		}
 	}
+
+	return append(own, check{"schema", schema}, check{"rights", rights}, check{"tables", tables}, check{"recovery", recovery}, check{"trial", trial})
 }
 
 // one reads a row.
@@ -211,6 +247,23 @@ func (e *exam) one(ctx context.Context, query string, dest ...any) error {
 // each calls read for every row of a query.
 func (e *exam) each(ctx context.Context, query string, read func(rows *sql.Rows) error) error {
 	return dsn.Each(ctx, e.conn, read, e.asked(query), e.mode()...)
+}
+
+// pairs reads rows of two texts. The first ones, by which the others are found, are made small letters: MySQL has names of
+// variables with large ones.
+func (e *exam) pairs(ctx context.Context, query string) (map[string]string, error) {
+	pairs := map[string]string{}
+
+	err := e.each(ctx, query, func(rows *sql.Rows) error {
+		var name, value string
+
+		err := rows.Scan(&name, &value)
+		pairs[strings.ToLower(name)] = value
+
+		return err
+	})
+
+	return pairs, err
 }
 
 // asked is a query as it is sent. pgpool-II would send one that only reads to a standby, whose settings, sessions and tables
@@ -245,15 +298,12 @@ func (e *exam) refused(ctx context.Context) ([]Finding, error) {
 
 	switch server := (*databases.ServerError)(nil); {
 	case errors.As(err, &server):
-		said, fix := server.Found, server.Fix
-
+		said := server.Found
 		if server.Err != nil {
 			said += ": " + server.Err.Error()
 		}
 
-		if fix == "" {
-			fix = "use PostgreSQL, MySQL, MariaDB or TiDB"
-		}
+		fix := cmp.Or(server.Fix, "use PostgreSQL, MySQL, MariaDB or TiDB")
 
 		return found(Error, said, "sqllock refuses it: no lock can be acquired", fix), nil
 	case errors.Is(err, databases.ErrReadOnly):
@@ -337,19 +387,30 @@ func (e *exam) second(ctx context.Context) ([]Finding, error) {
 }
 
 // connections judges how many connections are left for those to come.
-func connections(e *exam, most, used int) []Finding {
-	left := most - used
+func connections(count func(ctx context.Context, e *exam) (most, used int, err error)) check {
+	return check{"connections", func(ctx context.Context, e *exam) ([]Finding, error) {
+		if refused, err := e.second(ctx); err != nil || refused != nil {
+			return refused, err
+		}
 
-	need := 5
-	if e.connectionHeld() {
-		need = max(need, e.Holders+1)
-	}
+		most, used, err := count(ctx, e)
+		left, need := most-used, 5
 
-	if left >= need {
-		return fine("%d of %d connections are left", left, most)
-	}
+		if e.connectionHeld() {
+			need = max(need, e.Holders+1)
+		}
 
-	return found(Warning, fmt.Sprintf("%d of %d connections are left, and %d are needed", left, most, need),
-		"renewals that need a new connection fail, and locks are lost; with forupdate and advisory each lock has a connection",
-		"raise the server's max_connections, make pools smaller, or use strategy cas")
+		switch {
+		case err != nil:
+			return nil, err
+		case most == 0: // TiDB's default
+			return fine("the server has no limit on connections"), nil
+		case left >= need:
+			return fine("%d of %d connections are left", left, most), nil
+		default:
+			return found(Warning, fmt.Sprintf("%d of %d connections are left, and %d are needed", left, most, need),
+				noConnection+"; with forupdate and advisory each lock has a connection",
+				"raise the server's max_connections, make pools smaller, or use strategy cas"), nil
+		}
+	}}
 }

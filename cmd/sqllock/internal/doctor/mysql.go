@@ -7,43 +7,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/sqllock/sqllock/databases"
 )
-
-func mysqlChecks() []check {
-	return []check{
-		server(`SELECT VERSION()`, mysqlServer),
-		{"writable", mysqlWritable},
-		{"replication", mysqlReplication},
-		{"cluster", mysqlCluster},
-		{"durability", mysqlDurability},
-		{"timeouts", mysqlTimeouts},
-		{"connections", mysqlConnections},
-		clock(`SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`),
-	}
-}
 
 // shown reads variables or the status of the server; those that it does not know are empty, for which only SHOW
 // is no error.
 func (e *exam) shown(ctx context.Context, kind string, names ...string) (map[string]string, error) {
-	values := map[string]string{}
-
-	err := e.each(ctx, "SHOW "+kind+" WHERE Variable_name IN ('"+strings.Join(names, "', '")+"')", func(rows *sql.Rows) error {
-		var name, value string
-
-		err := rows.Scan(&name, &value)
-		values[strings.ToLower(name)] = value
-
-		return err
-	})
-
-	return values, err
+	return e.pairs(ctx, "SHOW "+kind+" WHERE Variable_name IN ('"+strings.Join(names, "', '")+"')")
 }
 
 func mysqlServer(_ *exam, version string) []Finding {
@@ -154,47 +127,49 @@ func mysqlDurability(ctx context.Context, e *exam) ([]Finding, error) {
 const longGuard = time.Hour
 
 func mysqlTimeouts(ctx context.Context, e *exam) ([]Finding, error) {
-	var (
-		findings []Finding
-		idle     = map[string]time.Duration{}
-		waits    time.Duration
-		names    = []string{"wait_timeout", "max_statement_time", executionTime, readingTimeout, writingTimeout, idleTimeout, tidbIdleTimeout}
-	)
+	idle := []string{readingTimeout, idleTimeout, writingTimeout, tidbIdleTimeout}
+	names := append([]string{"wait_timeout", "max_statement_time", executionTime}, idle...)
 
 	// Those of the session: a parameter of the URL sets them.
-	limits, err := e.shown(ctx, "SESSION VARIABLES", names...)
+	set, err := e.shown(ctx, "SESSION VARIABLES", names...)
 	if err != nil {
 		return nil, err
 	}
 
-	for _, name := range names {
-		// The server has none, or it is off.
-		count, err := strconv.ParseFloat(limits[name], 64)
-		if err != nil || count <= 0 {
-			continue
+	limits := map[string]time.Duration{} // zero if the server has none, or it is off
+
+	for name, value := range set {
+		if count, err := strconv.ParseFloat(value, 64); err == nil {
+			limits[name] = time.Duration(count * float64(time.Second))
 		}
-
-		value := time.Duration(count * float64(time.Second))
-
-		switch name {
-		case readingTimeout, writingTimeout, idleTimeout, tidbIdleTimeout:
-			idle[name] = value
-
-			continue
-		case executionTime:
-			value /= 1000
-		case "wait_timeout":
-			waits = value
-		}
-
-		findings = append(findings, e.timeout(name, value)...)
 	}
 
-	findings = append(findings, e.idle(idle)...)
+	limits[executionTime] /= 1000
 
-	if len(idle) == 0 && waits > longGuard {
+	session := idleTimeout
+	if limits[readingTimeout] > 0 {
+		session = readingTimeout
+	}
+
+	var findings []Finding
+
+	for _, name := range names {
+		switch limit := limits[name]; {
+		case limit <= 0:
+		case name == session && e.Strategy == "forupdate":
+			findings = append(findings, e.session(name, limit)...)
+		case slices.Contains(idle, name):
+			findings = append(findings, e.guarded(name, limit)...)
+		default:
+			findings = append(findings, e.timeout(name, limit)...)
+		}
+	}
+
+	waits := limits["wait_timeout"]
+
+	if waits > longGuard && !slices.ContainsFunc(idle, func(name string) bool { return limits[name] > 0 }) {
 		limit := "wait_timeout=600"
-		if limits[idleTimeout] != "" { // MariaDB's, which is off
+		if set[idleTimeout] != "" { // MariaDB's, which is off
 			limit = idleTimeout + "=300"
 		}
 
@@ -226,70 +201,35 @@ const (
 	executionTime = "max_execution_time"
 )
 
-func (e *exam) idle(limits map[string]time.Duration) []Finding {
-	var findings []Finding
-
-	session := ""
-	if e.Strategy == "forupdate" {
-		session = idleTimeout
-		if limits[readingTimeout] > 0 {
-			session = readingTimeout
-		}
+// session judges the limit on the session of a lock of forupdate.
+func (e *exam) session(name string, limit time.Duration) []Finding {
+	switch {
+	case limit <= e.heartbeat():
+		return found(Error, fmt.Sprintf("%s is %s, and the heartbeat %s", name, limit, e.heartbeat()),
+			"the server ends the session of a lock of forupdate before its first renewal: each lock is lost", name+"=0 in the URL")
+	case limit > e.Lease:
+		return found(Warning, fmt.Sprintf("%s is %s, and the lease %s", name, limit, e.Lease),
+			"it stands in for the lease: a lock of a holder that was cut off is taken for so long", name+"=0 in the URL")
+	default:
+		return e.guarded(name, limit)
 	}
-
-	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		limit := limits[name]
-
-		switch {
-		case name == session && limit <= e.heartbeat():
-			findings = append(findings, found(Error, fmt.Sprintf("%s is %s, and the heartbeat %s", name, limit, e.heartbeat()),
-				"the server ends the session of a lock of forupdate before its first renewal: each lock is lost", name+"=0 in the URL")...)
-		case name == session && limit > e.Lease:
-			findings = append(findings, found(Warning, fmt.Sprintf("%s is %s, and the lease %s", name, limit, e.Lease),
-				"it stands in for the lease: a lock of a holder that was cut off is taken for so long", name+"=0 in the URL")...)
-		default:
-			findings = append(findings, e.guarded(name, limit)...)
-		}
-	}
-
-	return findings
 }
 
-func mysqlConnections(ctx context.Context, e *exam) ([]Finding, error) {
-	if refused, err := e.second(ctx); err != nil || refused != nil {
-		return refused, err
-	}
-
-	var most int
-	if err := e.one(ctx, `SELECT @@global.max_connections`, &most); err != nil {
-		return nil, err
-	}
-
-	if most == 0 && e.db.Target.Dialect == databases.TiDB {
-		return fine("the server has no limit on connections"), nil
+func mysqlConnections(ctx context.Context, e *exam) (most, used int, err error) {
+	if err = e.one(ctx, `SELECT @@global.max_connections`, &most); err != nil || most == 0 {
+		return 0, 0, err
 	}
 
 	status, err := e.shown(ctx, "GLOBAL STATUS", "Threads_connected")
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 
-	used, err := strconv.Atoi(status["threads_connected"])
-	if err != nil {
-		return nil, fmt.Errorf("the status Threads_connected: %w", err)
+	if used, err = strconv.Atoi(status["threads_connected"]); err != nil {
+		err = fmt.Errorf("the status Threads_connected: %w", err)
 	}
 
-	return connections(e, most, used), nil
-}
-
-func tidbChecks() []check {
-	return []check{
-		server(`SELECT VERSION()`, func(_ *exam, version string) []Finding { return fine("TiDB %s", version) }),
-		{"writable", mysqlWritable},
-		{"timeouts", mysqlTimeouts},
-		{"connections", mysqlConnections},
-		clockOf(tidbClock),
-	}
+	return most, used, err
 }
 
 // tidbClock asks the clock that leases are counted by, which is one for all servers of a cluster.

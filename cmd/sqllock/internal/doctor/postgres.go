@@ -24,20 +24,6 @@ func (e *exam) mode() []any {
 	return nil
 }
 
-func postgresChecks() []check {
-	return []check{
-		server(`SELECT pg_catalog.version()`, postgresServer),
-		{"writable", postgresWritable},
-		{"search_path", postgresPath},
-		{"pooler", postgresPooler},
-		{"replication", postgresReplication},
-		{"durability", postgresDurability},
-		{"timeouts", postgresTimeouts},
-		{"connections", postgresConnections},
-		clock(`SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::float)::bigint`),
-	}
-}
-
 func postgresServer(_ *exam, version string) []Finding {
 	version, _, _ = strings.Cut(version, " on ")
 
@@ -266,18 +252,9 @@ func (e *exam) timeout(name string, limit time.Duration) []Finding {
 	}
 }
 
-func postgresConnections(ctx context.Context, e *exam) ([]Finding, error) {
-	if refused, err := e.second(ctx); err != nil || refused != nil {
-		return refused, err
-	}
-
-	var most, used int
-
-	err := e.one(ctx, `SELECT pg_catalog.current_setting('max_connections')::int - pg_catalog.current_setting('superuser_reserved_connections')::int,
+func postgresConnections(ctx context.Context, e *exam) (most, used int, err error) {
+	err = e.one(ctx, `SELECT pg_catalog.current_setting('max_connections')::int - pg_catalog.current_setting('superuser_reserved_connections')::int,
        (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend')`, &most, &used)
-	if err != nil {
-		return nil, err
-	}
 
-	return connections(e, most, used), nil
+	return most, used, err
 }

@@ -16,12 +16,12 @@ import (
 )
 
 // verbs are the rights that the library's statements need on a table, each with a
-// statement that needs no other and changes nothing.
+// statement that needs no other and changes nothing: of the table, its key, a value of that, and a row.
 var verbs = []struct{ name, statement string }{ //nolint:gochecknoglobals // a table
-	{"SELECT", "SELECT name FROM %s WHERE 1 = 0"},
-	{"INSERT", "INSERT INTO %s (name) SELECT 'sqllock doctor' WHERE 1 = 0"},
-	{"UPDATE", "UPDATE %s SET name = 'sqllock doctor' WHERE 1 = 0"},
-	{"DELETE", "DELETE FROM %s WHERE 1 = 0"},
+	{"SELECT", "SELECT %[2]s FROM %[1]s WHERE 1 = 0"},
+	{"INSERT", "INSERT INTO %[1]s %[4]s WHERE 1 = 0"},
+	{"UPDATE", "UPDATE %[1]s SET %[2]s = %[3]s WHERE 1 = 0"},
+	{"DELETE", "DELETE FROM %[1]s WHERE 1 = 0"},
 }
 
 // oneRows are the tables without names, with the row that each has.
@@ -80,20 +80,21 @@ func rights(ctx context.Context, e *exam) ([]Finding, error) {
 func (e *exam) lacks(ctx context.Context, object migrate.Object) ([]string, error) {
 	var lacks []string
 
+	key, value, row := "name", "'sqllock doctor'", "(name) SELECT 'sqllock doctor'"
+	if one := oneRows[object.Name]; one != "" {
+		key, value, row = "id", "1", one
+	} else if object.Name == "sqllock_inserts" { // with a column without a default
+		row = "(name, owner) SELECT 'sqllock doctor', ''"
+	}
+
 	for _, verb := range verbs {
 		if object.View && verb.name != "SELECT" {
 			break
 		}
 
-		statement := fmt.Sprintf(verb.statement, object.Name)
+		statement := fmt.Sprintf(verb.statement, object.Name, key, value, row)
 		if d := e.db.Target.Dialect; (d == databases.MySQL || d == databases.TiDB) && (verb.name == "UPDATE" || verb.name == "DELETE") {
 			statement += " LIMIT 1" // or sql_safe_updates would refuse it
-		}
-
-		if object.Name == "sqllock_inserts" { // with a column without a default
-			statement = strings.Replace(statement, "(name) SELECT 'sqllock doctor'", "(name, owner) SELECT 'sqllock doctor', ''", 1)
-		} else if row := oneRows[object.Name]; row != "" {
-			statement = oneRow(statement, row)
 		}
 
 		_, err := e.conn.ExecContext(ctx, e.asked(statement), e.mode()...)
@@ -109,19 +110,12 @@ func (e *exam) lacks(ctx context.Context, object migrate.Object) ([]string, erro
 	return lacks, nil
 }
 
-// oneRow is a statement about a table with an id in place of the name, of which it inserts a row.
-func oneRow(statement, row string) string {
-	statement = strings.Replace(statement, "(name) SELECT 'sqllock doctor'", row, 1)
-
-	return strings.NewReplacer("name", "id", "'sqllock doctor'", "1").Replace(statement)
-}
-
 // noDefault says whether a row was refused for want of a column that has no default, which MariaDB also does if there is none to
 // insert. The right is there then, and what such a column does to locks the trial tells.
 func noDefault(err error) bool {
-	var refused *mysql.MySQLError
+	refused, ok := errors.AsType[*mysql.MySQLError](err)
 
-	return errors.As(err, &refused) && refused.Number == 1364
+	return ok && refused.Number == 1364
 }
 
 func (e *exam) takesNoWrites() []Finding {
@@ -200,23 +194,13 @@ func (e *exam) grantee(ctx context.Context) (user string, qualified func(table s
 		return user, func(table string) string { return "`" + strings.ReplaceAll(config.DBName, "`", "``") + "`." + table }, err
 	}
 
-	schemas := map[string]string{}
-
-	err = e.one(ctx, `SELECT pg_catalog.quote_ident(current_user::text)`, &user)
-	if err != nil {
+	if err = e.one(ctx, `SELECT pg_catalog.quote_ident(current_user::text)`, &user); err != nil {
 		return "", nil, err
 	}
 
-	err = e.each(ctx, `SELECT c.relname::text, pg_catalog.quote_ident(n.nspname::text)
+	schemas, err := e.pairs(ctx, `SELECT c.relname::text, pg_catalog.quote_ident(n.nspname::text)
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- WHERE c.relname::text LIKE 'sqllock%' AND pg_catalog.pg_table_is_visible(c.oid)`, func(rows *sql.Rows) error {
-		var table, schema string
-
-		err := rows.Scan(&table, &schema)
-		schemas[table] = schema
-
-		return err
-	})
+ WHERE c.relname::text LIKE 'sqllock%' AND pg_catalog.pg_table_is_visible(c.oid)`)
 
 	return user, func(table string) string { return schemas[table] + "." + table }, err
 }

@@ -8,16 +8,6 @@ import (
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 )
 
-func sqliteChecks() []check {
-	return []check{
-		server(`SELECT sqlite_version()`, sqliteVersion),
-		{"strategy", sqliteStrategy},
-		{"journal", sqliteJournal},
-		{"timeouts", sqliteTimeout},
-		{"file system", fileSystem},
-	}
-}
-
 func sqliteVersion(e *exam, version string) []Finding {
 	if e.db.Target.Embedded {
 		return unnamed(fmt.Sprintf("no database is named: SQLite %s, in %s", version, e.db.Target.Path))
@@ -56,15 +46,11 @@ func sqliteJournal(ctx context.Context, e *exam) ([]Finding, error) {
 		synchronous int
 	)
 
-	if err := e.one(ctx, `PRAGMA journal_mode`, &mode); err != nil {
-		return nil, err
-	}
-
-	if err := e.one(ctx, `PRAGMA synchronous`, &synchronous); err != nil {
-		return nil, err
-	}
+	err := e.one(ctx, `SELECT journal_mode, synchronous FROM pragma_journal_mode, pragma_synchronous`, &mode, &synchronous)
 
 	switch {
+	case err != nil:
+		return nil, err
 	case mode != "wal":
 		return found(Note, "the journal mode is "+mode, "readers and the writer wait for each other",
 			"PRAGMA journal_mode = WAL, which the other sqllock commands do when they open the file"), nil

@@ -37,7 +37,11 @@ func parseMySQL(u *url.URL, dialect databases.Dialect, port string) (Target, err
 		return Target{}, fmt.Errorf("the password stands before the host: %s://user:password@host/db", dialect)
 	}
 
-	config.Net, config.Addr = mysqlAddress(u, parameters, port)
+	config.Net, config.Addr = "tcp", net.JoinHostPort(cmp.Or(u.Hostname(), "127.0.0.1"), cmp.Or(u.Port(), port))
+	if socket := parameters.Get("socket"); socket != "" {
+		parameters.Del("socket")
+		config.Net, config.Addr = "unix", socket
+	}
 
 	// One round trip instead of two for each statement that package mysql does not
 	// send; any value of the user's wins.
@@ -68,16 +72,6 @@ func quotable(parameters url.Values) bool {
 	}
 
 	return true
-}
-
-func mysqlAddress(u *url.URL, parameters url.Values, usual string) (network, address string) {
-	if socket := parameters.Get("socket"); socket != "" {
-		parameters.Del("socket")
-
-		return "unix", socket
-	}
-
-	return "tcp", net.JoinHostPort(cmp.Or(u.Hostname(), "127.0.0.1"), cmp.Or(u.Port(), usual))
 }
 
 func (t Target) mysqlConfig() (*driver.Config, error) {

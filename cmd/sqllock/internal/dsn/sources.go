@@ -63,6 +63,7 @@ func named(source, text, arguments string) (Target, error) {
 // it, and not in the list of processes.
 func fromFile(file string) (Target, error) {
 	text, err := os.ReadFile(file) //nolint:gosec // the user's own
+	url := strings.TrimSpace(string(text))
 
 	switch {
 	case err != nil && strings.Contains(file, ":"):
@@ -70,11 +71,6 @@ func fromFile(file string) (Target, error) {
 		return Target{}, fmt.Errorf("--%s takes a file with the URL, and was given a URL; use --%s or %s", FileFlag, Flag, Variable)
 	case err != nil:
 		return Target{}, fmt.Errorf("--%s: %w", FileFlag, err)
-	}
-
-	url := strings.TrimSpace(string(text))
-
-	switch {
 	case url == "":
 		return Target{}, fmt.Errorf("--%s: %s is empty", FileFlag, file)
 	case strings.ContainsAny(url, "\r\n"):
@@ -119,7 +115,7 @@ func embedded(getenv func(string) string) (Target, error) {
 		return Target{}, err
 	}
 
-	t := sqliteFile(filepath.Join(folder, "locks.db"), nil)
+	t := sqliteFile(filepath.Join(folder, "locks.db"), url.Values{})
 	t.Embedded = true
 
 	return t, nil

@@ -47,10 +47,6 @@ func parseSQLite(text string) (Target, error) {
 }
 
 func sqliteFile(path string, parameters url.Values) Target {
-	if parameters == nil {
-		parameters = url.Values{}
-	}
-
 	// Not those that the user sets: the driver does not keep their order.
 	given := parameters["_pragma"]
 	own := slices.DeleteFunc(pragmas(), func(pragma string) bool {

@@ -24,9 +24,7 @@ func commitsEach(dialect databases.Dialect) bool {
 // state is what a database has of sqllock.
 type state struct {
 	Objects
-
-	// noted: the version table says that a migration was applied.
-	noted bool
+	versions
 }
 
 // stateOf looks.
@@ -36,8 +34,7 @@ func stateOf(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (s s
 		return s, err
 	}
 
-	v, err := versionsOf(ctx, db, conn)
-	s.noted = v.latest > 0
+	s.versions, err = versionsOf(ctx, db, conn)
 
 	return s, err
 }
@@ -63,11 +60,11 @@ func assemble(ctx context.Context, db *dsn.Database) (steps []Step, err error) {
 	// The statement of a process that was killed goes on, and its session has the lock until it ends: what is there before that may go.
 	err = alone(ctx, db, func(conn *sql.Conn) error {
 		s, err := stateOf(ctx, db, conn)
-		if err != nil || s.noted && len(s.Missing) == 0 {
+		if err != nil || s.noted() && len(s.Missing) == 0 {
 			return err
 		}
 
-		if err := s.inTheWay("nothing was made"); err != nil && !s.noted {
+		if err := s.inTheWay("nothing was made"); err != nil && !s.noted() {
 			return err
 		}
 
@@ -77,17 +74,15 @@ func assemble(ctx context.Context, db *dsn.Database) (steps []Step, err error) {
 		}
 
 		for _, statement := range statements {
-			var there *mysql.MySQLError
-
 			_, err := conn.ExecContext(ctx, statement)
-			if err != nil && (!errors.As(err, &there) || there.Number != errTableExists) {
+			if there, ok := errors.AsType[*mysql.MySQLError](err); err != nil && (!ok || there.Number != errTableExists) {
 				return fmt.Errorf("%w; \"sqllock migrate up\" goes on from there", err)
 			}
 		}
 
 		steps = []Step{{Name: firstName, Took: time.Since(begun)}}
 
-		return note(ctx, db, conn)
+		return s.note(ctx, conn)
 	})
 
 	return steps, err
@@ -97,9 +92,8 @@ func assemble(ctx context.Context, db *dsn.Database) (steps []Step, err error) {
 const firstName = "00001_create_locks.sql"
 
 // note notes the first version, as goose does.
-func note(ctx context.Context, db *dsn.Database, conn *sql.Conn) error {
-	v, err := versionsOf(ctx, db, conn)
-	if err == nil && !v.exists {
+func (v versions) note(ctx context.Context, conn *sql.Conn) (err error) {
+	if !v.exists {
 		err = v.CreateVersionTable(ctx, conn)
 	}
 
@@ -119,8 +113,8 @@ func adopt(ctx context.Context, db *dsn.Database) (something bool, err error) {
 			return err
 		}
 
-		something = s.noted || len(s.There) > 0
-		if s.noted || !something {
+		something = s.noted() || len(s.There) > 0
+		if s.noted() || !something {
 			return nil
 		}
 
@@ -128,7 +122,7 @@ func adopt(ctx context.Context, db *dsn.Database) (something bool, err error) {
 			return err
 		}
 
-		return note(ctx, db, conn)
+		return s.note(ctx, conn)
 	})
 
 	return something, err

@@ -109,7 +109,7 @@ func madeOtherwise(ctx context.Context, db *dsn.Database) error {
 	s, err := stateOf(ctx, db, db.SQL)
 
 	switch {
-	case err != nil || s.noted || len(s.There) == 0:
+	case err != nil || s.noted() || len(s.There) == 0:
 		return err
 	case len(s.Altered) > 0:
 		return s.inTheWay("nothing was made")
@@ -127,10 +127,7 @@ func madeOtherwise(ctx context.Context, db *dsn.Database) error {
 func overtaken(db *dsn.Database, err error) bool {
 	// PostgreSQL's codes of a table, another object and a column that are there, and of a row of the catalog that another is about
 	// to write (https://www.postgresql.org/docs/current/errcodes-appendix.html). It may say it in any language.
-	there := []string{"42P07", "42710", "42701", "23505"}
-
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && slices.Contains(there, refused.Code) || goneAlready(err) {
+	if slices.Contains([]string{"42P07", "42710", "42701", "23505"}, code(err)) || goneAlready(err) {
 		return true
 	}
 
@@ -149,10 +146,15 @@ func overtaken(db *dsn.Database, err error) bool {
 
 // goneAlready is what PostgreSQL says of the catalog's functions about a table that another removes meanwhile: "could not
 // open relation with OID ..." (17.12), and of a table on which another has just put a view.
-func goneAlready(err error) bool {
-	var refused *pgconn.PgError
+func goneAlready(err error) bool { return code(err) == "XX000" || code(err) == "2BP01" }
 
-	return errors.As(err, &refused) && (refused.Code == "XX000" || refused.Code == "2BP01")
+// code is PostgreSQL's of an error, empty if it is of another origin.
+func code(err error) string {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return refused.Code
+	}
+
+	return ""
 }
 
 // Down rolls the last applied migration back, or every one; none left is no error. Perhaps a part of the tables is there, and no
@@ -171,7 +173,7 @@ func Down(ctx context.Context, db *dsn.Database, all bool) ([]Step, error) {
 		if something, err := adopt(ctx, db); err != nil || !something {
 			return nil, err
 		}
-	} else if s, err := stateOf(ctx, db, db.SQL); err != nil || !s.noted {
+	} else if s, err := stateOf(ctx, db, db.SQL); err != nil || !s.noted() {
 		return nil, err // goose would make its version table
 	}
 
@@ -209,8 +211,7 @@ func run(ctx context.Context, db *dsn.Database, do migration) ([]Step, error) {
 
 	results, err := do(p, ctx)
 
-	var partial *goose.PartialError
-	if errors.As(err, &partial) {
+	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
 		results = partial.Applied
 	}
 
@@ -276,6 +277,9 @@ type versions struct {
 	latest int64 // -1 if it has none
 }
 
+// noted says whether a migration was applied.
+func (v versions) noted() bool { return v.latest > 0 }
+
 func versionsOf(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (v versions, err error) {
 	v.latest = -1
 
@@ -285,16 +289,14 @@ func versionsOf(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (
 
 	err = look(ctx, conn, "1", migrations.TableName)
 
-	switch db.Locks.Classify(err) {
-	case databases.NoSchema:
+	switch class := db.Locks.Classify(err); {
+	case class == databases.NoSchema:
 		return v, nil
-	case databases.NotAllowed:
+	case class == databases.NotAllowed:
 		return v, fmt.Errorf("this user may not look which migrations were applied; migrate as the owner of the tables, or GRANT SELECT ON %s: %w",
 			migrations.TableName, err)
-	default:
-		if err != nil {
-			return v, err
-		}
+	case err != nil:
+		return v, err
 	}
 
 	v.exists = true
@@ -331,15 +333,11 @@ func provider(db *dsn.Database) (*goose.Provider, error) {
 	return p, nil
 }
 
+// gooseDialect is goose's name of a dialect, which is another one for SQLite alone.
 func gooseDialect(dialect databases.Dialect) goose.Dialect {
-	switch dialect {
-	case databases.MySQL:
-		return goose.DialectMySQL
-	case databases.TiDB:
-		return goose.DialectTiDB
-	case databases.SQLite:
+	if dialect == databases.SQLite {
 		return goose.DialectSQLite3
-	default:
-		return goose.DialectPostgres
 	}
+
+	return goose.Dialect(dialect)
 }

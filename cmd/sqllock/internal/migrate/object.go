@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3/database"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
@@ -106,7 +105,8 @@ func Look(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (o Obje
 		switch class := db.Locks.Classify(err); {
 		case class == databases.NoSchema:
 			o.Altered = append(o.Altered, fmt.Errorf("%s is there, and is %w (%w)", object.Name, errAltered, err))
-		case err != nil && class != databases.NotAllowed && !onStandby(err):
+		case code(err) == "0A000": // of PostgreSQL, about an unlogged table on a standby
+		case err != nil && class != databases.NotAllowed:
 			return o, err
 		}
 
@@ -114,13 +114,6 @@ func Look(ctx context.Context, db *dsn.Database, conn database.DBTxConn) (o Obje
 	}
 
 	return o, nil
-}
-
-// onStandby says whether it is PostgreSQL's error about an unlogged table on a standby.
-func onStandby(err error) bool {
-	var refused *pgconn.PgError
-
-	return errors.As(err, &refused) && refused.Code == "0A000"
 }
 
 // look reads nothing.

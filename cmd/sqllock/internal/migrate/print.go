@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/sqllock/sqllock/migrations"
@@ -27,12 +28,11 @@ func PrintFiles(out io.Writer, of string, files fs.FS, down bool) error {
 		return err
 	}
 
-	for i := range names {
-		name := names[i]
-		if down {
-			name = names[len(names)-1-i]
-		}
+	if down {
+		slices.Reverse(names)
+	}
 
+	for _, name := range names {
 		text, err := fs.ReadFile(files, name)
 		if err != nil {
 			return err

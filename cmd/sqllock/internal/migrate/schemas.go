@@ -130,8 +130,14 @@ func (s Schemas) Mixed() error {
 		strings.Join(said, "; "), inURL("NAME"))
 }
 
-// elsewhere is an error if the session finds the tables in another schema than the one where it would make them, and goose would look.
-func (s Schemas) elsewhere() error {
+// findsLocks is false also where nothing is left but the version table, which goose does not remove.
+func (s Schemas) findsLocks() bool {
+	return slices.Contains(slices.Concat(slices.Collect(maps.Values(s.found))...), locksTable)
+}
+
+// second is an error if a set of tables beside another one would be made, or was, and the URL does not say where. It is one, too, if the
+// session finds the tables in another schema than the one where it would make them, and goose would look.
+func (s Schemas) second() error {
 	if err := s.Mixed(); err != nil {
 		return err
 	}
@@ -142,18 +148,8 @@ func (s Schemas) elsewhere() error {
 		}
 	}
 
-	return nil
-}
-
-// findsLocks is false also where nothing is left but the version table, which goose does not remove.
-func (s Schemas) findsLocks() bool {
-	return slices.Contains(slices.Concat(slices.Collect(maps.Values(s.found))...), locksTable)
-}
-
-// second is an error if a set of tables beside another one would be made, or was, and the URL does not say where.
-func (s Schemas) second() error {
-	if err := s.elsewhere(); err != nil || s.fixed || len(s.Others) == 0 || s.findsLocks() {
-		return err
+	if s.fixed || len(s.Others) == 0 || s.findsLocks() {
+		return nil
 	}
 
 	return s.another(s.Others[0])

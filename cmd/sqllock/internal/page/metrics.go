@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 )
 
 // metrics writes Prometheus' text format:
@@ -44,7 +43,7 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 
 // writeNames writes the same for each name that is held or waited for.
 func writeNames(b *strings.Builder, seen Locks) {
-	holders, waiters, oldest := map[string]int{}, map[string]int{}, map[string]time.Duration{}
+	holders, waiters, oldest := map[string]float64{}, map[string]float64{}, map[string]float64{}
 
 	var names []string
 
@@ -59,7 +58,7 @@ func writeNames(b *strings.Builder, seen Locks) {
 	for _, w := range seen.Waiters {
 		names = append(names, w.Name)
 		waiters[w.Name]++
-		oldest[w.Name] = max(oldest[w.Name], w.Waited)
+		oldest[w.Name] = max(oldest[w.Name], w.Waited.Seconds())
 	}
 
 	slices.Sort(names)
@@ -67,19 +66,16 @@ func writeNames(b *strings.Builder, seen Locks) {
 
 	for _, metric := range []struct {
 		name, help string
-		value      func(string) float64
+		values     map[string]float64
 	}{
-		{"sqllock_database_name_holders", "Grants of the name that are held.", func(n string) float64 { return float64(holders[n]) }},
-		{"sqllock_database_name_waiters", "Those who wait for the name.", func(n string) float64 { return float64(waiters[n]) }},
-		{
-			"sqllock_database_name_oldest_wait_seconds", "How long the one who waits longest for the name has waited.",
-			func(n string) float64 { return oldest[n].Seconds() },
-		},
+		{"sqllock_database_name_holders", "Grants of the name that are held.", holders},
+		{"sqllock_database_name_waiters", "Those who wait for the name.", waiters},
+		{"sqllock_database_name_oldest_wait_seconds", "How long the one who waits longest for the name has waited.", oldest},
 	} {
 		describe(b, metric.name, metric.help)
 
 		for _, name := range names {
-			fmt.Fprintf(b, "%s{name=\"%s\"} %g\n", metric.name, labelValue(name), metric.value(name))
+			fmt.Fprintf(b, "%s{name=\"%s\"} %g\n", metric.name, labelValue(name), metric.values[name])
 		}
 	}
 }

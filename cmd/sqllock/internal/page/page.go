@@ -71,15 +71,9 @@ type server struct {
 }
 
 // New is the handler of all pages. It refuses requests of other sites.
-func New(config Config) (http.Handler, error) {
-	templates, err := template.New("").Funcs(template.FuncMap{
-		"plain": plain.Text, "duration": text.Duration,
-	}).ParseFS(files, "page.html")
-	if err != nil {
-		return nil, err
-	}
-
-	s := &server{Config: config, templates: templates}
+func New(config Config) http.Handler {
+	templates := template.New("").Funcs(template.FuncMap{"plain": plain.Text, "duration": text.Duration})
+	s := &server{Config: config, templates: template.Must(templates.ParseFS(files, "page.html"))}
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.overview)
@@ -90,7 +84,7 @@ func New(config Config) (http.Handler, error) {
 	mux.Handle("GET /style.css", http.FileServerFS(files))
 	mux.Handle("GET /script.js", http.FileServerFS(files))
 
-	return guarded(config.Host, mux), nil
+	return guarded(config.Host, mux)
 }
 
 // shown is what a page is made of.
@@ -115,9 +109,6 @@ type shown struct {
 // Seconds are between two looks of a browser without scripts.
 func (s shown) Seconds() int { return int(max(1, s.Every.Round(time.Second)/time.Second)) }
 
-// Milliseconds are between two looks of one with scripts.
-func (s shown) Milliseconds() int64 { return s.Every.Milliseconds() }
-
 // looked tells of a look.
 func (s *shown) looked(at time.Time, err error) {
 	if err != nil && s.Error == "" {
@@ -139,16 +130,7 @@ func (s *server) overview(w http.ResponseWriter, r *http.Request) {
 	page.view = viewOf(seen.value, func(name string) bool { return strings.HasPrefix(name, page.Prefix) })
 	page.looked(seen.at, seen.err)
 
-	s.write(w, "overview", page.status(), page)
-}
-
-// status is that of a page of what was seen.
-func (s shown) status() int {
-	if s.Error != "" {
-		return http.StatusServiceUnavailable
-	}
-
-	return http.StatusOK
+	s.write(w, "overview", page)
 }
 
 func (s *server) name(w http.ResponseWriter, r *http.Request) {
@@ -176,7 +158,7 @@ func (s *server) name(w http.ResponseWriter, r *http.Request) {
 	page.looked(seen.at, seen.err)
 	page.looked(seen.at, err)
 
-	s.write(w, "name", page.status(), page)
+	s.write(w, "name", page)
 }
 
 func (s *server) doctor(w http.ResponseWriter, r *http.Request) {
@@ -184,7 +166,7 @@ func (s *server) doctor(w http.ResponseWriter, r *http.Request) {
 	page := shown{server: s, Title: "Doctor", Findings: examined.value}
 	page.looked(examined.at, examined.err)
 
-	s.write(w, "doctor", page.status(), page)
+	s.write(w, "doctor", page)
 }
 
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
@@ -203,7 +185,7 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(said))
 }
 
-func (s *server) write(w http.ResponseWriter, name string, status int, page shown) {
+func (s *server) write(w http.ResponseWriter, name string, page shown) {
 	var b bytes.Buffer
 
 	if err := s.templates.ExecuteTemplate(&b, name, page); err != nil {
@@ -213,6 +195,10 @@ func (s *server) write(w http.ResponseWriter, name string, status int, page show
 	}
 
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
+
+	if page.Error != "" {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+
 	_, _ = w.Write(b.Bytes())
 }

@@ -136,16 +136,8 @@ func (g *Group) wait() {
 // Until says for how long from now the group may live without another word.
 func (g *Group) Until(left time.Duration) { g.watchdog.extend(left) }
 
-// Unwatched is closed when nobody watches, and nobody can be made to, which WatchErr says why.
-func (g *Group) Unwatched() <-chan struct{} { return g.watchdog.failed }
-
-// WatchErr is why the watchdog failed, if it did.
-func (g *Group) WatchErr() error {
-	g.watchdog.mu.Lock()
-	defer g.watchdog.mu.Unlock()
-
-	return g.watchdog.err
-}
+// Unwatched says, once, why nobody watches, and nobody can be made to.
+func (g *Group) Unwatched() <-chan error { return g.watchdog.failed }
 
 func statusOf(s unix.WaitStatus) Status {
 	if s.Signaled() {

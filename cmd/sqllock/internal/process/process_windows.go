@@ -74,10 +74,7 @@ func Ending(sig os.Signal) bool { return sig == os.Interrupt }
 func (*Group) Until(time.Duration) {}
 
 // Unwatched is never.
-func (*Group) Unwatched() <-chan struct{} { return nil }
-
-// WatchErr is nil.
-func (*Group) WatchErr() error { return nil }
+func (*Group) Unwatched() <-chan error { return nil }
 
 // ServeWatchdog does nothing here.
 func ServeWatchdog(io.Reader) {}

@@ -52,10 +52,11 @@ func (s Supervision) Run() error {
 	defer forget()
 
 	asked, killed := false, false
-	unwatched := s.Group.Unwatched()
 	timer := time.NewTimer(0)
 
 	defer timer.Stop()
+
+	var unwatched error // why nobody watches, if that is so
 
 	for {
 		select {
@@ -63,14 +64,12 @@ func (s Supervision) Run() error {
 			switch {
 			case asked || killed || lost.Err() != nil || s.late():
 				return ErrNotKept
-			case unwatched == nil && s.Group.WatchErr() != nil:
-				return fmt.Errorf("start the watchdog again: %w; the command was ended", s.Group.WatchErr())
+			case unwatched != nil:
+				return fmt.Errorf("start the watchdog again: %w; the command was ended", unwatched)
 			default:
 				return nil
 			}
-		case <-unwatched:
-			unwatched = nil
-
+		case unwatched = <-s.Group.Unwatched():
 			s.Group.Kill()
 		case sig := <-s.Signals:
 			s.Group.Forward(sig)

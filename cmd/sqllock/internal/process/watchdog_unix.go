@@ -26,7 +26,7 @@ import (
 type watchdog struct {
 	args     []string
 	replaced func(pid int)
-	failed   chan struct{}
+	failed   chan error // gets why none is replaced any more
 	keeper   sync.WaitGroup
 
 	mu    sync.Mutex
@@ -46,7 +46,7 @@ const (
 // startWatchdog starts this program again, with the arguments that make it call ServeWatchdog. It tells of each guard that
 // ended or was stopped, and was replaced.
 func startWatchdog(left time.Duration, replaced func(pid int), args ...string) (*watchdog, error) {
-	w := &watchdog{args: args, replaced: replaced, failed: make(chan struct{}), until: clock.Now() + left}
+	w := &watchdog{args: args, replaced: replaced, failed: make(chan error, 1), until: clock.Now() + left}
 
 	var err error
 	if w.guard, err = startGuard(args, w.known()); err != nil {
@@ -100,7 +100,7 @@ func (w *watchdog) replace(useless bool) bool {
 
 	if err != nil {
 		w.err, w.over = err, true
-		close(w.failed)
+		w.failed <- err
 
 		return false
 	}
@@ -110,15 +110,8 @@ func (w *watchdog) replace(useless bool) bool {
 	return true
 }
 
-// known are the messages that say what a guard has to know.
-func (w *watchdog) known() string {
-	messages := fmt.Sprintf("until %d\n", w.until)
-	if w.group != 0 {
-		messages = fmt.Sprintf("group %d\n", w.group) + messages
-	}
-
-	return messages
-}
+// known are the messages that say what a guard has to know. Group zero is none.
+func (w *watchdog) known() string { return fmt.Sprintf("group %d\nuntil %d\n", w.group, w.until) }
 
 // watch names the group.
 func (w *watchdog) watch(group int) error {
