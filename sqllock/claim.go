@@ -3,6 +3,7 @@ package sqllock
 import (
 	"cmp"
 	"context"
+	"database/sql/driver"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -62,7 +63,8 @@ func ParseClaim(text string) (Claim, error) {
 	}
 }
 
-// Secret returns the claim as a text of letters, digits, - and _: about 150 of them, and more for each further name.
+// Secret returns the claim as a text of letters, digits, - and _: some 170 of them, and more for a long name and for each further one.
+// Keep it in a column of a type without a limit.
 func (c Claim) Secret() string {
 	if len(c.parts) == 0 {
 		return ""
@@ -74,11 +76,24 @@ func (c Claim) Secret() string {
 	return claimMark + claimVersion + "_" + base64.RawURLEncoding.EncodeToString(append(sum, body...))
 }
 
-// Name returns the name of the lock, and Token its fencing token, as those methods of [Lock] do.
+// Name returns the name of the lock; empty if the claim is empty.
 func (c Claim) Name() string { name, _ := strategies.SplitSlot(c.first().Name); return name }
 
 // Token returns the fencing token of the lock.
 func (c Claim) Token() int64 { return c.first().Token }
+
+// Names returns all names of the lock, the one that was given first.
+func (c Claim) Names() []string {
+	names := make([]string, len(c.parts))
+	for i, part := range c.parts {
+		names[i], _ = strategies.SplitSlot(part.Name)
+	}
+
+	return names
+}
+
+// Slot is the number of the permit; zero if the name has none.
+func (c Claim) Slot() int { _, slot := strategies.SplitSlot(c.first().Name); return slot }
 
 // sound says whether it is of grants that were detached, and of no others.
 func (c Claim) sound() bool {
@@ -107,21 +122,27 @@ func (c Claim) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()
 func (c Claim) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
 // MarshalText refuses: what is written by a library that looks for it may be a log. Store [Claim.Secret].
-func (c Claim) MarshalText() ([]byte, error) {
-	return nil, fmt.Errorf("%s is a secret: write its Secret where it is to be kept", c)
-}
+func (c Claim) MarshalText() ([]byte, error) { return nil, c.refuse() }
 
-// Detach releases the lock to whoever adopts it, and to nobody else while its lease runs, which is so long from now on. This handle has
-// ended then, as by [Lock.Release], which does nothing more, and [Locker.Close] leaves the lock alone. Until it is adopted
-// [Locker.Holders] and [Locker.Inspect] tell of it as Status.Detached, and its lease ends it, [Locker.ReleaseClaim] or [Locker.ForceRelease].
+// Value refuses, too: a driver would store String.
+func (c Claim) Value() (driver.Value, error) { return nil, c.refuse() }
+
+func (c Claim) refuse() error { return fmt.Errorf("%s is a secret: write its Secret where it is to be kept", c) }
+
+// Detach ends this handle and keeps the lock taken until somebody adopts it, or its lease is over, which is so long from now on. It is
+// as after [Lock.Release], which does nothing more then, and [Locker.Close] leaves the lock alone. Until it is adopted [Locker.Holders]
+// and [Locker.Inspect] tell of it as Status.Detached, and [Locker.ReleaseClaim] or [Locker.ForceRelease] end it. Tokens do not tell the
+// work before it from that of whoever adopts it: finish the one before.
 //
 // The lease is 100 ms at least and 366 days at most. A recovery pause is as long as the longest lease ([ErrRecovering]), so do not ask for
 // more than is needed: [Locker.ExtendClaim] prolongs it. What [WithLockDelay] asked for still counts, and [WithMinHold] does not.
 //
-// It works though ctx has ended, and takes five seconds at most, for which it waits for a transaction that guards the lock. Errors
-// before anything was done: [ErrReleased]; [ErrInvalidOption]; [ErrUnsupported] by strategies forupdate, advisory and quorum, if the lock is
-// shared or if there are other handles of it. After any other error the lock is released, or will be in the background: a *[LostError];
-// [ErrNotAcquired], a transaction had it guarded; [ErrRecovering]; the database's.
+// It works though ctx has ended, and takes five seconds at most, for which it waits for a transaction that guards the lock.
+//
+// Errors with which the lock is still held: [ErrInvalidOption]; [ErrUnsupported], by strategies forupdate, advisory and quorum, if the
+// lock is shared or if there are other handles of it. Release it then. [ErrReleased]: it was released. After any other error it is
+// released, or will be in the background: a *[LostError]; [ErrNotAcquired], a transaction had it guarded; [ErrRecovering], in a recovery
+// pause; the database's.
 func (l *Lock) Detach(ctx context.Context, lease time.Duration) (claim Claim, err error) {
 	if err := l.detachable(ctx, lease); err != nil {
 		return Claim{}, err
@@ -276,18 +297,18 @@ func (h *hold) detachNow(ctx context.Context, lease time.Duration, event *Event)
 }
 
 // Adopt acquires the lock that a claim is of, in whatever process: the grant that was detached goes on, with the same token, under the
-// lease and the other options of this call, among which those that say what to acquire are of no account: [WithPermits], [WithShared],
-// [WithNames], [WithMaxWait] and [WithReentrant]. A lease begins anew, and may be shorter than what was left.
+// lease and the other options of this call. [WithPermits], [WithShared], [WithNames], [WithMaxWait] and [WithReentrant] have no effect.
+// A lease begins anew, and may be shorter than what was left.
 //
-// A claim is good for one adoption, by one who asks twice or by two who ask at a time. So the lock has one holder, whom nobody else can
-// replace though they have the same token. Whoever comes later gets a *[LostError] that names it. To give the lock on, detach it again,
-// which makes another claim.
+// A claim is good for one adoption, whoever tries again. So the lock has one holder, whom nobody else can replace though they have the
+// same token. Whoever comes later gets a *[LostError] that names it, with [ReasonAdopted]. To give the lock on, detach it again, which
+// makes another claim. If who has adopted it dies, its lease ends the lock, and what is left to do is done under another grant.
 //
 // Errors: a *[LostError], the grant does not stand any more: it was adopted, released, taken away, expired, or is of another database;
-// [ErrNotAcquired] or [ErrRecovering], a transaction has the row locked for five seconds, or nothing is granted after a fail-over;
-// [ErrInvalidClaim], it is empty; [ErrInvalidOption], [ErrUnsupported], [ErrClosed]; the database's. After any but the first the claim
-// is good as before, at once, or when the database answers again: what may have been adopted is given back, and has the lease that it was
-// detached with. If one of several names does not stand, the others are released.
+// [ErrNotAcquired], a transaction has the row locked for five seconds; [ErrRecovering], in a recovery pause, in which claims can be
+// extended; [ErrInvalidClaim], it is empty; [ErrInvalidOption], [ErrUnsupported], [ErrClosed]; the database's. After any but the first
+// the claim is good as before. If the answer was lost, it becomes so when the database answers, with the lease of Detach. If one of
+// several names does not stand, the others are released.
 func (l *Locker) Adopt(ctx context.Context, claim Claim, options ...LockOption) (*Lock, error) {
 	set, err := l.claimSettings(ctx, "adopt", claim, options)
 	if err != nil {
@@ -466,7 +487,8 @@ func (l *Locker) giveBack(ctx context.Context, part claimed, owner string, doubt
 	l.background.start(e)
 }
 
-// CheckClaim asks the database whether the lock of a claim waits to be adopted. nil: it does. Errors are those of [Locker.Adopt].
+// CheckClaim asks the database whether the lock of a claim waits to be adopted. nil: it does. Errors are those of [Locker.Adopt], except
+// that a recovery pause is none.
 func (l *Locker) CheckClaim(ctx context.Context, claim Claim) error {
 	return l.useClaim(ctx, "check", claim, nil, func(ctx context.Context, g strategies.Grant, _ time.Duration) error {
 		return strategies.RenewOne(ctx, l.strategy, g, 0)
@@ -474,7 +496,7 @@ func (l *Locker) CheckClaim(ctx context.Context, claim Claim) error {
 }
 
 // ExtendClaim lets the lease of a lock that waits to be adopted run for at least d from now on. The claim stays the same. Errors are
-// those of [Locker.Adopt].
+// those of [Locker.CheckClaim].
 func (l *Locker) ExtendClaim(ctx context.Context, claim Claim, d time.Duration) error {
 	options := []LockOption{WithoutRenewal(), WithLease(d)}
 
@@ -488,8 +510,8 @@ func (l *Locker) ExtendClaim(ctx context.Context, claim Claim, d time.Duration) 
 	})
 }
 
-// ReleaseClaim releases a lock that waits to be adopted: each of its names that nobody else has. Errors are those of [Locker.Adopt];
-// it may be called again after an error of the database.
+// ReleaseClaim releases a lock that waits to be adopted: each of its names that nobody else has. It may be called again, and returns nil
+// if the lock was released already and nobody else has it. Errors are those of [Locker.CheckClaim].
 func (l *Locker) ReleaseClaim(ctx context.Context, claim Claim) error {
 	return l.useClaim(ctx, "release", claim, nil, func(ctx context.Context, g strategies.Grant, _ time.Duration) error {
 		// After the end of the lease a release would end the lock delay.
@@ -555,6 +577,10 @@ func (p claimed) lost(report *LostError) *LostError {
 	loss := *report
 	loss.Name, _ = strategies.SplitSlot(p.Name)
 	loss.Token, loss.Unsettled = p.Token, false
+
+	if loss.Reason == ReasonTakenOver && loss.SuccessorToken == p.Last {
+		loss.Reason = ReasonAdopted
+	}
 
 	return &loss
 }

@@ -105,6 +105,12 @@ func TestClaimIsSecret(t *testing.T) {
 
 	printed += string(marshaled) + err.Error()
 
+	// A driver asks this, and would store what String returns otherwise.
+	stored, err := claim.Value()
+	if err == nil || !strings.Contains(err.Error(), "Secret") {
+		t.Errorf("Value() = %v, %v, want an error that names Secret", stored, err)
+	}
+
 	if strings.Contains(printed, "detached-") || strings.Contains(printed, owner) {
 		t.Errorf("the secret was printed:\n%s", printed)
 	}

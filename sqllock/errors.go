@@ -100,6 +100,8 @@ const (
 	ReasonExpired = strategies.Expired
 	// ReasonTakenOver: another holder has the lock.
 	ReasonTakenOver = strategies.TakenOver
+	// ReasonAdopted: the lock of the claim was adopted, and has not ended. SuccessorToken is its own token.
+	ReasonAdopted Reason = "adopted"
 	// ReasonForced: [Locker.ForceRelease] took it away.
 	ReasonForced = strategies.Forced
 	// ReasonSessionGone: the database session that held the lock has ended.

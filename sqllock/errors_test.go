@@ -136,7 +136,7 @@ func TestRefusedByTheirLimits(t *testing.T) {
 			`extend lock "the lock": invalid option: Extend(0s): a lease lasts at least 100ms, so that a server has time to renew it`)
 		wantOption(t, "Extend(367 days)", lock.Extend(ctx, 367*24*time.Hour),
 			`extend lock "the lock": invalid option: Extend(8808h0m0s): a lease lasts at most 366 days; `+
-				`a shorter lease is enough, because it is renewed`)
+				`a shorter lease is enough, if it is renewed`)
 
 		for want, err := range map[string]error{
 			`force release of lock "the lock": invalid option: the reason is empty`:                                                                     locker.ForceRelease(ctx, sqllock.Status{Name: name}, ""),
@@ -144,7 +144,7 @@ func TestRefusedByTheirLimits(t *testing.T) {
 			`guard lock "the lock": not supported: the transaction is in elsewhere, but the lock is in memory`:                                          lock.Guard(ctx, elsewhere{}),
 			`lock "plain": ReleaseTx is not supported by strategy plain on memory; let what you write to compare the lock's token, or use strategy cas`: plainly(t, memory).ReleaseTx(ctx, memory.Begin()),
 			`sqllock: WithLease(600h0m0s): not supported by strategy short on memory, whose server carries at most ` +
-				`24 days 20 h; a shorter lease is enough, because it is renewed`: refusal(short{memory}, sqllock.WithLease(600*time.Hour)),
+				`24 days 20 h; a shorter lease is enough, if it is renewed`: refusal(short{memory}, sqllock.WithLease(600*time.Hour)),
 		} {
 			if err == nil || err.Error() != want {
 				t.Errorf("%v\nwant %s", err, want)

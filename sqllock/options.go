@@ -218,7 +218,7 @@ func (s settings) check(features strategies.Features) error {
 	case features.MaxLease > 0 && s.lease > features.MaxLease:
 		return &OptionError{
 			Option: "WithLease", Value: s.lease.String(), Err: ErrUnsupported,
-			Reason: fmt.Sprintf("by strategy %s on %s, whose server carries at most %s; a shorter lease is enough, because it is renewed",
+			Reason: fmt.Sprintf("by strategy %s on %s, whose server carries at most %s; a shorter lease is enough, if it is renewed",
 				features.Strategy, features.Database, days(features.MaxLease)),
 		}
 	case s.renew && s.trust(s.lease) <= s.lease*2/3:
@@ -271,7 +271,7 @@ func WithLease(d time.Duration) Option {
 		case d < minLease:
 			return againstRule("WithLease", d.String(), "a lease lasts at least %s, so that a server has time to renew it", minLease)
 		case d > maxLease:
-			return againstRule("WithLease", d.String(), "a lease lasts at most %s; a shorter lease is enough, because it is renewed",
+			return againstRule("WithLease", d.String(), "a lease lasts at most %s; a shorter lease is enough, if it is renewed",
 				days(maxLease))
 		}
 

@@ -129,12 +129,12 @@ func detachAdopted(e *env) {
 		e.commit(tx)
 	}
 
-	e.stands("of a lock that was adopted", claim, sqllock.ReasonTakenOver)
+	e.stands("of a lock that was adopted", claim, sqllock.ReasonAdopted)
 
 	c := e.locker(e.Strategy)
 	_, err := c.Adopt(e.ctx(), claim)
 
-	if loss := e.lost("a second Adopt()", err, sqllock.ReasonTakenOver); loss != nil && loss.Successor.Label != "worker" {
+	if loss := e.lost("a second Adopt()", err, sqllock.ReasonAdopted); loss != nil && loss.Successor.Label != "worker" {
 		e.Errorf("a second Adopt() tells of %+v, want who has adopted it", loss)
 	}
 
@@ -170,7 +170,7 @@ func detachAdoptedOnce(e *env) {
 			if err == nil {
 				adopted = append(adopted, lock)
 			} else {
-				e.lost("Adopt() beside others", err, sqllock.ReasonTakenOver)
+				e.lost("Adopt() beside others", err, sqllock.ReasonAdopted)
 			}
 		})
 	}

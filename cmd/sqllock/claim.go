@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,19 +37,20 @@ func newHold() *cobra.Command {
 		Short: "Take a lock that outlives this process, and print its claim",
 		Long: `Take a lock that outlives this process, and print its claim: a text with which
 any process on any machine can renew, check and release it, or a program adopt
-it (Locker.Adopt). A claim is a secret. The others take it from --claim-file or
-$` + claimVariable + `, so that it is in no list of processes. The lock ends after
---lease unless it is renewed. "sqllock free" takes it away without a claim.
+it (Locker.Adopt). A claim is a secret: renew, check and release take it from
+--claim-file or $` + claimVariable + `, so that "ps" does not show it. The lock ends
+after --lease unless it is renewed. "sqllock free" takes it away without claim.
 
 Without --wait or --no-wait it waits for as long as it takes. With several names
-all are taken, and none alone; with --permits it is one of the N slots.
+all are taken, and none alone; with --permits it is one of the N slots. It is
+kept as by --strategy cas. Times are seconds (5, 0.5) or have units (1m30s).
 
-Nobody stops the work when the lease ends: ask for enough, check before what
-must not happen twice, and let what is written refuse an older token, which is
-in what "sqllock show" prints.`,
-		Example: `  sqllock hold --name staging --lease 2h --claim-file staging.claim
-  sqllock renew --lease 2h --claim-file staging.claim
-  sqllock check --claim-file staging.claim && ./deploy.sh
+Nobody stops the work when the lease ends: renew before each step, and stop if
+that fails. Let what is written refuse a smaller token, which check prints. If
+hold is killed, the file may be empty, and the name taken until the lease ends:
+remove the file, and free the name.`,
+		Example: `  sqllock hold --name staging --lease 30m --claim-file staging.claim
+  sqllock renew --lease 30m --claim-file staging.claim && ./deploy.sh
   sqllock release --claim-file staging.claim`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -70,6 +70,9 @@ in what "sqllock show" prints.`,
 			}
 
 			f.label = cmp.Or(f.label, "sqllock hold")
+			if f.file == "-" {
+				f.file = ""
+			}
 
 			return f.hold(cmd)
 		},
@@ -84,7 +87,7 @@ in what "sqllock show" prints.`,
 	flags.VarP(&f.wait, "wait", "w", "wait for the lock at most so long")
 	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "try once, do not wait")
 	flags.IntVar(&f.permits, "permits", 1, "how many may hold the name at a time")
-	flags.StringVar(&f.label, "label", "", "what others see as the holder")
+	flags.StringVar(&f.label, "label", "", "what others see as the holder (default sqllock hold)")
 	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitConflict, "exit code if the lock is held by another")
 	flags.StringVar(&f.file, "claim-file", "", "new `file` for the claim, which only this user can read (default stdout)")
 
@@ -174,11 +177,13 @@ type claimFlags struct {
 func newRenew() *cobra.Command {
 	var lease duration
 
-	cmd := withClaim("renew", "Let a lock that was taken by hold run for longer",
-		`Let a lock that "sqllock hold" took run for --lease from now on, or for longer
-if it does so anyway.`, "sqllock renew --lease 2h --claim-file staging.claim",
+	cmd := withClaim("renew", "Let a lock that hold took run for longer",
+		`Let a lock that "sqllock hold" took, or a program has detached, run for --lease
+from now on, or for longer if it does so anyway. Times are seconds, or have
+units (90s, 1m30s). Exits with 76 if the lock is lost: its lease has ended, it
+was taken away or released, or a program has adopted it.`, "sqllock renew --lease 30m --claim-file staging.claim && ./deploy.sh",
 		func(ctx context.Context, l looker, claim sqllock.Claim) (string, error) {
-			return "renewed %s: it runs for " + text.Duration(time.Duration(lease)), l.ExtendClaim(ctx, claim, time.Duration(lease))
+			return "renewed for " + text.Duration(time.Duration(lease)) + " at least", l.ExtendClaim(ctx, claim, time.Duration(lease))
 		})
 	cmd.Flags().Var(&lease, "lease", "how long the lock is held from now on (required)")
 	_ = cmd.MarkFlagRequired("lease") // never fails: there is the flag
@@ -187,34 +192,41 @@ if it does so anyway.`, "sqllock renew --lease 2h --claim-file staging.claim",
 }
 
 func newCheck() *cobra.Command {
-	return withClaim("check", "Look whether a lock that was taken by hold is still held",
-		`Look whether a lock that "sqllock hold" took is still held. By the time the
-command ends that may have changed.`, "sqllock check --claim-file staging.claim && ./deploy.sh",
+	return withClaim("check", "Look whether a lock that hold took is still held",
+		`Look whether a lock that "sqllock hold" took, or a program has detached, is
+still held, and print its token, and its slot if that is not 0. By the time the
+command ends that may have changed: before work, renew it. Exits with 76 if the
+lock is lost: its lease has ended, it was taken away or released, or a program
+has adopted it.`, "sqllock check --claim-file staging.claim",
 		func(ctx context.Context, l looker, claim sqllock.Claim) (string, error) {
-			return "%s is held, with token " + strconv.FormatInt(claim.Token(), 10), l.CheckClaim(ctx, claim)
+			return "held", l.CheckClaim(ctx, claim)
 		})
 }
 
 func newRelease() *cobra.Command {
-	return withClaim("release", "Release a lock that was taken by hold",
-		`Release a lock that "sqllock hold" took. Of several names each is released that
-nobody else has. It may be repeated.`, "sqllock release --claim-file staging.claim",
+	return withClaim("release", "Release a lock that hold took",
+		`Release a lock that "sqllock hold" took, or a program has detached. Of several
+names each is released that nobody else has. It may be repeated. Exits with 76
+if the lock was lost before: its lease has ended, it was taken away, or somebody
+else has it.`, "sqllock release --claim-file staging.claim",
 		func(ctx context.Context, l looker, claim sqllock.Claim) (string, error) {
-			return "released %s", l.ReleaseClaim(ctx, claim)
+			return "released", l.ReleaseClaim(ctx, claim)
 		})
 }
 
-// withClaim is a command that does something with a claim, and says so with the lock's name.
+// withClaim is a command that does something with a claim, and says that it has and to which lock.
 func withClaim(verb, short, long, example string, do func(context.Context, looker, sqllock.Claim) (said string, err error)) *cobra.Command {
 	f := &claimFlags{}
 
 	cmd := &cobra.Command{
-		Use: verb, Short: short, Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
-		Long: long + `
+		Use: verb, Short: short, Long: long, Example: "  " + example, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 { // it may be the claim, and is not shown
+				return usage(cmd, errors.New("the claim is no argument: name its --claim-file, or have it in $"+claimVariable))
+			}
 
-The claim is in --claim-file or in $` + claimVariable + `. Exits with 76 if the lock
-is lost: its lease has ended, it was taken away or released, or a program has
-adopted it.`, Example: "  " + example,
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			claim, err := f.claim(cmd.InOrStdin())
 			if err != nil {
@@ -223,9 +235,16 @@ adopted it.`, Example: "  " + example,
 
 			return f.look(cmd.Context(), func(l looker) error {
 				said, err := do(cmd.Context(), l, claim)
-				if err == nil {
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), said+"\n", strconv.Quote(claim.Name()))
+				if err != nil {
+					return err
 				}
+
+				said += fmt.Sprintf(": %s, token %d", quoted(claim.Names()), claim.Token())
+				if claim.Slot() > 0 {
+					said += fmt.Sprintf(", slot %d", claim.Slot())
+				}
+
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
 
 				return err
 			})

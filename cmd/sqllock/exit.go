@@ -51,11 +51,11 @@ const exitCodes = `sqllock run exits as the command did. Else, and in other subc
         again then
    70   sqllock could not do its part on this machine, or write what it prints
    75   free: the lock is guarded, or somebody else has it by now; migrate down:
-        locks are held, or ticks are recorded; otherwise a transaction or
-        migration of somebody else is in the way
+        locks are held, or ticks are recorded; free, resign, reap, migrate: a
+        transaction or migration of somebody else is in the way
    76   the lock was lost, or could not be renewed for so long that the command
         was ended; what it did is suspect, whatever it said; renew, check,
-        release: the lock of the claim is not held any more
+        release: the claim is of a lock that was lost, or adopted
   126   the command was found and cannot be executed
   127   the command was not found
   128+n the command was killed by signal n, or sqllock got signal n while it

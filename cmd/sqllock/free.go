@@ -37,7 +37,8 @@ func newFree() *cobra.Command {
 		Use:   "free NAME --token N --reason TEXT",
 		Short: "Take a lock away from its holder",
 		Long: `Take a lock away from its holder, who learns of it at its next renewal, within a
-third of its lease; "sqllock run" kills its command then. Until then two may
+third of its lease; "sqllock run" kills its command then. Nobody is told of one
+that "sqllock hold" took before its next renew or check. Until then two may
 believe that they hold it, so be sure that the holder is gone, or that what it
 does is guarded or checks tokens. The holder can neither renew nor guard any
 more. (Except on PostgreSQL and SQLite, if it had a guarded transaction open, it

@@ -108,19 +108,19 @@ func (f *runFlags) become(ctx context.Context, command process.Command, db *dsn.
 	return exitError{exitNotExecutable, fmt.Errorf("command cannot be executed: %w", process.Become(command))}
 }
 
-// quoted are the names for messages.
-func (f *runFlags) quoted() string {
-	quoted := make([]string, 0, len(f.names))
-	for _, name := range f.names {
-		quoted = append(quoted, strconv.Quote(name))
+// quoted are names for messages.
+func quoted(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(name)
 	}
 
 	return strings.Join(quoted, " and ")
 }
 
-// locks is quoted behind what they are.
+// locks are the names behind what they are.
 func (f *runFlags) locks() string {
-	return map[bool]string{false: "lock ", true: "locks "}[len(f.names) > 1] + f.quoted()
+	return map[bool]string{false: "lock ", true: "locks "}[len(f.names) > 1] + quoted(f.names)
 }
 
 func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
@@ -244,7 +244,7 @@ func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 	case errors.Is(err, sqllock.ErrLost):
 		return exitError{exitLost, err}
 	case errors.As(err, &failed) && errors.Is(failed.Err, sqllock.ErrNoSchema):
-		return exitError{exitLost, fmt.Errorf("lock %s was lost: its tables were removed while it was held", f.quoted())}
+		return exitError{exitLost, fmt.Errorf("lock %s was lost: its tables were removed while it was held", quoted(f.names))}
 	default:
 		warn(inShellWords(err).Error())
 	}

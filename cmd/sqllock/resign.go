@@ -22,8 +22,8 @@ func newResign() *cobra.Command {
 of package election ends its work then, at once on PostgreSQL and SQLite and
 within a second elsewhere, and the first of those who wait is the next. Other
 programs see the request if they look for it (Status.ReleaseRequested), and
-"sqllock run" does not: to take a lock away use free. Exits with 1 if nobody
-holds the lock.`,
+"sqllock run" and "sqllock hold" do not: to take a lock away use free. Exits
+with 1 if nobody holds the lock.`,
 		Example: `  sqllock resign scheduler --reason "the machine is going down"`,
 		Args:    oneName, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -3,6 +3,7 @@
 //
 //	export DATABASE_URL=postgres://app:secret@localhost/app
 //	sqllock migrate up
+//	umask 077 # the claim is a secret
 //	go run ./examples/handover reserve invoice/7 > claim
 //	go run ./examples/handover finish < claim
 package main
@@ -61,6 +62,7 @@ func reserve(ctx context.Context, locker *sqllock.Locker, name string, out io.Wr
 	if err != nil {
 		return err
 	}
+	defer func() { _ = lock.Release(ctx) }() // after Detach it does nothing
 
 	claim, err := lock.Detach(ctx, reserved)
 	if err != nil {
@@ -86,7 +88,8 @@ func finish(ctx context.Context, pool *pgxpool.Pool, locker *sqllock.Locker, in 
 		return err
 	}
 
-	// A *LostError: the hour is over, or somebody else finishes it. Then there is nothing to be done.
+	// A *LostError: the hour is over, or another worker has adopted it, and perhaps died. Whoever comes then acquires the name anew, and
+	// looks under the new lock whether the document is finished.
 	lock, err := locker.Adopt(ctx, claim)
 	if err != nil {
 		return err
