@@ -127,7 +127,9 @@ func (c Claim) MarshalText() ([]byte, error) { return nil, c.refuse() }
 // Value refuses, too: a driver would store String.
 func (c Claim) Value() (driver.Value, error) { return nil, c.refuse() }
 
-func (c Claim) refuse() error { return fmt.Errorf("%s is a secret: write its Secret where it is to be kept", c) }
+func (c Claim) refuse() error {
+	return fmt.Errorf("%s is a secret: write its Secret where it is to be kept", c)
+}
 
 // Detach ends this handle and keeps the lock taken until somebody adopts it, or its lease is over, which is so long from now on. It is
 // as after [Lock.Release], which does nothing more then, and [Locker.Close] leaves the lock alone. Until it is adopted [Locker.Holders]
