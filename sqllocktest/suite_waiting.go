@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -310,16 +312,18 @@ func waitHolder(e *env) {
 
 // Of three that have the lock in turns none waits while the two others take it
 // again and again. Whose turn it is is left to chance: on a busy machine some wait
-// for fifty turns now and then.
+// for fifty turns now and then. It counts from when one is seen in line: how long it
+// takes to get there is the machine's.
 func waitFair(e *env) {
 	const (
 		grants = 100
-		head   = 250 * time.Millisecond // whoever began so much earlier is in line, unless the machine is busy
 		most   = 12
 	)
 
 	type call struct {
+		label  string
 		began  time.Time
+		inLine time.Time
 		missed int
 	}
 
@@ -330,7 +334,7 @@ func waitFair(e *env) {
 		served  int
 	)
 
-	begins := func() *call {
+	begins := func(label string) *call {
 		mu.Lock()
 		defer mu.Unlock()
 
@@ -338,7 +342,7 @@ func waitFair(e *env) {
 			return nil
 		}
 
-		c := &call{began: time.Now()}
+		c := &call{label: label, began: time.Now()}
 		waiting[c] = struct{}{}
 
 		return c
@@ -352,20 +356,33 @@ func waitFair(e *env) {
 		delete(waiting, c)
 
 		for other := range waiting {
-			if c.began.Sub(other.began) > head {
+			if !other.inLine.IsZero() && c.began.After(other.inLine) {
 				other.missed++
 			}
 		}
 
 		if c.missed > most {
-			e.Errorf("%d calls had the lock that began at least %s after one that waited for it, want at most %d", c.missed, head, most)
+			e.Errorf("%d calls had the lock that began after one was in line, want at most %d", c.missed, most)
+		}
+
+		line, err := e.a.Waiters(e.ctx(), sqllock.WaiterFilter{Name: e.name})
+		if err != nil {
+			e.Errorf("Waiters() = %v", err)
+		}
+
+		for other := range waiting {
+			if other.inLine.IsZero() && slices.ContainsFunc(line, func(w sqllock.Waiter) bool { return w.Holder.Label == other.label }) {
+				other.inLine = time.Now()
+			}
 		}
 	}
 
-	for _, l := range []*sqllock.Locker{e.a, e.b, e.locker(e.Strategy)} {
+	for i, l := range []*sqllock.Locker{e.a, e.b, e.locker(e.Strategy)} {
+		label := strconv.Itoa(i)
+
 		group.Go(func() {
-			for c := begins(); c != nil; c = begins() {
-				lock, err := l.Acquire(e.ctx(), e.name)
+			for c := begins(label); c != nil; c = begins(label) {
+				lock, err := l.Acquire(e.ctx(), e.name, sqllock.WithLabel(label))
 				if err != nil {
 					e.Errorf("Acquire() = %v, want the lock%s", err, e.holder(e.name))
 

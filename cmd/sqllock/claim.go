@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,9 +47,10 @@ all are taken, and none alone; with --permits it is one of the N slots. It is
 kept as by --strategy cas. Times are seconds (5, 0.5) or have units (1m30s).
 
 Nobody stops the work when the lease ends: renew before each step, and stop if
-that fails. Let what is written refuse a smaller token, which check prints. If
-hold is killed, the file may be empty, and the name taken until the lease ends:
-remove the file, and free the name.`,
+that fails. Let what is written refuse a smaller token, which check prints.
+
+A claim is good if hold has exited with 0. If it is killed, the name may be
+taken for half a minute, and the file must be removed.`,
 		Example: `  sqllock hold --name staging --lease 30m --claim-file staging.claim
   sqllock renew --lease 30m --claim-file staging.claim && ./deploy.sh
   sqllock release --claim-file staging.claim`,
@@ -101,37 +103,57 @@ func (f *holdFlags) hold(cmd *cobra.Command) error {
 		return err
 	}
 
-	out := cmd.OutOrStdout()
+	write := func(secret string) error {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), secret)
+
+		return err
+	}
 
 	if f.file != "" {
 		file, err := os.OpenFile(f.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
-			return exitError{exitInternal, fmt.Errorf("the claim's file cannot be made: %w", err)}
+			return exitError{exitInternal, fmt.Errorf("the claim's file cannot be made: %w", claimInPlace(f.file, err))}
 		}
 		defer file.Close()
 
-		out = file
+		write = func(secret string) error {
+			_, err := fmt.Fprintln(file, secret)
+
+			return errors.Join(err, file.Sync())
+		}
 	}
 
-	signals, stop := process.Catch(endings()...)
+	signals, stop := process.Notify()
 	defer stop()
 
-	_, err = interruptible(cmd.Context(), signals, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, f.write(ctx, target, out)
+	written, err := interruptible(cmd.Context(), signals, func(ctx context.Context) (written bool, err error) {
+		err = f.detach(ctx, target, write)
+
+		return err == nil, err
 	})
-	if err != nil && f.file != "" {
+	if written {
+		return nil // whatever signal came meanwhile
+	}
+
+	if f.file != "" {
 		_ = os.Remove(f.file)
 	}
 
 	return refused(err, target, f.conflict)
 }
 
-func (f *holdFlags) write(ctx context.Context, target dsn.Target, out io.Writer) error {
+// detach returns nil if the claim is written, and of a lock that is held for as long as was asked for.
+func (f *holdFlags) detach(ctx context.Context, target dsn.Target, write func(secret string) error) error {
 	db, err := open(ctx, target, warn)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
+
+	// What cannot be is said before anything is waited for.
+	if _, err := lockerOf(f.strategy, db, sqllock.WithLease(time.Duration(f.keep)), sqllock.WithoutRenewal()); err != nil {
+		return err
+	}
 
 	locker, err := f.locker(db)
 	if err != nil {
@@ -148,23 +170,23 @@ func (f *holdFlags) write(ctx context.Context, target dsn.Target, out io.Writer)
 		return err
 	}
 
-	claim, err := lock.Detach(ctx, time.Duration(f.keep))
+	// Whoever kills this process before the claim is written leaves a lock that ends soon.
+	claim, err := lock.Detach(ctx, min(time.Duration(f.keep), sqllock.DefaultLease))
 	if err != nil {
 		return errors.Join(err, lock.Release(ctx))
 	}
 
-	_, err = fmt.Fprintln(out, claim.Secret())
-	if err == nil {
-		err = ctx.Err()
+	if err = write(claim.Secret()); err != nil {
+		err = exitError{exitInternal, fmt.Errorf("the claim cannot be written, and the lock is released: %w", err)}
+	} else {
+		err = cmp.Or(ctx.Err(), locker.ExtendClaim(ctx, claim, time.Duration(f.keep)))
 	}
 
 	if err != nil {
-		err = exitError{exitInternal, fmt.Errorf("the claim cannot be written, and the lock is released: %w", err)}
-
-		return errors.Join(err, locker.ReleaseClaim(context.WithoutCancel(ctx), claim))
+		_ = locker.ReleaseClaim(context.WithoutCancel(ctx), claim)
 	}
 
-	return nil
+	return err
 }
 
 // claimFlags are the flags of those who have a claim.
@@ -259,22 +281,41 @@ func withClaim(verb, short, long, example string, do func(context.Context, looke
 
 // claim reads the claim. No error shows what was read.
 func (f *claimFlags) claim(in io.Reader) (claim sqllock.Claim, err error) {
-	secret := []byte(os.Getenv(claimVariable))
-
 	switch f.file {
 	case "":
+		secret := os.Getenv(claimVariable)
+		if secret == "" {
+			return claim, errors.New("no claim: name its --claim-file, or have it in $" + claimVariable)
+		}
+
+		in = strings.NewReader(secret)
 	case "-":
-		secret, err = io.ReadAll(in)
 	default:
-		secret, err = os.ReadFile(f.file)
+		file, err := os.Open(f.file)
+		if err != nil {
+			return claim, claimInPlace(f.file, err)
+		}
+		defer file.Close()
+
+		in = file
 	}
 
-	switch {
-	case err != nil:
+	secret, err := io.ReadAll(io.LimitReader(in, mostClaim))
+	if err != nil {
 		return claim, err
-	case f.file == "" && len(secret) == 0:
-		return claim, errors.New("no claim: name its --claim-file, or have it in $" + claimVariable)
-	default:
-		return sqllock.ParseClaim(string(secret))
 	}
+
+	return sqllock.ParseClaim(string(secret))
+}
+
+// mostClaim is more than any claim takes.
+const mostClaim = 1 << 20
+
+// claimInPlace is err, which shows a file's name, unless that is a claim.
+func claimInPlace(file string, err error) error {
+	if _, invalid := sqllock.ParseClaim(file); invalid == nil {
+		return errors.New("--claim-file takes a file, and was given a claim")
+	}
+
+	return err
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -55,6 +57,49 @@ func TestHandover(t *testing.T) {
 
 	if _, said, err := start(claim, "finish"); err == nil || !strings.Contains(said, "lost") || strings.Contains(said, strings.TrimSpace(claim)) {
 		t.Errorf("finish again: %v\n%s", err, said)
+	}
+}
+
+// TestHoldInterrupted: whoever ends hold as it writes the claim has one that is good, with exit code 0, or nobody has the lock.
+func TestHoldInterrupted(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range databaseNames() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			database := migratedOn(t, name)
+
+			for range 12 {
+				holding := exec.CommandContext(context.WithoutCancel(t.Context()), "sqllock", "hold", "--name", "a", "--no-wait", "--lease", "1h")
+				holding.Env = append(holding.Environ(), "DATABASE_URL="+database)
+
+				out, err := holding.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				if err := holding.Start(); err != nil {
+					t.Fatal(err)
+				}
+
+				claim, _ := bufio.NewReader(out).ReadString('\n')
+				_ = holding.Process.Signal(syscall.SIGTERM) // it may have ended
+				
+				if err := holding.Wait(); err != nil {
+					run(t, database, "show", "a").want(exitNotHeld)
+
+					continue
+				}
+
+				release := exec.CommandContext(t.Context(), "sqllock", "release")
+				release.Env = append(release.Environ(), "DATABASE_URL="+database, claimVariable+"="+claim)
+
+				if said, err := release.CombinedOutput(); err != nil || !strings.HasPrefix(string(said), "released: ") {
+					t.Fatalf("hold has exited with 0, and then release: %v\n%s", err, said)
+				}
+			}
+		})
 	}
 }
 

@@ -213,7 +213,7 @@ func newMigratePrint(db *database) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "print", Short: "Print the SQL, without a database", Args: cobra.NoArgs,
 		Example: `  sqllock migrate print --dialect postgres > 0042_sqllock.sql
-  sqllock migrate print --functions | psql "$DATABASE_URL"`,
+  sqllock migrate print --functions | psql -1 "$DATABASE_URL"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if functions {
 				return migrate.PrintFiles(cmd.OutOrStdout(), "functions of PostgreSQL", migrations.Functions(), down)

@@ -7,6 +7,20 @@
 -- Both sides of an operator have types that pg_catalog has it for, so that nothing that somebody has made in the
 -- tables' schema is called in its place.
 
+-- They are made beside the tables, and names are the same text for all in UTF-8 only.
+-- +goose StatementBegin
+DO $$
+BEGIN
+    IF pg_catalog.current_setting('server_encoding') <> 'UTF8'::text THEN
+        RAISE 'sqllock: this database is in %, and locks need one in UTF8', pg_catalog.current_setting('server_encoding');
+    ELSIF pg_catalog.to_regclass(pg_catalog.concat(pg_catalog.quote_ident(pg_catalog.current_schema()::text), '.sqllock_locks'::text)) IS NULL THEN
+        RAISE 'sqllock: its tables are not in schema %: make them first, or let search_path begin with the schema that they are in',
+            pg_catalog.current_schema();
+    END IF;
+END
+$$;
+-- +goose StatementEnd
+
 -- Which server this is, as sqllock_recovery names it: its timeline, and the table's number. Aurora shows no timeline.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION sqllock_server() RETURNS text LANGUAGE plpgsql AS $$
@@ -75,19 +89,17 @@ $$;
 -- The microseconds of a lease, after a look at what it is asked for.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION sqllock_lease(lock_name text, lock_owner text, lease interval) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-    us bigint := (date_part('epoch', lease) * 1000000::float)::bigint;
 BEGIN
     IF (octet_length(lock_name) BETWEEN 1 AND 255 AND strpos(lock_name, chr(31)) = 0) IS NOT TRUE THEN
         RAISE 'sqllock: a name has 1 to 255 bytes, and no character U+001F' USING ERRCODE = 'invalid_parameter_value';
     ELSIF (lock_owner ~ '^[A-Za-z0-9_.-]{16,64}$'::text AND lock_owner !~ '^(shared|detached)-'::text) IS NOT TRUE THEN
         RAISE 'sqllock: an owner has 16 to 64 letters, digits, and characters of "_.-", and is random for each acquisition, as gen_random_uuid() is'
             USING ERRCODE = 'invalid_parameter_value';
-    ELSIF (us BETWEEN 100000::bigint AND 31622400000000::bigint) IS NOT TRUE THEN
+    ELSIF (date_part('epoch', lease) BETWEEN 0.1::float AND 31622400::float) IS NOT TRUE THEN
         RAISE 'sqllock: a lease is between 100 milliseconds and 366 days' USING ERRCODE = 'invalid_parameter_value';
     END IF;
 
-    RETURN us;
+    RETURN (date_part('epoch', lease) * 1000000::float)::bigint;
 END
 $$;
 -- +goose StatementEnd
@@ -109,23 +121,19 @@ BEGIN
         RAISE 'sqllock: acquire at READ COMMITTED, in a transaction of its own' USING ERRCODE = 'active_sql_transaction';
     END IF;
 
-    BEGIN
-        PERFORM sqllock_note(us);
+    PERFORM sqllock_note(us);
 
-        SELECT l.token, CASE WHEN EXISTS (
-                   SELECT 1 FROM sqllock_queue q WHERE q.name = l.name AND NOT q.behind AND q.expires_at > clock_timestamp()
-               ) THEN 0::bigint ELSE l.waiting END
-          INTO known, lined FROM sqllock_locks l WHERE l.name = lock_name COLLATE "C";
+    SELECT l.token, CASE WHEN EXISTS (
+               SELECT 1 FROM sqllock_queue q WHERE q.name = l.name AND NOT q.behind AND q.expires_at > clock_timestamp()
+           ) THEN 0::bigint ELSE l.waiting END
+      INTO known, lined FROM sqllock_locks l WHERE l.name = lock_name COLLATE "C";
 
-        IF known IS NULL OR known = 0::bigint THEN
-            -- In two statements: the second sees what was removed before the first.
-            INSERT INTO sqllock_locks AS l (name, acquired_at) VALUES (lock_name, clock_timestamp()) ON CONFLICT DO NOTHING;
-            UPDATE sqllock_locks l SET token = greatest(1::bigint, (SELECT f.token FROM sqllock_floor f WHERE f.id = 1::bigint))
-             WHERE l.name = lock_name COLLATE "C" AND l.token = 0::bigint;
-        END IF;
-    EXCEPTION WHEN lock_not_available THEN
-        RETURN NULL;
-    END;
+    IF known IS NULL OR known = 0::bigint THEN
+        -- In two statements: the second sees what was removed before the first.
+        INSERT INTO sqllock_locks AS l (name, acquired_at) VALUES (lock_name, clock_timestamp()) ON CONFLICT DO NOTHING;
+        UPDATE sqllock_locks l SET token = greatest(1::bigint, (SELECT f.token FROM sqllock_floor f WHERE f.id = 1::bigint))
+         WHERE l.name = lock_name COLLATE "C" AND l.token = 0::bigint;
+    END IF;
 
     -- FOR UPDATE is what a guard is in the way of. A row that has changed meanwhile is judged as it is then, at that time.
     WITH free AS (
@@ -148,6 +156,8 @@ BEGIN
     RETURNING l.token INTO here.token;
 
     RETURN here.token;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN NULL; -- of the table, or of a row that somebody makes
 END
 $$;
 -- +goose StatementEnd

@@ -114,6 +114,7 @@ func TestFunctions(t *testing.T) {
 		"a guard":                            functionsGuard,
 		"the line":                           functionsLine,
 		"a row that was removed":             functionsFloor,
+		"a table that is locked":             functionsTable,
 		"bad input":                          functionsBadInput,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -274,11 +275,15 @@ func functionsGuard(t *testing.T, locker *sqllock.Locker, c caller) {
 	}
 }
 
-// refusedWith says whether the server refused with that code.
+// refusedWith says whether the functions refused with that code.
 func refusedWith(err error, code string) bool {
+	return isCode(err, code) && strings.Contains(err.Error(), "sqllock: ")
+}
+
+func isCode(err error, code string) bool {
 	refused := new(pgconn.PgError)
 
-	return errors.As(err, &refused) && refused.Code == code && strings.HasPrefix(refused.Message, "sqllock: ")
+	return errors.As(err, &refused) && refused.Code == code
 }
 
 func functionsLine(t *testing.T, locker *sqllock.Locker, c caller) {
@@ -366,6 +371,48 @@ func functionsFloor(t *testing.T, locker *sqllock.Locker, c caller) {
 	}
 }
 
+// functionsTable: an acquisition waits for nobody, also if somebody makes an index.
+func functionsTable(t *testing.T, _ *sqllock.Locker, _ caller) {
+	t.Helper()
+
+	_, c := functionsDatabase(t) // of its own, which nobody else uses meanwhile
+	name, owner := uniqueName(), anOwner()
+
+	mustAcquire(t, c, name, owner, time.Minute)
+
+	if ok, err := c.release(t.Context(), name, owner); err != nil || !ok {
+		t.Fatalf("sqllock_release() = %t, %v", ok, err)
+	}
+
+	tx, err := c.beside.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback() //nolint:errcheck // nothing is to be kept
+
+	if _, err := tx.ExecContext(t.Context(), "LOCK TABLE sqllock_locks IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+
+	mustNotAcquire(t, c, name)
+	mustNotAcquire(t, c, uniqueName())
+}
+
+// TestFunctionsElsewhere: they are made beside the tables, or not at all.
+func TestFunctionsElsewhere(t *testing.T) {
+	t.Parallel()
+
+	config := postgresDatabase(t, postgresConfig(t))
+	exec(t, stdPool(t, config), "CREATE SCHEMA elsewhere")
+
+	config = pastProxy(t, config).Copy()
+	config.RuntimeParams["search_path"] = "elsewhere, public"
+
+	if err := schema.Functions(t.Context(), stdPool(t, config)); err == nil || !strings.Contains(err.Error(), "its tables are not in schema elsewhere") {
+		t.Errorf("the functions beside other tables: %v", err)
+	}
+}
+
 func functionsBadInput(t *testing.T, _ *sqllock.Locker, c caller) {
 	t.Helper()
 
@@ -387,6 +434,11 @@ func functionsBadInput(t *testing.T, _ *sqllock.Locker, c caller) {
 		if token, err := ask(); !refusedWith(err, "22023") {
 			t.Errorf("sqllock_acquire() of %s = %d, %v", what, token, err)
 		}
+	}
+
+	// A server may know it, or not.
+	if _, err := c.db.ExecContext(ctx, "SELECT public.sqllock_acquire($1, $2, 'infinity')", name, owner); !refusedWith(err, "22023") && !isCode(err, "22007") {
+		t.Errorf("sqllock_acquire() of a lease without an end = %v", err)
 	}
 
 	var token sql.NullInt64
