@@ -85,7 +85,7 @@ func TestHoldInterrupted(t *testing.T) {
 
 				claim, _ := bufio.NewReader(out).ReadString('\n')
 				_ = holding.Process.Signal(syscall.SIGTERM) // it may have ended
-				
+
 				if err := holding.Wait(); err != nil {
 					run(t, database, "show", "a").want(exitNotHeld)
 
