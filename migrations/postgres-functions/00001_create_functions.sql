@@ -40,21 +40,34 @@ CREATE OR REPLACE FUNCTION sqllock_noted(us bigint) RETURNS boolean LANGUAGE sql
                       AND v.run = coalesce((SELECT r.run FROM sqllock_run r WHERE r.id = 1::bigint), ''::text))
 $$;
 
--- Notes that. Another server than before, or one that has crashed, may lack the latest grants: nothing is granted then
--- until the longest that there may be has ended.
+-- The microseconds of a lease, which may be granted from here on: after a look at what it is asked for, this notes how
+-- long it is, and which server this is. Another server than before, or one that has crashed, may lack the latest
+-- grants: nothing is granted then until the longest that there may be has ended.
 -- +goose StatementBegin
-CREATE OR REPLACE FUNCTION sqllock_note(us bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION sqllock_promise(lock_name text, lock_owner text, lease interval) RETURNS bigint LANGUAGE plpgsql AS $$
 <<here>>
 DECLARE
     v       sqllock_recovery;
+    us      bigint;
     server  text := sqllock_server();
     run     text := coalesce((SELECT r.run FROM sqllock_run r WHERE r.id = 1::bigint), ''::text);
     asker   text := concat('application_name '::text, current_setting('application_name'));
     crashed boolean;
     moved   boolean;
 BEGIN
+    IF (octet_length(lock_name) BETWEEN 1 AND 255 AND strpos(lock_name, chr(31)) = 0) IS NOT TRUE THEN
+        RAISE 'sqllock: a name has 1 to 255 bytes, and no character U+001F' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF (lock_owner ~ '^[A-Za-z0-9_.-]{16,64}$'::text AND lock_owner !~ '^(shared|detached)-'::text) IS NOT TRUE THEN
+        RAISE 'sqllock: an owner has 16 to 64 letters, digits, and characters of "_.-", and is random for each acquisition, as gen_random_uuid() is'
+            USING ERRCODE = 'invalid_parameter_value';
+    ELSIF (date_part('epoch', lease) BETWEEN 0.1::float AND 31622400::float) IS NOT TRUE THEN
+        RAISE 'sqllock: a lease is between 100 milliseconds and 366 days' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+
+    us := (date_part('epoch', lease) * 1000000::float)::bigint;
+
     IF sqllock_noted(us) THEN
-        RETURN;
+        RETURN us;
     END IF;
 
     INSERT INTO sqllock_recovery (id, lowered_at) VALUES (1::bigint, clock_timestamp()) ON CONFLICT DO NOTHING;
@@ -82,24 +95,8 @@ BEGIN
            longest_by = CASE WHEN v.longest_us < us THEN asker ELSE v.longest_by END, longest_us = greatest(v.longest_us, us),
            allowed_by = CASE WHEN v.allowed_us < us THEN asker ELSE v.allowed_by END, allowed_us = greatest(v.allowed_us, us)
      WHERE r.id = 1::bigint;
-END
-$$;
--- +goose StatementEnd
 
--- The microseconds of a lease, after a look at what it is asked for.
--- +goose StatementBegin
-CREATE OR REPLACE FUNCTION sqllock_lease(lock_name text, lock_owner text, lease interval) RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-    IF (octet_length(lock_name) BETWEEN 1 AND 255 AND strpos(lock_name, chr(31)) = 0) IS NOT TRUE THEN
-        RAISE 'sqllock: a name has 1 to 255 bytes, and no character U+001F' USING ERRCODE = 'invalid_parameter_value';
-    ELSIF (lock_owner ~ '^[A-Za-z0-9_.-]{16,64}$'::text AND lock_owner !~ '^(shared|detached)-'::text) IS NOT TRUE THEN
-        RAISE 'sqllock: an owner has 16 to 64 letters, digits, and characters of "_.-", and is random for each acquisition, as gen_random_uuid() is'
-            USING ERRCODE = 'invalid_parameter_value';
-    ELSIF (date_part('epoch', lease) BETWEEN 0.1::float AND 31622400::float) IS NOT TRUE THEN
-        RAISE 'sqllock: a lease is between 100 milliseconds and 366 days' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-
-    RETURN (date_part('epoch', lease) * 1000000::float)::bigint;
+    RETURN us;
 END
 $$;
 -- +goose StatementEnd
@@ -112,7 +109,7 @@ CREATE OR REPLACE FUNCTION sqllock_acquire(lock_name text, lock_owner text, leas
     SET lock_timeout = '100ms' AS $$
 <<here>>
 DECLARE
-    us    bigint := sqllock_lease(lock_name, lock_owner, lease);
+    us    bigint;
     lined bigint; -- the number of the latest wait, unless somebody is in line still
     known bigint; -- the token in the name's row
     token bigint;
@@ -121,7 +118,7 @@ BEGIN
         RAISE 'sqllock: acquire at READ COMMITTED, in a transaction of its own' USING ERRCODE = 'active_sql_transaction';
     END IF;
 
-    PERFORM sqllock_note(us);
+    us := sqllock_promise(lock_name, lock_owner, lease);
 
     SELECT l.token, CASE WHEN EXISTS (
                SELECT 1 FROM sqllock_queue q WHERE q.name = l.name AND NOT q.behind AND q.expires_at > clock_timestamp()
@@ -166,10 +163,8 @@ $$;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION sqllock_renew(lock_name text, lock_owner text, lease interval) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    us bigint := sqllock_lease(lock_name, lock_owner, lease);
+    us bigint := sqllock_promise(lock_name, lock_owner, lease);
 BEGIN
-    PERFORM sqllock_note(us);
-
     -- A lease that is over is not renewed in a pause: what has ended it may be lost.
     UPDATE sqllock_locks l SET expires_at = greatest(l.expires_at, clock_timestamp() + us::float * interval '1 microsecond')
      WHERE l.name = lock_name COLLATE "C" AND l.owner = lock_owner AND sqllock_noted(us)
@@ -232,7 +227,7 @@ DO $$
 DECLARE
     f regprocedure;
 BEGIN
-    FOREACH f IN ARRAY ARRAY['sqllock_server()', 'sqllock_noted(bigint)', 'sqllock_note(bigint)', 'sqllock_lease(text, text, interval)',
+    FOREACH f IN ARRAY ARRAY['sqllock_server()', 'sqllock_noted(bigint)', 'sqllock_promise(text, text, interval)',
                              'sqllock_acquire(text, text, interval)', 'sqllock_renew(text, text, interval)', 'sqllock_release(text, text)',
                              'sqllock_guard(text, text, bigint)']::regprocedure[] LOOP
         EXECUTE (SELECT pg_catalog.format('ALTER FUNCTION %s SET search_path = pg_catalog, %s, pg_temp', f, c.relnamespace::regnamespace)
@@ -248,7 +243,6 @@ DROP FUNCTION IF EXISTS sqllock_guard(text, text, bigint);
 DROP FUNCTION IF EXISTS sqllock_release(text, text);
 DROP FUNCTION IF EXISTS sqllock_renew(text, text, interval);
 DROP FUNCTION IF EXISTS sqllock_acquire(text, text, interval);
-DROP FUNCTION IF EXISTS sqllock_lease(text, text, interval);
-DROP FUNCTION IF EXISTS sqllock_note(bigint);
+DROP FUNCTION IF EXISTS sqllock_promise(text, text, interval);
 DROP FUNCTION IF EXISTS sqllock_noted(bigint);
 DROP FUNCTION IF EXISTS sqllock_server();
