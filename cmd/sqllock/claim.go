@@ -71,7 +71,6 @@ taken for half a minute, and the file must be removed.`,
 				return err
 			}
 
-			f.label = cmp.Or(f.label, "sqllock hold")
 			if f.file == "-" {
 				f.file = ""
 			}
@@ -89,7 +88,7 @@ taken for half a minute, and the file must be removed.`,
 	flags.VarP(&f.wait, "wait", "w", "wait for the lock at most so long")
 	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "try once, do not wait")
 	flags.IntVar(&f.permits, "permits", 1, "how many may hold the name at a time")
-	flags.StringVar(&f.label, "label", "", "what others see as the holder (default sqllock hold)")
+	flags.StringVar(&f.label, "label", "sqllock hold", "what others see as the holder")
 	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitConflict, "exit code if the lock is held by another")
 	flags.StringVar(&f.file, "claim-file", "", "new `file` for the claim, which only this user can read (default stdout)")
 
@@ -103,31 +102,23 @@ func (f *holdFlags) hold(cmd *cobra.Command) error {
 		return err
 	}
 
-	write := func(secret string) error {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), secret)
-
-		return err
-	}
+	out := cmd.OutOrStdout()
 
 	if f.file != "" {
-		file, err := os.OpenFile(f.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		file, err := os.OpenFile(f.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_SYNC, 0o600)
 		if err != nil {
 			return exitError{exitInternal, fmt.Errorf("the claim's file cannot be made: %w", claimInPlace(f.file, err))}
 		}
 		defer file.Close()
 
-		write = func(secret string) error {
-			_, err := fmt.Fprintln(file, secret)
-
-			return errors.Join(err, file.Sync())
-		}
+		out = file
 	}
 
 	signals, stop := process.Notify()
 	defer stop()
 
 	written, err := interruptible(cmd.Context(), signals, func(ctx context.Context) (written bool, err error) {
-		err = f.detach(ctx, target, write)
+		err = f.detach(ctx, target, out)
 
 		return err == nil, err
 	})
@@ -143,7 +134,7 @@ func (f *holdFlags) hold(cmd *cobra.Command) error {
 }
 
 // detach returns nil if the claim is written, and of a lock that is held for as long as was asked for.
-func (f *holdFlags) detach(ctx context.Context, target dsn.Target, write func(secret string) error) error {
+func (f *holdFlags) detach(ctx context.Context, target dsn.Target, out io.Writer) error {
 	db, err := open(ctx, target, warn)
 	if err != nil {
 		return err
@@ -176,7 +167,7 @@ func (f *holdFlags) detach(ctx context.Context, target dsn.Target, write func(se
 		return errors.Join(err, lock.Release(ctx))
 	}
 
-	if err = write(claim.Secret()); err != nil {
+	if _, err = fmt.Fprintln(out, claim.Secret()); err != nil {
 		err = exitError{exitInternal, fmt.Errorf("the claim cannot be written, and the lock is released: %w", err)}
 	} else {
 		err = cmp.Or(ctx.Err(), locker.ExtendClaim(ctx, claim, time.Duration(f.keep)))
