@@ -88,7 +88,7 @@ func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, names []stri
 	defer tell(ctx, looker{Locker: locker}, names...)()
 
 	var limit []sqllock.Option
-	if f.waits {
+	if f.given("wait") {
 		limit = append(limit, sqllock.WithMaxWait(wait))
 	}
 

@@ -56,8 +56,6 @@ taken for half a minute, and the file must be removed.`,
   sqllock release --claim-file staging.claim`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.waits = cmd.Flags().Changed("wait")
-
 			err := f.check()
 			if err == nil && f.keep <= 0 {
 				err = errors.New("say for how long: --lease TIME")

@@ -115,7 +115,7 @@ func (f *runFlags) environment(h *held) []string {
 		lock := h.lock(name)
 		locks = append(locks, passed{name, strconv.FormatInt(lock.TokenOf(name), 10), lock.OwnerOf(name), newGroup, holder})
 
-		if f.slots {
+		if f.given("permits") {
 			slots = append(slots, strconv.Itoa(lock.Slot()))
 		}
 	}

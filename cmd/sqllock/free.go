@@ -25,7 +25,6 @@ type freeFlags struct {
 
 	reason string
 	slot   int
-	slots  bool // --slot was given
 	token  int64
 	force  bool
 }
@@ -70,13 +69,11 @@ that.`,
   sqllock free export --slot 2 --token 1795624678724911 --reason "ticket 4712"`,
 		Args: oneName, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.slots = cmd.Flags().Changed("slot")
-
 			if err := checkSlot(f.slot); err != nil {
 				return usage(cmd, err)
 			}
 
-			switch given := cmd.Flags().Changed("token"); {
+			switch given := f.given("token"); {
 			case given && f.token < 1:
 				return usage(cmd, fmt.Errorf("--token %d is not above 0", f.token))
 			case given && checkReason(f.reason) != nil:
@@ -184,7 +181,7 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 // chosen refuses to choose one of several permits, or whoever has the lock by now.
 func (f *freeFlags) chosen(name string, status sqllock.Status, holders []sqllock.Status) error {
 	switch {
-	case !f.slots && slices.ContainsFunc(holders, func(s sqllock.Status) bool { return s.Slot > 0 }):
+	case !f.given("slot") && slices.ContainsFunc(holders, func(s sqllock.Status) bool { return s.Slot > 0 }):
 		return exitError{exitUsage, fmt.Errorf("lock %q has permits, say with --slot N and --token N which one to free, and with --reason why: %s",
 			name, listed(holders, func(s sqllock.Status) string { return fmt.Sprintf("slot %d is %s", s.Slot, hands(s)) }))}
 	case f.token == 0 && (status.Held() || status.Taken > 0):
@@ -239,7 +236,7 @@ func listed(holders []sqllock.Status, say func(sqllock.Status) string) string {
 
 // permit is what is freed: the name, with the slot if it was given.
 func (f *freeFlags) permit(name string) string {
-	if f.slots {
+	if f.given("slot") {
 		return fmt.Sprintf("slot %d of %q", f.slot, name)
 	}
 
@@ -248,7 +245,7 @@ func (f *freeFlags) permit(name string) string {
 
 // title is permit for the begin of an error.
 func (f *freeFlags) title(name string) string {
-	if f.slots {
+	if f.given("slot") {
 		return f.permit(name)
 	}
 

@@ -42,7 +42,7 @@ pause. --lossless=false takes that back.`,
   sqllock recovery --lossless --reason "synchronous_standby_names is set"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			sets := cmd.Flags().Changed("lossless")
+			sets := f.given("lossless")
 
 			switch changes := f.end || sets; {
 			case changes && checkReason(f.reason) != nil:

@@ -110,26 +110,29 @@ const helpWidth = 80
 
 // database are the flags that say which database, shared by the commands.
 type database struct {
+	cmd       *cobra.Command // that has these flags
 	url, file string
 	require   bool
-	flags     *pflag.FlagSet
 }
 
 const requireFlag = "require-dsn"
 
 func (d *database) register(cmd *cobra.Command) {
+	d.cmd = cmd
 	flags := cmd.PersistentFlags()
-	d.flags = flags
 	flags.StringVar(&d.url, dsn.Flag, "", "database `URL` (default $"+dsn.Variable+")")
 	flags.StringVar(&d.file, dsn.FileFlag, "", "`file` with the database URL")
 	flags.BoolVar(&d.require, requireFlag, false, "fail if no database is named, instead of using a local file (default $"+requireVariable+")")
 }
 
+// given says whether a flag of the command is on its line.
+func (d *database) given(flag string) bool { return d.cmd.Flag(flag).Changed }
+
 func (d *database) target() (dsn.Target, error) {
 	// An empty one is a variable of a script that is not set. To take the file
 	// of this machine instead would give two machines the same lock.
 	for flag, value := range map[string]string{dsn.Flag: d.url, dsn.FileFlag: d.file} {
-		if value == "" && d.flags.Changed(flag) {
+		if value == "" && d.given(flag) {
 			return dsn.Target{}, exitError{exitUsage, fmt.Errorf("--%s is empty", flag)}
 		}
 	}

@@ -26,12 +26,10 @@ type runFlags struct {
 	names     []string
 	lease     duration
 	wait      duration
-	waits     bool // --wait was given
 	noWait    bool
 	minHold   duration
 	tick      tick
 	permits   int
-	slots     bool // --permits was given
 	shared    bool
 	strategy  string
 	label     string
@@ -134,8 +132,6 @@ func newRun() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.waits, f.slots = cmd.Flags().Changed("wait"), cmd.Flags().Changed("permits")
-
 			if err := fromVariables(cmd, &f.strategy, &f.lease); err != nil {
 				return usage(cmd, err)
 			}
@@ -199,7 +195,7 @@ func (f *runFlags) check() (err error) {
 		return errors.New("a --name is given twice")
 	case len(f.names) > sqllock.MaxNames:
 		return fmt.Errorf("--name is given %d times; at most %d are possible", len(f.names), sqllock.MaxNames)
-	case f.waits && f.noWait:
+	case f.given("wait") && f.noWait:
 		return errors.New("--wait and --no-wait cannot be used together")
 	case f.wait < 0:
 		return fmt.Errorf("--wait %s is negative", &f.wait)

@@ -18,7 +18,7 @@ const (
 // required says whether a database has to be named.
 func (d *database) required() (bool, error) {
 	value := os.Getenv(requireVariable)
-	if value == "" || d.flags.Changed(requireFlag) {
+	if value == "" || d.given(requireFlag) {
 		return d.require, nil
 	}
 

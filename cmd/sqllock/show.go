@@ -24,7 +24,6 @@ type showFlags struct {
 	database
 
 	slot   int
-	slots  bool // --slot was given
 	asJSON bool
 }
 
@@ -55,8 +54,6 @@ one token; in --json "lock" is one of them, and the rest is in "others".`,
   sqllock show export --slot 2`,
 		Args: oneName, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.slots = cmd.Flags().Changed("slot")
-
 			if err := checkSlot(f.slot); err != nil {
 				return usage(cmd, err)
 			}
@@ -82,7 +79,7 @@ func checkSlot(slot int) error {
 }
 
 func (f *showFlags) show(ctx context.Context, out io.Writer, l looker, name string) (err error) {
-	s := seen{slot: f.slots}
+	s := seen{slot: f.given("slot")}
 
 	if s.status, err = l.Inspect(ctx, sqllock.SlotName(name, f.slot)); err != nil {
 		return err
@@ -92,7 +89,7 @@ func (f *showFlags) show(ctx context.Context, out io.Writer, l looker, name stri
 		return err
 	}
 
-	if f.slots {
+	if s.slot {
 		s.listed = slices.DeleteFunc(s.listed, func(status sqllock.Status) bool { return status.Slot != f.slot })
 	}
 

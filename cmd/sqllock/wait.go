@@ -19,9 +19,8 @@ import (
 type waitFlags struct {
 	database
 
-	wait    duration
-	bounded bool // --wait was given
-	code    int
+	wait duration
+	code int
 }
 
 // Between two looks.
@@ -43,8 +42,6 @@ keeps taken is held by nobody: the command says so, and does not wait for that.`
 		Example: `  sqllock wait deploy --wait 5m && echo "the deployment is over"`,
 		Args:    oneName, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.bounded = cmd.Flags().Changed("wait")
-
 			switch {
 			case f.wait < 0:
 				return usage(cmd, fmt.Errorf("--wait %s is negative", &f.wait))
@@ -104,7 +101,7 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 	for again := lookSoon; ; again = min(2*again, lookLater) {
 		// No longer than the wait may still last, nor so short that no answer could come.
 		limit := lookTime
-		if f.bounded {
+		if f.given("wait") {
 			limit = max(time.Duration(f.wait)-time.Since(begun), time.Second)
 		}
 
@@ -125,7 +122,7 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 
 		look = l.glance
 
-		if f.bounded {
+		if f.given("wait") {
 			left := time.Duration(f.wait) - time.Since(begun)
 			if left <= 0 {
 				return exitError{f.code, fmt.Errorf("lock %q is still held by %s", name, status.by())}
