@@ -65,10 +65,6 @@ taken for half a minute, and the file must be removed.`,
 				return usage(cmd, err)
 			}
 
-			if err := noDatabase(cmd, f.names...); err != nil {
-				return err
-			}
-
 			if f.file == "-" {
 				f.file = ""
 			}
@@ -231,9 +227,9 @@ func withClaim(verb, short, long, example string, do func(context.Context, looke
 
 	cmd := &cobra.Command{
 		Use: verb, Short: short, Long: long, Example: "  " + example, ValidArgsFunction: cobra.NoFileCompletions,
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 { // it may be the claim, and is not shown
-				return usage(cmd, errors.New("the claim is no argument: name its --claim-file, or have it in $"+claimVariable))
+				return errors.New("the claim is no argument: name its --claim-file, or have it in $" + claimVariable)
 			}
 
 			return nil

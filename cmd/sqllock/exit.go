@@ -95,7 +95,7 @@ func outcome(cmd *cobra.Command, err error) (code int, said string) {
 
 	var e exitError
 	if !errors.As(err, &e) {
-		// Cobra's own, about the command line. It quotes what it did not expect.
+		// About the command line: of Args, or cobra's own, which quotes what it did not expect.
 		return exitUsage, oneLine(err.Error()) + "; see: " + cmd.CommandPath() + " --help"
 	}
 

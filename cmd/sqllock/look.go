@@ -128,19 +128,19 @@ func lockerOf(name string, db *dsn.Database, options ...sqllock.LockerOption) (*
 }
 
 // oneName is the only argument of a command.
-func oneName(cmd *cobra.Command, args []string) error {
+func oneName(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usage(cmd, fmt.Errorf("name one lock, not %d", len(args)))
+		return fmt.Errorf("name one lock, not %d", len(args))
 	}
 
-	return noDatabase(cmd, args...)
+	return noDatabase(args)
 }
 
 // noDatabase refuses a database in the place of a lock's name: a --dsn is missing, and
 // messages would show the password.
-func noDatabase(cmd *cobra.Command, names ...string) error {
+func noDatabase(names []string) error {
 	if slices.ContainsFunc(names, dsn.IsDatabase) {
-		return usage(cmd, fmt.Errorf("a database stands in the place of a lock's name; --%s names the database", dsn.Flag))
+		return fmt.Errorf("a database stands in the place of a lock's name; --%s names the database", dsn.Flag)
 	}
 
 	return nil

@@ -52,12 +52,12 @@ goroutine of it that waits while it holds another lock; HOLDS is "others" then.`
   sqllock ls --waiting
   sqllock ls customer/ --watch
   sqllock ls --json | jq -r '.[] | select(.held_seconds > 3600) | .name'`,
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usage(cmd, fmt.Errorf("give one prefix, not %d", len(args)))
+				return fmt.Errorf("give one prefix, not %d", len(args))
 			}
 
-			return noDatabase(cmd, args...)
+			return noDatabase(args)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -124,9 +124,9 @@ func newRun() *cobra.Command {
 		Short:   "Run a command while a lock is held",
 		Long:    runLong + "\n\n" + exitCodes,
 		Example: runExample,
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "" {
-				return usage(cmd, errors.New("no command to run"))
+				return errors.New("no command to run")
 			}
 
 			return nil
@@ -138,10 +138,6 @@ func newRun() *cobra.Command {
 
 			if err := f.check(); err != nil {
 				return usage(cmd, err)
-			}
-
-			if err := noDatabase(cmd, f.names...); err != nil {
-				return err
 			}
 
 			path, err := executable(args[0])
@@ -204,7 +200,7 @@ func (f *runFlags) check() (err error) {
 	case f.conflict < 0 || f.conflict > 255:
 		return fmt.Errorf("--conflict-exit-code %d is not between 0 and 255", f.conflict)
 	default:
-		return cmp.Or(f.apart(), err)
+		return cmp.Or(f.apart(), noDatabase(f.names), err)
 	}
 }
 
