@@ -76,14 +76,9 @@ taken for half a minute, and the file must be removed.`,
 	f.register(cmd)
 
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.names, "name", nil, "`name` of the lock (required); repeat it to hold several")
-	offer(cmd, "name")
 	flags.Var(&f.keep, "lease", "how long the lock is held unless it is renewed (required)")
-	flags.VarP(&f.wait, "wait", "w", "wait for the lock at most so long")
-	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "try once, do not wait")
 	flags.IntVar(&f.permits, "permits", 1, "how many may hold the name at a time")
 	flags.StringVar(&f.label, "label", "sqllock hold", "what others see as the holder")
-	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitConflict, "exit code if the lock is held by another")
 	flags.StringVar(&f.file, "claim-file", "", "new `file` for the claim, which only this user can read (default stdout)")
 
 	return cmd

@@ -156,11 +156,7 @@ func newRun() *cobra.Command {
 	f.register(cmd)
 
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.names, "name", nil, "`name` of the lock (required); repeat it to hold several")
-	offer(cmd, "name")
 	flags.Var(&f.lease, "lease", "how long the lock outlives a holder that is cut off")
-	flags.VarP(&f.wait, "wait", "w", "wait for the lock at most so long")
-	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "try once, do not wait")
 	flags.Var(&f.minHold, "min-hold", "keep the name taken for so long, also if the command ends sooner")
 	flags.Var(&f.tick, "tick", "run the command once for this day or point in time, or once an hour with 1h")
 	flags.IntVar(&f.permits, "permits", 1, "how many may hold each name at a time")
@@ -169,13 +165,24 @@ func newRun() *cobra.Command {
 	flags.StringVar(&f.label, "label", "", "what others see as the holder (default the command's name)")
 	flags.StringVar(&f.onLoss, "on-loss", "",
 		"`actions` before the lock cannot be trusted any more (default term,kill=5s, or a third of the lease)")
-	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitConflict, "exit code if the lock is held by another")
 	flags.BoolVar(&f.sharedEnv, "shared-env", false, "share the lock of a run around this one")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say on stderr what happens to the lock")
 	// What follows the command is the command's, also without "--".
 	flags.SetInterspersed(false)
 
 	return cmd
+}
+
+// register adds the flags that "sqllock hold" has as well.
+func (f *runFlags) register(cmd *cobra.Command) {
+	f.database.register(cmd)
+
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.names, "name", nil, "`name` of the lock (required); repeat it to hold several")
+	offer(cmd, "name")
+	flags.VarP(&f.wait, "wait", "w", "wait for the lock at most so long")
+	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "try once, do not wait")
+	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitConflict, "exit code if the lock is held by another")
 }
 
 // check says what is wrong with the flags.
