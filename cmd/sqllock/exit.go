@@ -112,7 +112,11 @@ func oneLine(said string) string { return plain.Text(plain.Joined(said)) }
 // refused makes an exitError out of an error of the core or of the database, and
 // adds what to do about it.
 func refused(err error, target dsn.Target, notAcquired int) error {
-	err = inShellWords(err)
+	if err == nil {
+		return nil
+	}
+
+	err = shellError{err}
 
 	var (
 		caught  signalError
@@ -120,8 +124,6 @@ func refused(err error, target dsn.Target, notAcquired int) error {
 	)
 
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &decided):
 		return decided
 	case errors.Is(err, sqllock.ErrLost):

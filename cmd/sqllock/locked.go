@@ -88,7 +88,7 @@ func (f *runFlags) run(ctx context.Context, command process.Command) error {
 
 	if !ran {
 		if err := h.giveBack(ctx); err != nil {
-			warn(inShellWords(err).Error())
+			warn(shellError{err}.Error())
 		}
 
 		return err
@@ -246,7 +246,7 @@ func (f *runFlags) released(ctx context.Context, h *held, ended error) error {
 	case errors.As(err, &failed) && errors.Is(failed.Err, sqllock.ErrNoSchema):
 		return exitError{exitLost, fmt.Errorf("lock %s was lost: its tables were removed while it was held", quoted(f.names))}
 	default:
-		warn(inShellWords(err).Error())
+		warn(shellError{err}.Error())
 	}
 
 	return ended

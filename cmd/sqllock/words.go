@@ -13,21 +13,12 @@ import (
 // are for Go programs.
 type shellError struct{ error }
 
-// inShellWords is err, which may be nil, as a shellError.
-func inShellWords(err error) error {
-	if err == nil {
-		return nil
-	}
-
-	return shellError{err}
-}
-
 // Error puts the words in the place of what the errors inside say.
 func (e shellError) Error() string { return e.replaced(e.error.Error(), e.error) }
 
 func (e shellError) Unwrap() error { return e.error }
 
-// replaced is what was said with err and those inside it in other words.
+// replaced is what was said with err, which may be nil, and those inside it in other words.
 func (e shellError) replaced(said string, err error) string {
 	if words := e.words(err); words != "" {
 		said = strings.Replace(said, err.Error(), words, 1)
@@ -39,13 +30,9 @@ func (e shellError) replaced(said string, err error) string {
 	case *once.CompleteError:
 		said = e.replaced(said, err.Err)
 	case *sqllock.LostError:
-		if err.Err != nil {
-			said = e.replaced(said, err.Err)
-		}
+		said = e.replaced(said, err.Err)
 	case interface{ Unwrap() error }:
-		if inner := err.Unwrap(); inner != nil {
-			said = e.replaced(said, inner)
-		}
+		said = e.replaced(said, err.Unwrap())
 	case interface{ Unwrap() []error }:
 		for _, inner := range err.Unwrap() {
 			said = e.replaced(said, inner)

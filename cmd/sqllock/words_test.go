@@ -58,7 +58,7 @@ func TestWordsOfTheCommandLine(t *testing.T) {
 			"not supported: unsuitable server: it is another",
 		},
 	} {
-		if got := inShellWords(c.err).Error(); got != c.want {
+		if got := (shellError{c.err}).Error(); got != c.want {
 			t.Errorf("%v\nis said as %q,\nwant       %q", c.err, got, c.want)
 		}
 	}
