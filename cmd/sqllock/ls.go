@@ -72,21 +72,7 @@ goroutine of it that waits while it holds another lock; HOLDS is "others" then.`
 				return usage(cmd, fmt.Errorf("%s was read as PREFIX, not as the interval of --watch; write --watch=%s", filter.Prefix, filter.Prefix))
 			}
 
-			list := f.locks
-			if f.waiting {
-				list = f.waiters
-			}
-
-			return f.look(cmd.Context(), func(l looker) error {
-				return f.list(cmd.Context(), cmd.OutOrStdout(), func(ctx context.Context) (listing, error) {
-					listed, err := list(ctx, l, filter)
-					if err == nil {
-						listed.recovery, err = l.recovery(ctx)
-					}
-
-					return listed, err
-				})
-			})
+			return f.look(cmd.Context(), func(l looker) error { return f.list(cmd.Context(), cmd.OutOrStdout(), l, filter) })
 		},
 	}
 
@@ -109,16 +95,23 @@ type listing struct {
 }
 
 // list lists once, or until ctx ends.
-func (f *lsFlags) list(ctx context.Context, out io.Writer, look func(context.Context) (listing, error)) error {
-	width := terminalWidth(out)
+func (f *lsFlags) list(ctx context.Context, out io.Writer, l looker, filter sqllock.Filter) error {
+	width, look := terminalWidth(out), f.locks
+	if f.waiting {
+		look = f.waiters
+	}
 
 	for {
-		listed, err := look(ctx)
-		if err != nil {
-			return err
+		listed, err := look(ctx, l, filter)
+		if err == nil {
+			listed.recovery, err = l.recovery(ctx)
 		}
 
-		if err := f.print(out, listed, width); err != nil || f.watch == 0 {
+		if err == nil {
+			err = f.print(out, listed, width)
+		}
+
+		if err != nil || f.watch == 0 {
 			return err
 		}
 
