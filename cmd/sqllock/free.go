@@ -222,10 +222,7 @@ const mostListed = 10
 
 // listed is what is said of each holder, one behind the other.
 func listed(holders []sqllock.Status, say func(sqllock.Status) string) string {
-	said := make([]string, min(len(holders), mostListed), mostListed+1)
-	for i := range said {
-		said[i] = say(holders[i])
-	}
+	said := mapped(holders[:min(len(holders), mostListed)], say)
 
 	if more := len(holders) - mostListed; more > 0 {
 		said = append(said, fmt.Sprintf("and %d more", more))

@@ -109,14 +109,7 @@ func (f *runFlags) become(ctx context.Context, command process.Command, db *dsn.
 }
 
 // quoted are names for messages.
-func quoted(names []string) string {
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = strconv.Quote(name)
-	}
-
-	return strings.Join(quoted, " and ")
-}
+func quoted(names []string) string { return strings.Join(mapped(names, strconv.Quote), " and ") }
 
 // locks are the names behind what they are.
 func (f *runFlags) locks() string {

@@ -128,12 +128,7 @@ func (*lsFlags) locks(ctx context.Context, l looker, filter sqllock.Filter) (lis
 		return listing{}, err
 	}
 
-	shown := make([]lockJSON, len(locks))
-	for i, lock := range locks {
-		shown[i] = jsonOf(lock)
-	}
-
-	return listing{json: shown, table: tableOf(locks), none: none("no locks are held", filter)}, nil
+	return listing{json: mapped(locks, jsonOf), table: tableOf(locks), none: none("no locks are held", filter)}, nil
 }
 
 // waiters lists those who wait.
@@ -143,12 +138,9 @@ func (*lsFlags) waiters(ctx context.Context, l looker, filter sqllock.Filter) (l
 		return listing{}, err
 	}
 
-	shown := make([]waiterJSON, len(waiters))
 	table := text.Table{Header: []string{"NAME", "PLACE", "WAITER", "WAITED", "HOLDS", "SHARED"}, Shrink: []int{0, 2}, Holders: []int{2}}
 
-	for i, w := range waiters {
-		shown[i] = waiterOf(w)
-
+	for _, w := range waiters {
 		holds := "-"
 		if w.HoldsOthers() {
 			holds = "others"
@@ -161,7 +153,7 @@ func (*lsFlags) waiters(ctx context.Context, l looker, filter sqllock.Filter) (l
 
 	table.Omit("SHARED", yes(false))
 
-	return listing{json: shown, table: table, none: none("nobody waits for locks", filter)}, nil
+	return listing{json: mapped(waiters, waiterOf), table: table, none: none("nobody waits for locks", filter)}, nil
 }
 
 // yes is what a column says of what is so or not.

@@ -120,14 +120,13 @@ func nothingToLose(ctx context.Context, db *dsn.Database) error {
 		return noTicks(ctx, db)
 	}
 
-	held := make([]string, len(locks))
-
-	for i, lock := range locks {
-		held[i] = fmt.Sprintf("%q by %s", lock.Name, lock.Holder)
+	held := mapped(locks, func(lock sqllock.Status) string {
 		if lock.Taken > 0 {
-			held[i] = fmt.Sprintf("%q, taken for another %s", lock.Name, text.Duration(lock.Taken))
+			return fmt.Sprintf("%q, taken for another %s", lock.Name, text.Duration(lock.Taken))
 		}
-	}
+
+		return fmt.Sprintf("%q by %s", lock.Name, lock.Holder)
+	})
 
 	return exitError{exitNotAcquired, fmt.Errorf("locks are held, and would be lost: %s; let them end, or use --force", theFirst(held))}
 }

@@ -70,3 +70,13 @@ func printJSON(out io.Writer, value any) error {
 
 	return err
 }
+
+// mapped is what a function makes of each value.
+func mapped[A, B any](values []A, of func(A) B) []B {
+	made := make([]B, len(values))
+	for i, value := range values {
+		made[i] = of(value)
+	}
+
+	return made
+}

@@ -366,7 +366,11 @@ type lastJSON struct {
 // json is what --json shows; tells: the database says whether a transaction is guarded.
 func (s seen) json(tells bool) seenJSON {
 	held := s.held()
-	shown := seenJSON{Name: s.status.Name, Slot: s.status.Slot, Held: held > 0, Readers: len(s.readers()), Taken: seconds(s.status.Taken), Row: strings.ReplaceAll(s.row, "\n", " ")}
+	shown := seenJSON{
+		Name: s.status.Name, Slot: s.status.Slot, Held: held > 0, Readers: len(s.readers()), Taken: seconds(s.status.Taken),
+		Row: strings.ReplaceAll(s.row, "\n", " "), Asked: s.status.ReleaseRequested,
+		Others: mapped(s.others(), jsonOf), Waiting: mapped(s.waiters, waiterOf),
+	}
 
 	if !s.slot {
 		shown.Permits = &held
@@ -376,7 +380,6 @@ func (s seen) json(tells bool) seenJSON {
 		shown.Recovery = recoveryOf(s.recovery)
 	}
 
-	shown.Asked = s.status.ReleaseRequested
 	if s.status.Mark != 0 {
 		shown.Tick = new(tickOf(s.status.Mark))
 	}
@@ -385,16 +388,8 @@ func (s seen) json(tells bool) seenJSON {
 		shown.Lock = new(jsonOf(s.status))
 	}
 
-	for _, other := range s.others() {
-		shown.Others = append(shown.Others, jsonOf(other))
-	}
-
 	if tells {
 		shown.Guarded = &s.status.Guarded
-	}
-
-	for _, w := range s.waiters {
-		shown.Waiting = append(shown.Waiting, waiterOf(w))
 	}
 
 	if s.granted() {
