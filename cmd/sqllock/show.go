@@ -356,10 +356,8 @@ type seenJSON struct {
 }
 
 type lastJSON struct {
-	Token int64  `json:"token"`
-	Host  string `json:"host"`
-	PID   int    `json:"pid"`
-	Label string `json:"label"`
+	Token int64 `json:"token"`
+	holderJSON
 	Ended string `json:"ended,omitempty"`
 }
 
@@ -392,10 +390,8 @@ func (s seen) json(tells bool) seenJSON {
 		shown.Guarded = &s.status.Guarded
 	}
 
-	if s.granted() {
-		shown.Last = &lastJSON{
-			s.status.Token, s.status.Holder.Host, s.status.Holder.PID, s.status.Holder.Label, ended(s.status),
-		}
+	if last := s.status.Holder; s.granted() {
+		shown.Last = &lastJSON{s.status.Token, holderJSON{Host: last.Host, PID: last.PID, Label: last.Label}, ended(s.status)}
 	}
 
 	return shown
