@@ -76,7 +76,10 @@ const waitStep = 10 * time.Millisecond
 
 // ask waits for a lock of some names, so long at most with --wait.
 func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, names []string, wait time.Duration) (*sqllock.Lock, error) {
-	name, kind := names[0], append(f.kind(), sqllock.WithNames(names[1:]...))
+	name, kind := names[0], []sqllock.LockOption{sqllock.WithNames(names[1:]...), sqllock.WithPermits(f.permits)}
+	if f.shared {
+		kind = append(kind, sqllock.WithShared())
+	}
 
 	switch {
 	case f.noWait && !f.tick.IsZero():
@@ -97,16 +100,6 @@ func (f *runFlags) ask(ctx context.Context, locker *sqllock.Locker, names []stri
 	}
 
 	return locker.Acquire(ctx, name, append(kind, sqllock.LockOptions(limit...)...)...)
-}
-
-// kind is what each name is acquired with that a locker does not take.
-func (f *runFlags) kind() []sqllock.LockOption {
-	options := []sqllock.LockOption{sqllock.WithPermits(f.permits)}
-	if f.shared {
-		options = append(options, sqllock.WithShared())
-	}
-
-	return options
 }
 
 // stepTime is how long an interrupted step may take to end by itself.
