@@ -75,31 +75,22 @@ func (l looker) Waiters(ctx context.Context, filter sqllock.WaiterFilter) ([]sql
 // name is guarded, for which the row is locked for a moment. Hundreds of processes that
 // wait would keep it from those who acquire and renew. Of several permits it is one that is held,
 // and of several readers one.
-func (l looker) glance(ctx context.Context, name string) (glimpse, error) {
+func (l looker) glance(ctx context.Context, name string) (seen, error) {
 	listed, err := l.Holders(ctx, sqllock.Filter{Name: name})
 	if err != nil || len(listed) == 0 {
-		return glimpse{Status: sqllock.Status{Name: name}}, err
+		return seen{status: sqllock.Status{Name: name}}, err
 	}
 
 	// One that is held, rather than one that is only taken.
-	one := listed[max(0, slices.IndexFunc(listed, sqllock.Status.Held))]
-
-	return glimpse{one, len(seen{status: one, listed: listed}.readers()) - 1}, nil
-}
-
-// glimpse is what is seen of a name at a glance.
-type glimpse struct {
-	sqllock.Status
-
-	others int // who read beside the holder
+	return seen{status: listed[max(0, slices.IndexFunc(listed, sqllock.Status.Held))], listed: listed}, nil
 }
 
 // by says who holds it.
-func (g glimpse) by() string {
-	switch who := label(g.Status); {
-	case g.others > 1:
-		return fmt.Sprintf("%s and %d other readers", who, g.others)
-	case g.others == 1:
+func (s seen) by() string {
+	switch who, others := label(s.status), len(s.readers())-1; {
+	case others > 1:
+		return fmt.Sprintf("%s and %d other readers", who, others)
+	case others == 1:
 		return who + " and another reader"
 	default:
 		return who

@@ -103,14 +103,15 @@ type waiting struct {
 }
 
 func waitingFor(ctx context.Context, l looker, names []string) waiting {
-	status, err := l.glance(ctx, names[0])
+	s, err := l.glance(ctx, names[0])
 	for _, name := range names[1:] {
 		// What this process has it keeps while it waits for another.
-		if err == nil && (!status.Held() || isOurs(status.Holder)) {
-			status, err = l.glance(ctx, name)
+		if err == nil && (!s.status.Held() || isOurs(s.status.Holder)) {
+			s, err = l.glance(ctx, name)
 		}
 	}
 
+	status := s.status
 	w := waiting{name: plain.Text(status.Name)}
 
 	switch {
@@ -123,10 +124,10 @@ func waitingFor(ctx context.Context, l looker, names []string) waiting {
 	case err != nil:
 		w.why = "; who holds it is not known: " + oneLine(err.Error())
 	case status.Held():
-		w.why = fmt.Sprintf(", held by %s for %s, lease %s%s", status.by(), text.Duration(status.HeldFor),
+		w.why = fmt.Sprintf(", held by %s for %s, lease %s%s", s.by(), text.Duration(status.HeldFor),
 			text.Duration(status.Remaining), inLine(l.place(ctx, status.Name)))
 	case status.Taken > 0:
-		w.why = ", held by nobody, taken " + taken(status.Status) + inLine(l.place(ctx, status.Name))
+		w.why = ", held by nobody, taken " + taken(status) + inLine(l.place(ctx, status.Name))
 	default:
 		w.why = ", held by nobody: it changes hands, the database is busy, or an open transaction has its row locked" +
 			inLine(l.place(ctx, status.Name))

@@ -119,7 +119,7 @@ func (f *showFlags) show(ctx context.Context, out io.Writer, l looker, name stri
 	return err
 }
 
-// seen is what is shown of a name.
+// seen is what was seen of a name; at a glance only who has it.
 type seen struct {
 	status  sqllock.Status   // of one slot
 	slot    bool             // that was asked for

@@ -88,14 +88,14 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 
 	// The first look says, too, whether that is a name, and is a glance as the others are: another permit
 	// may be held than the first.
-	look := func(ctx context.Context, name string) (seen glimpse, err error) {
-		if seen.Status, err = l.Inspect(ctx, name); err == nil && (!seen.Held() || seen.Shared) {
-			guarded := seen.Guarded
-			seen, err = l.glance(ctx, name)
-			seen.Guarded = guarded
+	look := func(ctx context.Context, name string) (s seen, err error) {
+		if s.status, err = l.Inspect(ctx, name); err == nil && (!s.status.Held() || s.status.Shared) {
+			guarded := s.status.Guarded
+			s, err = l.glance(ctx, name)
+			s.status.Guarded = guarded
 		}
 
-		return seen, err
+		return s, err
 	}
 
 	for again := lookSoon; ; again = min(2*again, lookLater) {
@@ -106,7 +106,7 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 		}
 
 		looking, cancel := context.WithTimeout(ctx, limit)
-		status, err := look(looking, name)
+		s, err := look(looking, name)
 
 		cancel()
 
@@ -114,8 +114,8 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 			return err
 		}
 
-		if !status.Held() {
-			sayTaken(ctx, l, status.Status)
+		if !s.status.Held() {
+			sayTaken(ctx, l, s.status)
 
 			return nil
 		}
@@ -125,7 +125,7 @@ func (f *waitFlags) until(ctx context.Context, l looker, name string) error {
 		if f.given("wait") {
 			left := time.Duration(f.wait) - time.Since(begun)
 			if left <= 0 {
-				return exitError{f.code, fmt.Errorf("lock %q is still held by %s", name, status.by())}
+				return exitError{f.code, fmt.Errorf("lock %q is still held by %s", name, s.by())}
 			}
 
 			again = min(again, left)
