@@ -89,13 +89,11 @@ func (w *watchdog) replace(useless bool) bool {
 		return false
 	}
 
-	next, err := startGuard(w.args, w.known())
-	if useless && err == nil {
-		next.kill()
-		next.await()
-		next.close()
+	var next *guard
 
-		err = errors.New("it ends again and again")
+	err := errors.New("it ends again and again")
+	if !useless {
+		next, err = startGuard(w.args, w.known())
 	}
 
 	if err != nil {
