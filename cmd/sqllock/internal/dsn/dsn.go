@@ -81,12 +81,13 @@ func shellWord(text string) string {
 func Parse(text string) (Target, error) {
 	scheme, rest, _ := strings.Cut(text, ":")
 	scheme = strings.ToLower(scheme)
+	path, query, _ := strings.Cut(rest, "?")
 
 	switch scheme {
 	case "sqlite":
-		return parseSQLite(strings.TrimPrefix(rest, "//"))
+		return parseSQLite(strings.TrimPrefix(path, "//"), query)
 	case "file":
-		return parseSQLite(withoutHost(rest))
+		return parseSQLite(withoutHost(path), query)
 	case "postgres", "postgresql":
 		return parseURL(text, func(u *url.URL) (Target, error) { return parsePostgres(u, scheme+":"+rest) })
 	case "mysql", "mariadb":

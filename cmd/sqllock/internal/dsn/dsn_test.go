@@ -32,6 +32,7 @@ func TestParse(t *testing.T) {
 		{"sqlite://a folder/locks.db", "sqlite:a folder/locks.db", databases.SQLite},
 		{"sqlite:///var/lib/locks.db?_pragma=busy_timeout(9)", "sqlite:/var/lib/locks.db", databases.SQLite},
 		{"file:/var/lib/lo%20cks.db", "sqlite:/var/lib/lo cks.db", databases.SQLite},
+		{"file:/var/lib/lo%3Fcks.db?_txlock=deferred", "sqlite:/var/lib/lo?cks.db", databases.SQLite},
 		{"file://localhost/var/locks.db", "sqlite:/var/locks.db", databases.SQLite},
 		{"sqlite:/var/a:b@c/locks.db", "sqlite:/var/a:b@c/locks.db", databases.SQLite},
 		{"sqlite:./a:b@c.db", "sqlite:./a:b@c.db", databases.SQLite},

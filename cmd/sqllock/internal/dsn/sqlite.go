@@ -26,11 +26,8 @@ func pragmas() []string {
 	return []string{"busy_timeout(2000)", "journal_mode(WAL)", "synchronous(FULL)"}
 }
 
-// parseSQLite reads "path?parameters"; parameters are those of
-// modernc.org/sqlite.
-func parseSQLite(text string) (Target, error) {
-	path, query, _ := strings.Cut(text, "?")
-
+// parseSQLite reads a path and parameters, which are those of modernc.org/sqlite.
+func parseSQLite(path, query string) (Target, error) {
 	parameters, err := url.ParseQuery(query)
 	if err != nil {
 		return Target{}, errors.New("the parameters behind the ? cannot be read")
@@ -91,22 +88,16 @@ func uriPath(path string) string {
 	return (&url.URL{Path: path}).EscapedPath()
 }
 
-// withoutHost takes file://, file://localhost and nothing off a file URL, and
-// the escapes out of its path.
-func withoutHost(rest string) string {
-	rest = strings.TrimPrefix(strings.Replace(rest, "//localhost/", "///", 1), "//")
-
-	path, query, found := strings.Cut(rest, "?")
+// withoutHost takes //, //localhost and nothing off the path of a file URL, and
+// the escapes out of it.
+func withoutHost(path string) string {
+	path = strings.TrimPrefix(strings.Replace(path, "//localhost/", "///", 1), "//")
 
 	if plain, err := url.PathUnescape(path); err == nil {
-		path = plain
+		return plain
 	}
 
-	if !found {
-		return path
-	}
-
-	return path + "?" + query
+	return path
 }
 
 func openSQLite(ctx context.Context, t Target, create bool) (*Database, error) {
