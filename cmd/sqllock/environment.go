@@ -75,18 +75,6 @@ func ownersIn() (owners []string) {
 	return owners
 }
 
-// slotsIn are the slots of the runs around this one that have permits, the innermost first.
-func slotsIn() (slots []string) {
-	// A lock has one at most.
-	for i := range passedIn() {
-		if slot := os.Getenv(numbered(slotVariable, i+1)); slot != "" {
-			slots = append(slots, slot)
-		}
-	}
-
-	return slots
-}
-
 // numbered is a variable's name for the lock of a number.
 func numbered(variable string, number int) string {
 	if number == 1 {
@@ -120,7 +108,7 @@ func (f *runFlags) environment(h *held) []string {
 		}
 	}
 
-	for _, lock := range passedIn() {
+	for i, lock := range passedIn() {
 		// The group of the command ends when this process does, and so with those locks
 		// that this process ends with.
 		if lock.inside() {
@@ -130,6 +118,11 @@ func (f *runFlags) environment(h *held) []string {
 		}
 
 		locks = append(locks, lock)
+
+		// The slot of that number need not be this lock's, but a lock has one at most.
+		if slot := os.Getenv(numbered(slotVariable, i+1)); slot != "" {
+			slots = append(slots, slot)
+		}
 	}
 
 	for i, lock := range locks {
@@ -141,7 +134,7 @@ func (f *runFlags) environment(h *held) []string {
 		}
 	}
 
-	for i, slot := range append(slots, slotsIn()...) {
+	for i, slot := range slots {
 		env = append(env, numbered(slotVariable, i+1)+"="+slot)
 	}
 
