@@ -128,7 +128,28 @@ func (*lsFlags) locks(ctx context.Context, l looker, filter sqllock.Filter) (lis
 		return listing{}, err
 	}
 
-	return listing{json: mapped(locks, jsonOf), table: tableOf(locks), none: none("no locks are held", filter)}, nil
+	table := text.Table{Header: []string{"NAME", "HOLDER", "HELD", "LEASE", "STRATEGY", "SLOT", "SHARED", "DETACHED"}, Shrink: []int{0, 1}, Holders: []int{1}}
+
+	for _, lock := range locks {
+		held, left := "-", "expired, taken for "+text.Duration(lock.Taken)
+
+		switch {
+		case lock.Held():
+			held, left = text.Duration(lock.HeldFor), text.Duration(lock.Remaining)
+		case lock.Owner == "":
+			left = "released, taken for " + text.Duration(lock.Taken)
+		}
+
+		table.Rows = append(table.Rows, []string{
+			plain.Text(lock.Name), plain.Text(lock.Holder.String()), held, left, plain.Text(lock.Strategy), strconv.Itoa(lock.Slot), yes(lock.Shared), yes(lock.Detached),
+		})
+	}
+
+	table.Omit("SLOT", "0")
+	table.Omit("SHARED", yes(false))
+	table.Omit("DETACHED", yes(false))
+
+	return listing{json: mapped(locks, jsonOf), table: table, none: none("no locks are held", filter)}, nil
 }
 
 // waiters lists those who wait.
@@ -210,31 +231,6 @@ func (f *lsFlags) print(out io.Writer, listed listing, width int) error {
 	_, err := io.WriteString(out, b.String())
 
 	return err
-}
-
-func tableOf(locks []sqllock.Status) text.Table {
-	table := text.Table{Header: []string{"NAME", "HOLDER", "HELD", "LEASE", "STRATEGY", "SLOT", "SHARED", "DETACHED"}, Shrink: []int{0, 1}, Holders: []int{1}}
-
-	for _, lock := range locks {
-		held, left := "-", "expired, taken for "+text.Duration(lock.Taken)
-
-		switch {
-		case lock.Held():
-			held, left = text.Duration(lock.HeldFor), text.Duration(lock.Remaining)
-		case lock.Owner == "":
-			left = "released, taken for " + text.Duration(lock.Taken)
-		}
-
-		table.Rows = append(table.Rows, []string{
-			plain.Text(lock.Name), plain.Text(lock.Holder.String()), held, left, plain.Text(lock.Strategy), strconv.Itoa(lock.Slot), yes(lock.Shared), yes(lock.Detached),
-		})
-	}
-
-	table.Omit("SLOT", "0")
-	table.Omit("SHARED", yes(false))
-	table.Omit("DETACHED", yes(false))
-
-	return table
 }
 
 // wrapped is a text in lines of so many columns; zero is what help takes.
