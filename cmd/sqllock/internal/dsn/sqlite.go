@@ -18,14 +18,6 @@ import (
 	"github.com/sqllock/sqllock/databases/sqlite"
 )
 
-// pragmas are needed by every process at the file. The busy timeout comes first,
-// so that the switch to WAL waits for others too. FULL keeps a commit that was
-// acknowledged over a power cut, which locks depend on; WAL's default is not to
-// (https://www.sqlite.org/pragma.html#pragma_synchronous).
-func pragmas() []string {
-	return []string{"busy_timeout(2000)", "journal_mode(WAL)", "synchronous(FULL)"}
-}
-
 // parseSQLite reads a path and parameters, which are those of modernc.org/sqlite.
 func parseSQLite(path, query string) (Target, error) {
 	parameters, err := url.ParseQuery(query)
@@ -44,9 +36,15 @@ func parseSQLite(path, query string) (Target, error) {
 }
 
 func sqliteFile(path string, parameters url.Values) Target {
+	// Every process at the file needs these. The busy timeout comes first, so that the
+	// switch to WAL waits for others too. FULL keeps a commit that was acknowledged over
+	// a power cut, which locks depend on; WAL's default is not to
+	// (https://www.sqlite.org/pragma.html#pragma_synchronous).
+	pragmas := []string{"busy_timeout(2000)", "journal_mode(WAL)", "synchronous(FULL)"}
+
 	// Not those that the user sets: the driver does not keep their order.
 	given := parameters["_pragma"]
-	own := slices.DeleteFunc(pragmas(), func(pragma string) bool {
+	own := slices.DeleteFunc(pragmas, func(pragma string) bool {
 		return slices.ContainsFunc(given, func(g string) bool { return pragmaName(g) == pragmaName(pragma) })
 	})
 	parameters["_pragma"] = append(own, given...)

@@ -16,7 +16,7 @@ type mysqlSessionLocker struct{}
 
 const mysqlLockName = "CONCAT('sqllock-migrate-', LEFT(SHA2(DATABASE(), 256), 40))"
 
-// SessionLock waits for the lock.
+// SessionLock waits for the lock, or says whose migration goes on.
 func (mysqlSessionLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	var got sql.NullInt64
 
@@ -25,21 +25,16 @@ func (mysqlSessionLocker) SessionLock(ctx context.Context, conn *sql.Conn) error
 	switch {
 	case err != nil:
 		return fmt.Errorf("wait for other migrations: %w", err)
-	case got.Int64 != 1:
-		return underWay(ctx, conn)
-	default:
+	case got.Int64 == 1:
 		return nil
 	}
-}
 
-// underWay says whose migration goes on.
-func underWay(ctx context.Context, conn *sql.Conn) error {
-	var id sql.NullInt64
-	if err := conn.QueryRowContext(ctx, "SELECT IS_USED_LOCK("+mysqlLockName+")").Scan(&id); err != nil {
+	var session sql.NullInt64
+	if err := conn.QueryRowContext(ctx, "SELECT IS_USED_LOCK("+mysqlLockName+")").Scan(&session); err != nil {
 		return fmt.Errorf("look who migrates: %w", err)
 	}
 
-	return &UnderWayError{id.Int64}
+	return &UnderWayError{session.Int64}
 }
 
 // UnderWayError says that another migration goes on, and nothing was done.
