@@ -98,14 +98,8 @@ that.`,
 }
 
 func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name string) error {
-	status, err := l.Inspect(ctx, sqllock.SlotName(name, f.slot))
-
-	var holders []sqllock.Status
-	if err == nil {
-		holders, err = l.Holders(ctx, sqllock.Filter{Name: name})
-	}
-
-	readers := seen{status: status, listed: holders}.readers()
+	s, err := l.see(ctx, name, f.slot)
+	status, holders, readers := s.status, s.listed, s.readers()
 
 	if err == nil {
 		err = f.chosen(name, status, holders)

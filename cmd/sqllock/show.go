@@ -78,18 +78,13 @@ func checkSlot(slot int) error {
 	return nil
 }
 
-func (f *showFlags) show(ctx context.Context, out io.Writer, l looker, name string) (err error) {
-	s := seen{slot: f.given("slot")}
-
-	if s.status, err = l.Inspect(ctx, sqllock.SlotName(name, f.slot)); err != nil {
+func (f *showFlags) show(ctx context.Context, out io.Writer, l looker, name string) error {
+	s, err := l.see(ctx, name, f.slot)
+	if err != nil {
 		return err
 	}
 
-	if s.listed, err = l.Holders(ctx, sqllock.Filter{Name: name}); err != nil {
-		return err
-	}
-
-	if s.slot {
+	if s.slot = f.given("slot"); s.slot {
 		s.listed = slices.DeleteFunc(s.listed, func(status sqllock.Status) bool { return status.Slot != f.slot })
 	}
 
@@ -128,6 +123,15 @@ type seen struct {
 	row     string // who has its row locked, in lines, if it is guarded
 
 	recovery sqllock.Recovery
+}
+
+// see looks at one slot of a name, and at who has the name.
+func (l looker) see(ctx context.Context, name string, slot int) (s seen, err error) {
+	if s.status, err = l.Inspect(ctx, sqllock.SlotName(name, slot)); err == nil {
+		s.listed, err = l.Holders(ctx, sqllock.Filter{Name: name})
+	}
+
+	return s, err
 }
 
 // others are the taken slots beside the one that was looked at, and the readers beside that one.
