@@ -195,13 +195,10 @@ func (g *Group) lendTerminal() bool {
 // awaitTerminal tries again until this process is in the foreground: the
 // shell's "fg" tells nothing to a job that was not stopped, as this one.
 func (g *Group) awaitTerminal() {
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-
 	for g.stillStopped() {
 		select {
 		case <-g.done:
-		case <-tick.C:
+		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }

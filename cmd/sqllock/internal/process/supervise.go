@@ -52,9 +52,7 @@ func (s Supervision) Run() error {
 	defer forget()
 
 	asked, killed := false, false
-	timer := time.NewTimer(0)
-
-	defer timer.Stop()
+	look := time.After(0)
 
 	var unwatched error // why nobody watches, if that is so
 
@@ -73,7 +71,7 @@ func (s Supervision) Run() error {
 			s.Group.Kill()
 		case sig := <-s.Signals:
 			s.Group.Forward(sig)
-		case <-timer.C:
+		case <-look:
 			left := s.Lock.Remaining() - s.Lead
 			s.Group.Until(left + Latency)
 
@@ -89,7 +87,7 @@ func (s Supervision) Run() error {
 				s.Warn(left)
 			}
 
-			timer.Reset(pause(left, s.Grace))
+			look = time.After(pause(left, s.Grace))
 		}
 	}
 }
