@@ -264,8 +264,7 @@ func (d *database) migrate(cmd *cobra.Command, create bool, do func(*dsn.Databas
 		warn(unnamed(target))
 	}
 
-	err = do(open)
-	err = errors.Join(err, open.Close())
+	err = errors.Join(do(open), open.Close())
 
 	switch decided := (exitError{}); {
 	case err == nil:

@@ -132,11 +132,7 @@ func newRun() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := fromVariables(cmd, &f.strategy, &f.lease); err != nil {
-				return usage(cmd, err)
-			}
-
-			if err := f.check(); err != nil {
+			if err := cmp.Or(fromVariables(cmd, &f.strategy, &f.lease), f.check()); err != nil {
 				return usage(cmd, err)
 			}
 
