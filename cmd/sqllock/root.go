@@ -137,9 +137,13 @@ func (d *database) target() (dsn.Target, error) {
 		}
 	}
 
-	required, err := d.required()
-	if err != nil {
-		return dsn.Target{}, exitError{exitUsage, err}
+	if value := os.Getenv(requireVariable); value != "" && !d.given(requireFlag) {
+		required, err := strconv.ParseBool(value)
+		if err != nil {
+			return dsn.Target{}, exitError{exitUsage, fmt.Errorf("%s=%s is neither 1 nor 0", requireVariable, bounded(value))}
+		}
+
+		d.require = required
 	}
 
 	target, err := dsn.Resolve(d.url, d.file, os.LookupEnv)
@@ -147,7 +151,7 @@ func (d *database) target() (dsn.Target, error) {
 	switch {
 	case err != nil:
 		return dsn.Target{}, exitError{exitUsage, err}
-	case required && target.Embedded:
+	case d.require && target.Embedded:
 		return dsn.Target{}, exitError{exitUsage, fmt.Errorf("no database is named, and --%s (%s) forbids the file of this machine; give --%s, --%s or %s",
 			requireFlag, requireVariable, dsn.Flag, dsn.FileFlag, dsn.Variable)}
 	default:
