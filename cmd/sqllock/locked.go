@@ -51,7 +51,7 @@ func (f *runFlags) run(ctx context.Context, command process.Command) error {
 
 	locker, err := f.locker(db)
 	if err != nil {
-		return err
+		return refused(err, target, f.conflict)
 	}
 	defer closeLocker(ctx, locker)
 
@@ -137,10 +137,8 @@ func (f *runFlags) locker(db *dsn.Database) (*sqllock.Locker, error) {
 		}
 	}
 
-	locker, err := lockerOf(f.strategy, db, sqllock.WithLease(time.Duration(f.lease)), sqllock.WithLabel(f.label),
+	return lockerOf(f.strategy, db, sqllock.WithLease(time.Duration(f.lease)), sqllock.WithLabel(f.label),
 		sqllock.WithMinHold(time.Duration(f.minHold)), sqllock.WithLogger(logger))
-
-	return locker, refused(err, db.Target, f.conflict)
 }
 
 // closeLocker waits for an attempt whose answer was lost to be given back.
