@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -12,18 +11,12 @@ import (
 	"github.com/sqllock/sqllock/sqllock"
 )
 
-// recoveryFlags are the flags of "sqllock recovery".
-type recoveryFlags struct {
-	database
-
-	json     bool
-	end      bool
-	lossless bool
-	reason   string
-}
-
 func newRecovery() *cobra.Command {
-	f := &recoveryFlags{}
+	var (
+		db                  database
+		json, end, lossless bool
+		reason              string
+	)
 
 	cmd := &cobra.Command{
 		Use:   "recovery",
@@ -42,55 +35,52 @@ pause. --lossless=false takes that back.`,
   sqllock recovery --lossless --reason "synchronous_standby_names is set"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			sets := f.given("lossless")
+			sets := db.given("lossless")
 
-			switch changes := f.end || sets; {
-			case changes && checkReason(f.reason) != nil:
-				return usage(cmd, checkReason(f.reason))
-			case !changes && f.reason != "":
+			switch changes := end || sets; {
+			case changes && checkReason(reason) != nil:
+				return usage(cmd, checkReason(reason))
+			case !changes && reason != "":
 				return usage(cmd, errors.New("--reason is for --end and --lossless"))
 			}
 
-			return f.look(cmd.Context(), func(l looker) (err error) {
+			return db.look(cmd.Context(), func(l looker) (err error) {
 				switch {
-				case f.end:
-					err = l.EndRecovery(cmd.Context(), trace(f.reason))
+				case end:
+					err = l.EndRecovery(cmd.Context(), trace(reason))
 				case sets:
-					err = l.SetLossless(cmd.Context(), f.lossless, trace(f.reason))
+					err = l.SetLossless(cmd.Context(), lossless, trace(reason))
 				}
 
-				recovery := sqllock.Recovery{}
+				r := sqllock.Recovery{}
 				if err == nil {
-					recovery, err = l.Recovery(cmd.Context())
+					r, err = l.Recovery(cmd.Context())
 				}
 
 				if err != nil {
 					return hindered(cmd.Context(), l.db, "the pause after a fail-over cannot be looked at", err)
 				}
 
-				return f.print(cmd.OutOrStdout(), recovery)
+				out := cmd.OutOrStdout()
+				if json {
+					return printJSON(out, recoveryOf(r))
+				}
+
+				_, err = fmt.Fprintln(out, wrapped(doctor.Said(r), terminalWidth(out)))
+
+				return err
 			})
 		},
 	}
 
-	f.register(cmd)
-	cmd.Flags().BoolVar(&f.json, "json", false, "print a JSON object")
-	cmd.Flags().BoolVar(&f.end, "end", false, "let locks be granted now")
-	cmd.Flags().BoolVar(&f.lossless, "lossless", false, "say that fail-overs lose no commit")
+	db.register(cmd)
+	cmd.Flags().BoolVar(&json, "json", false, "print a JSON object")
+	cmd.Flags().BoolVar(&end, "end", false, "let locks be granted now")
+	cmd.Flags().BoolVar(&lossless, "lossless", false, "say that fail-overs lose no commit")
 	cmd.MarkFlagsMutuallyExclusive("end", "lossless")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "`text` to record (required with --end and --lossless)")
+	cmd.Flags().StringVar(&reason, "reason", "", "`text` to record (required with --end and --lossless)")
 
 	return cmd
-}
-
-func (f *recoveryFlags) print(out io.Writer, r sqllock.Recovery) error {
-	if f.json {
-		return printJSON(out, recoveryOf(r))
-	}
-
-	_, err := fmt.Fprintln(out, wrapped(doctor.Said(r), terminalWidth(out)))
-
-	return err
 }
 
 // recoveryOf is what --json shows of a recovery.
