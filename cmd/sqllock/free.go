@@ -117,13 +117,8 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 		row = strings.ReplaceAll(inTheRow(ctx, l.db, name, f.slot), "\n", " ")
 	}
 
-	if err == nil && !status.Held() && status.Taken == 0 && row != "" {
-		return exitError{exitNotAcquired, fmt.Errorf("%s is not held by anyone, but nobody gets it either: its row is locked %s; "+
-			"let the transaction end, or end its session", f.title(name), row)}
-	}
-
 	if err == nil {
-		err = f.gone(name, status)
+		err = f.gone(name, status, row)
 	}
 
 	switch {
@@ -149,7 +144,7 @@ func (f *freeFlags) free(ctx context.Context, out io.Writer, l looker, name stri
 		return f.notHeld(name)
 	case errors.Is(err, sqllock.ErrChangedHands):
 		if status, err = l.Inspect(ctx, sqllock.SlotName(name, f.slot)); err == nil {
-			err = f.gone(name, status)
+			err = f.gone(name, status, "")
 		}
 
 		return err
@@ -185,9 +180,12 @@ func (f *freeFlags) chosen(name string, status sqllock.Status, holders []sqllock
 	}
 }
 
-// gone says that nobody has the lock, or somebody else.
-func (f *freeFlags) gone(name string, status sqllock.Status) error {
+// gone says that nobody has the lock, or somebody else. row is by whom its row is locked.
+func (f *freeFlags) gone(name string, status sqllock.Status, row string) error {
 	switch {
+	case !status.Held() && status.Taken == 0 && row != "":
+		return exitError{exitNotAcquired, fmt.Errorf("%s is not held by anyone, but nobody gets it either: its row is locked %s; "+
+			"let the transaction end, or end its session", f.title(name), row)}
 	case !status.Held() && status.Taken == 0:
 		return f.notHeld(name)
 	case status.Token != f.token:
