@@ -127,17 +127,14 @@ func (e *exam) run(ctx context.Context, c check) ([]Finding, error) {
 	findings, err := c.look(limited, e)
 	if err != nil {
 		findings = append(findings, e.unseen(err)...)
+		err = e.reconnect(ctx, errors.Is(err, context.DeadlineExceeded))
 	}
 
 	for i := range findings {
 		findings[i].Check = c.name
 	}
 
-	if err == nil {
-		return findings, nil
-	}
-
-	return findings, e.reconnect(ctx, errors.Is(err, context.DeadlineExceeded))
+	return findings, err
 }
 
 // reconnect takes another connection if the statement that failed took this one
