@@ -65,12 +65,11 @@ func openPostgres(ctx context.Context, t Target) (*Database, error) {
 
 	// A statement under a name stays in the server session that a proxy gives to the
 	// next client, which makes the name again.
-	if !strings.Contains(t.driver, "default_query_exec_mode=") {
+	if t.looking || !strings.Contains(t.driver, "default_query_exec_mode=") {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
 
 	if t.looking {
-		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 		config.MaxConns = max(config.MaxConns, lookingConns)
 	}
 
