@@ -76,16 +76,9 @@ func (t Table) shrink(widths []int, width int) {
 		total += w
 	}
 
-	for ; total > width; total-- {
-		widest := -1
-
-		for _, i := range t.Shrink {
-			if widths[i] > leastWide && (widest < 0 || widths[i] > widths[widest]) {
-				widest = i
-			}
-		}
-
-		if widest < 0 {
+	for ; total > width && len(t.Shrink) > 0; total-- {
+		widest := slices.MaxFunc(t.Shrink, func(a, b int) int { return widths[a] - widths[b] })
+		if widths[widest] <= leastWide {
 			return
 		}
 
