@@ -126,7 +126,8 @@ func (g *Group) wait() {
 		case status.Stopped():
 			g.handleStop(status.StopSignal())
 		default:
-			g.end(statusOf(status))
+			// Each is -1 if it ended the other way.
+			g.end(Status{Code: status.ExitStatus(), Signal: max(0, int(status.Signal()))})
 
 			return
 		}
@@ -138,14 +139,6 @@ func (g *Group) Until(left time.Duration) { g.watchdog.extend(left) }
 
 // Unwatched says, once, why nobody watches, and nobody can be made to.
 func (g *Group) Unwatched() <-chan error { return g.watchdog.failed }
-
-func statusOf(s unix.WaitStatus) Status {
-	if s.Signaled() {
-		return Status{Signal: int(s.Signal())}
-	}
-
-	return Status{Code: s.ExitStatus()}
-}
 
 // end kills what is left of the group. While a member lives, its number is
 // not given out again; if none does, the number was free for an instant only.
