@@ -56,13 +56,12 @@ taken for half a minute, and the file must be removed.`,
   sqllock release --claim-file staging.claim`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := f.check()
-			if err == nil && f.keep <= 0 {
-				err = errors.New("say for how long: --lease TIME")
+			if err := f.check(); err != nil {
+				return usage(cmd, err)
 			}
 
-			if err != nil {
-				return usage(cmd, err)
+			if f.keep <= 0 {
+				return usage(cmd, errors.New("say for how long: --lease TIME"))
 			}
 
 			if f.file == "-" {
