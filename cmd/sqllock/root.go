@@ -62,6 +62,22 @@ and doctor.`,
 	return root
 }
 
+// version is what the Go toolchain wrote into the binary, with the commit if that has no tag.
+func version(info *debug.BuildInfo, ok bool) string {
+	if !ok {
+		return "sqllock, built without version information"
+	}
+
+	return "sqllock " + cmp.Or(info.Main.Version, "(devel)") + " " + info.GoVersion
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) { cmd.Println(cmd.Root().Version) },
+	}
+}
+
 // flagError is an error of the flags, in words for who is no programmer.
 func flagError(err error) error {
 	value, ok := errors.AsType[*pflag.InvalidValueError](err)
