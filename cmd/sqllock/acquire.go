@@ -109,7 +109,7 @@ const stepTime = 2 * time.Second
 // then comes with the signalError, unless it did not end in time.
 func interruptible[T any](
 	ctx context.Context, signals <-chan os.Signal, step func(context.Context) (T, error),
-) (T, error) {
+) (nothing T, _ error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
@@ -141,8 +141,6 @@ func interruptible[T any](
 			case r := <-results:
 				return r.value, caught
 			case <-time.After(stepTime):
-				var nothing T
-
 				return nothing, caught
 			}
 		}

@@ -141,9 +141,7 @@ func newRun() *cobra.Command {
 				return err
 			}
 
-			if f.label == "" {
-				f.label = filepath.Base(args[0])
-			}
+			f.label = cmp.Or(f.label, filepath.Base(args[0]))
 
 			return f.run(cmd.Context(), process.Command{Path: path, Args: args[1:]})
 		},
