@@ -37,7 +37,7 @@ and user only; --require-dsn, or SQLLOCK_REQUIRE_DSN=1, makes that an error. A
 --dsn with a password is refused, because a command line is seen by all.
 
 SQLLOCK_STRATEGY and SQLLOCK_LEASE stand in for --strategy and --lease of run
-and doctor.`,
+and doctor, SQLLOCK_CLAIM for --claim-file of renew, check and release.`,
 		Example: `  sqllock migrate up
   sqllock run --name nightly --no-wait -- ./report.sh
   sqllock ls

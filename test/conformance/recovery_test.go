@@ -881,6 +881,13 @@ func TestRecoveryEnds(t *testing.T) {
 			t.Errorf("Acquire that waited in the pause = %v", err)
 		}
 
+		// Who has given up leaves the line a moment later.
+		eventually(t, "nobody waits", func() bool {
+			waiters, err := locker.Waiters(t.Context(), sqllock.WaiterFilter{Name: "job"})
+
+			return err == nil && len(waiters) == 0
+		})
+
 		end("a switchover")
 		end("twice")
 		promote(t, beside)
