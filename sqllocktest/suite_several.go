@@ -442,7 +442,9 @@ func severalAwake(e *env) {
 		free  idleTime
 	)
 
-	defer free.begin()()
+	looker := e.locker(e.Other)
+
+	defer free.begin(func() { _, _ = looker.Holders(e.ctx(), sqllock.Filter{Name: e.name + "/nobody"}) })()
 
 	for _, locker := range []*sqllock.Locker{e.a, e.b, e.locker(e.Strategy), e.locker(e.Other)} {
 		for range 2 {
@@ -482,7 +484,7 @@ func severalAwake(e *env) {
 }
 
 // idleTime is for how long nobody had all of what it wanted. It is counted in ticks, of which there are none while this process
-// gets no processor: on a busy machine nobody takes what is free, either.
+// gets no processor, or the database has no answer: on a busy machine nobody takes what is free, either.
 type idleTime struct {
 	ticks atomic.Int64
 
@@ -495,14 +497,15 @@ type idleTime struct {
 
 const awakeTick = 10 * time.Millisecond
 
-// begin counts ticks until the function that it returns is called.
-func (t *idleTime) begin() (end func()) {
+// begin counts ticks, each with a question to the database, until the function that it returns is called.
+func (t *idleTime) begin(ask func()) (end func()) {
 	ticker, ended := time.NewTicker(awakeTick), make(chan struct{})
 
 	go func() {
 		for {
 			select {
 			case <-ticker.C:
+				ask()
 				t.ticks.Add(1)
 			case <-ended:
 				return
