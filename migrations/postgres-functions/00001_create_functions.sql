@@ -159,9 +159,11 @@ END
 $$;
 -- +goose StatementEnd
 
--- sqllock_renew has the lease run for at least so long from now on. False: the lock is not this owner's any more.
+-- sqllock_renew has the lease run for at least so long from now on. False: the lock is not this owner's any more. It
+-- waits for a transaction that has the row locked, and fails after five seconds, which says nothing of the lock.
 -- +goose StatementBegin
-CREATE OR REPLACE FUNCTION sqllock_renew(lock_name text, lock_owner text, lease interval) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION sqllock_renew(lock_name text, lock_owner text, lease interval) RETURNS boolean LANGUAGE plpgsql
+    SET lock_timeout = '5s' AS $$
 DECLARE
     us bigint := sqllock_promise(lock_name, lock_owner, lease);
 BEGIN
