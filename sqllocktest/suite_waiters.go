@@ -400,6 +400,16 @@ func waitersDeadlock(e *env) {
 	for i := range names {
 		ends[i] = e.nested(lockers[i], locks[i], names[(i+1)%len(names)])
 		e.waiters("the next waits", i+1)
+
+		// Whose first attempt takes long is told of before it is in line, and younger when it is.
+		e.poll("the next is in line", func() error {
+			all, err := e.queuer(e.Other).Waiters(e.ctx(), strategies.WaiterFilter{Prefix: e.name})
+			if slices.ContainsFunc(all, func(w strategies.Waiter) bool { return w.Behind }) {
+				return errors.New("one is not in line yet")
+			}
+
+			return err
+		})
 	}
 
 	var deadlock *sqllock.DeadlockError
