@@ -152,7 +152,9 @@ func (f *holdFlags) detach(ctx context.Context, target dsn.Target, out io.Writer
 	// Whoever kills this process before the claim is written leaves a lock that ends soon.
 	claim, err := lock.Detach(ctx, min(time.Duration(f.keep), sqllock.DefaultLease))
 	if err != nil {
-		return errors.Join(err, lock.Release(ctx))
+		_ = lock.Release(ctx) // if it is held still; else it returns the same error
+
+		return err
 	}
 
 	if _, err = fmt.Fprintln(out, claim.Secret()); err != nil {

@@ -5,7 +5,6 @@ package main
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -14,12 +13,7 @@ import (
 func TestDemo(t *testing.T) {
 	t.Parallel()
 
-	demo := filepath.Join(t.TempDir(), "demo")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", demo, "github.com/sqllock/sqllock/examples/demo").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, output)
-	}
-
-	cmd := exec.CommandContext(t.Context(), demo)
+	cmd := exec.CommandContext(t.Context(), example(t, "demo"))
 	cmd.Env = append(os.Environ(), reexec+"=1", "SQLLOCK="+os.Args[0], "DATABASE_URL=")
 
 	out, err := cmd.CombinedOutput()

@@ -24,12 +24,7 @@ func TestHandover(t *testing.T) {
 		t.Skip("the example needs PostgreSQL, which is left out")
 	}
 
-	database, program := migratedOn(t, "postgres"), filepath.Join(t.TempDir(), "handover")
-
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/sqllock/sqllock/examples/handover")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, output)
-	}
+	database, program := migratedOn(t, "postgres"), example(t, "handover")
 
 	start := func(in string, args ...string) (out, said string, err error) {
 		var stdout, stderr bytes.Buffer
@@ -71,32 +66,34 @@ func TestHoldInterrupted(t *testing.T) {
 			database := migratedOn(t, name)
 
 			for range 12 {
-				holding := exec.CommandContext(context.WithoutCancel(t.Context()), "sqllock", "hold", "--name", "a", "--no-wait", "--lease", "1h")
-				holding.Env = append(holding.Environ(), "DATABASE_URL="+database)
+				holding := prepare(t, database, "hold", "--name", "a", "--no-wait", "--lease", "1h")
+				holding.cmd.Stdout = nil
 
-				out, err := holding.StdoutPipe()
+				out, err := holding.cmd.StdoutPipe()
 				if err != nil {
 					t.Fatal(err)
 				}
 
-				if err := holding.Start(); err != nil {
-					t.Fatal(err)
-				}
+				holding.start()
 
 				claim, _ := bufio.NewReader(out).ReadString('\n')
-				_ = holding.Process.Signal(syscall.SIGTERM) // it may have ended
+				_ = holding.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 
-				if err := holding.Wait(); err != nil {
+				if holding.cmd.Wait() != nil {
 					run(t, database, "show", "a").want(exitNotHeld)
 
 					continue
 				}
 
-				release := exec.CommandContext(t.Context(), "sqllock", "release")
-				release.Env = append(release.Environ(), "DATABASE_URL="+database, claimVariable+"="+claim)
+				// hold has exited with 0.
+				release := prepare(t, database, "release")
+				release.cmd.Env = append(release.cmd.Env, claimVariable+"="+claim)
+				release.start()
+				release.wait()
+				release.want(0)
 
-				if said, err := release.CombinedOutput(); err != nil || !strings.HasPrefix(string(said), "released: ") {
-					t.Fatalf("hold has exited with 0, and then release: %v\n%s", err, said)
+				if said := release.stdout.String(); !strings.HasPrefix(said, "released: ") {
+					t.Fatalf("release says %q", said)
 				}
 			}
 		})

@@ -214,6 +214,20 @@ func migrated(tb testing.TB) string {
 	return migratedOn(tb, "sqlite")
 }
 
+// example builds a program of examples/, and returns where it is.
+func example(t *testing.T, name string) string {
+	t.Helper()
+
+	program := filepath.Join(t.TempDir(), name)
+
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/sqllock/sqllock/examples/"+name)
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, output)
+	}
+
+	return program
+}
+
 // migratedOn returns the URL of a database with sqllock's tables.
 func migratedOn(tb testing.TB, name string) string {
 	tb.Helper()

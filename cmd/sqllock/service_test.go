@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,12 +24,7 @@ func TestService(t *testing.T) {
 		t.Skip("the service needs PostgreSQL, which is left out")
 	}
 
-	database, program := migratedOn(t, "postgres"), filepath.Join(t.TempDir(), "service")
-
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/sqllock/sqllock/examples/service")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, output)
-	}
+	database, program := migratedOn(t, "postgres"), example(t, "service")
 
 	first, second := startService(t, program, database), startService(t, program, database)
 

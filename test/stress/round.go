@@ -45,7 +45,7 @@ func (s Settings) bound() time.Duration {
 	return bound
 }
 
-// rest is how much longer those in line keep a name who died far back, while it stood still (docs/strategies.md, "The line"): a
+// rest is how much longer those in line keep a name who died far back, while it stood still (docs/strategies.md#far-back): a
 // quarter of that time, or two seconds.
 func (s Settings) rest() time.Duration { return max(s.Length/4, 2*time.Second) }
 
