@@ -102,8 +102,8 @@ func (f *holdFlags) hold(cmd *cobra.Command) error {
 		out = file
 	}
 
-	signals, stop := process.Notify()
-	defer stop()
+	// They are caught until this process ends: one that ended it with a good claim would say that there is none.
+	signals, _ := process.Notify()
 
 	written, err := interruptible(cmd.Context(), signals, func(ctx context.Context) (written bool, err error) {
 		err = f.detach(ctx, target, out)

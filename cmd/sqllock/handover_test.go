@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestHandover: what one process of examples/handover reserves another one finishes, once.
@@ -65,7 +66,7 @@ func TestHoldInterrupted(t *testing.T) {
 
 			database := migratedOn(t, name)
 
-			for range 12 {
+			for try := range 40 {
 				holding := prepare(t, database, "hold", "--name", "a", "--no-wait", "--lease", "1h")
 				holding.cmd.Stdout = nil
 
@@ -77,6 +78,9 @@ func TestHoldInterrupted(t *testing.T) {
 				holding.start()
 
 				claim, _ := bufio.NewReader(out).ReadString('\n')
+
+				<-time.After(time.Duration(try) * 100 * time.Microsecond) // whatever it does by then
+
 				_ = holding.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 
 				if holding.cmd.Wait() != nil {
