@@ -46,7 +46,7 @@ BENCHFLAGS ?=
 
 # Of `make stress`, which runs the locks under faults. The slice in `make test` is short.
 DURATION    ?= 30m
-SLICE       ?= 60s
+SLICE       ?= 40s
 STRESSFLAGS ?=
 
 # How often `make failover` ends the primary of each database.
