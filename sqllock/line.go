@@ -101,7 +101,7 @@ const (
 	// session of a database that listens, at each notification.
 	stillFor = 5 * time.Second
 	// longestRest is the longest time between two looks of one of those.
-	longestRest = 20 * time.Second
+	longestRest = time.Minute
 )
 
 // rest is how long it need not be looked how one stands who is not soon to be served: a quarter of the time for which the line has
