@@ -40,7 +40,8 @@ type Status struct {
 	ReleaseRequested string
 	// Guarded: the row is locked against the next grant at this moment. If that
 	// lasts, a transaction with a Guard is open; for an instant it may be a
-	// renewal or an attempt. List does not tell it. It is not known on SQLite, and false there.
+	// renewal or an attempt. List does not tell it. It is not known on SQLite, nor to a
+	// database user who may not UPDATE the table, and false then.
 	Guarded bool
 }
 

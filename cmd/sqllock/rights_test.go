@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	neturl "net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -67,7 +68,7 @@ func TestDoctorPrintsGrants(t *testing.T) {
 			}
 
 			executeOn(t, owner, "GRANT SELECT ON "+all+" TO "+user)
-			diagnosed(t, run(t, app, "doctor"), 1, "error rights the user lacks INSERT, UPDATE, DELETE on sqllock_floor")
+			diagnosed(t, run(t, app, "doctor"), 1, "error rights the user lacks INSERT, UPDATE on sqllock_floor")
 			run(t, app, "run", "--name", "n", "--", "true").want(exitUnavailable)
 
 			for _, statement := range grantsOf(t, run(t, app, "doctor", "--json")) {
@@ -390,3 +391,98 @@ func TestDoctorOnRules(t *testing.T) {
 	executeOn(t, owner, "CREATE RULE nothing AS ON UPDATE TO sqllock_locks DO INSTEAD NOTHING")
 	diagnosed(t, run(t, owner, "doctor"), 1, "error tables the tables have 1 rules", "DROP RULE")
 }
+
+// TestPrivileges runs what deploy/privileges grants: it is enough for who migrates, who locks and who only looks, and not more.
+func TestPrivileges(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range serverNames() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			admin, err := neturl.Parse(freshDatabase(t, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			family, database := "postgres", "sqllock"
+			if name != "postgres" {
+				family, database = "mysql", strings.TrimPrefix(admin.Path, "/")
+			}
+
+			// As other tests run at the same time.
+			others := []string{"sqllock.", database + ".", "'%'", "'%'"}
+			urls := map[string]string{}
+
+			for _, who := range []string{"owner", "app", "watcher"} {
+				user := who + "_" + strings.ToLower(rand.Text()[:10])
+				others = append(others, "sqllock_"+who, user)
+
+				as := *admin
+				as.User = neturl.UserPassword(user, "restricted")
+
+				if name == "postgres" {
+					query := as.Query()
+					query.Set("search_path", "sqllock")
+					as.RawQuery = query.Encode()
+
+					executeOn(t, admin.String(), "CREATE ROLE "+user+" LOGIN PASSWORD 'restricted'")
+					t.Cleanup(func() {
+						executeOn(t, admin.String(), "DROP OWNED BY "+user+" CASCADE")
+						executeOn(t, admin.String(), "DROP ROLE "+user)
+					})
+				} else {
+					executeOn(t, admin.String(), "CREATE USER "+user+" IDENTIFIED BY 'restricted'")
+					t.Cleanup(func() { executeOn(t, admin.String(), "DROP USER "+user) })
+				}
+
+				urls[who] = as.String()
+			}
+
+			grants := func(as, file string) {
+				text, err := os.ReadFile("../../deploy/privileges/" + family + "-" + file + ".sql")
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				for statement := range strings.SplitSeq(comments.ReplaceAllString(strings.NewReplacer(others...).Replace(string(text)), ""), ";") {
+					if strings.TrimSpace(statement) != "" {
+						executeOn(t, as, statement)
+					}
+				}
+			}
+
+			grants(admin.String(), "owner")
+			run(t, urls["owner"], "migrate", "up").want(0)
+
+			if name == "postgres" {
+				grants(urls["owner"], "users")
+			} else {
+				grants(admin.String(), "users")
+			}
+
+			diagnosed(t, run(t, urls["app"], "doctor"), 0, "ok rights", "ok trial")
+
+			for _, strategy := range []string{"cas", "insert", "forupdate", "advisory"} {
+				run(t, urls["app"], "run", "--name", "n", "--strategy", strategy, "--", "true").want(0)
+			}
+
+			run(t, urls["app"], "run", "--name", "n", "--shared", "--", "true").want(0)
+			run(t, urls["app"], "run", "--name", "n", "--tick", "1h", "--", "true").want(0)
+			run(t, urls["app"], "reap", "--retention", "1m").want(0)
+			run(t, urls["app"], "migrate", "down", "--force").want(exitUnavailable)
+
+			for _, look := range [][]string{{"ls"}, {"recovery"}, {"migrate", "status"}} {
+				run(t, urls["watcher"], look...).want(0)
+			}
+
+			run(t, urls["watcher"], "show", "n").want(exitNotHeld)
+			run(t, urls["watcher"], "run", "--name", "n", "--", "true").want(exitUnavailable)
+
+			run(t, urls["owner"], "migrate", "down", "--force").want(0)
+		})
+	}
+}
+
+// comments are those of a file of statements.
+var comments = regexp.MustCompile(`(?m)^--.*$`)

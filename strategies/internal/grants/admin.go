@@ -130,6 +130,10 @@ func (s *Store) guarded(ctx context.Context, on databases.Conn, name string) (bo
 		return false, nil
 	}
 
+	if s.db.Classify(err) == databases.NotAllowed {
+		return false, nil // this user may only look, and not lock a row
+	}
+
 	return !free, err
 }
 
