@@ -44,7 +44,12 @@ func TestOneNumbering(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			for _, want := range []string{"-- +goose Up", "-- +goose Down", "sqllock_holders", "sqllock_waiters"} {
+			wanted := []string{"-- +goose Up", "-- +goose Down"}
+			if wait := map[string]string{"postgres": "lock_timeout", "mysql": "lock_wait_timeout", "tidb": "lock_wait_timeout"}[dialect]; name != names[0] {
+				wanted = append(wanted, wait) // it gives up soon if a transaction is in its way
+			}
+
+			for _, want := range wanted {
 				if !strings.Contains(string(text), want) {
 					t.Errorf("%s/%s has no %q", dialect, name, want)
 				}

@@ -197,6 +197,10 @@ type Source struct {
 	Last  int64
 }
 
+// Protocol is the one that this version speaks: what the rows in the database's tables mean, and how they may change. Tables for which
+// a program has to speak another one are refused.
+const Protocol = 1
+
 // DetachedPrefix is how the owner of a grant begins that no process has: it waits for one that it goes over to.
 const DetachedPrefix = "detached-"
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/migrations"
 	"github.com/sqllock/sqllock/sqllock"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 func newMigrate() *cobra.Command {
@@ -95,7 +95,7 @@ recorded it is refused, unless --force is given.`,
 	return cmd
 }
 
-// named is how many of the locks or ticks that would be lost a refusal names.
+// named is how many of the locks that would be lost a refusal names.
 const named = 3
 
 // nothingToLose is an error while locks are held or ticks are recorded. Without tables there are none.
@@ -128,7 +128,11 @@ func nothingToLose(ctx context.Context, db *dsn.Database) error {
 		return fmt.Sprintf("%q by %s", lock.Name, lock.Holder)
 	})
 
-	return exitError{exitNotAcquired, fmt.Errorf("locks are held, and would be lost: %s; let them end, or use --force", theFirst(held))}
+	if len(held) > named {
+		held = append(held[:named], "others")
+	}
+
+	return exitError{exitNotAcquired, fmt.Errorf("locks are held, and would be lost: %s; let them end, or use --force", strings.Join(held, ", "))}
 }
 
 // noTicks is an error while ticks are recorded.
@@ -138,38 +142,19 @@ func noTicks(ctx context.Context, db *dsn.Database) error {
 		table = "sqllock_leases"
 	}
 
-	var ticks []string
+	var ticks int
 
-	err := dsn.Each(ctx, db.SQL, func(rows *sql.Rows) error {
-		var (
-			name string
-			tick int64
-		)
-
-		err := rows.Scan(&name, &tick)
-		ticks = append(ticks, fmt.Sprintf("%q for %s", name, tickOf(tick).Format(time.RFC3339Nano)))
-
-		return err
-	}, fmt.Sprintf("SELECT name, tick FROM %s WHERE tick <> 0 ORDER BY tick DESC, name LIMIT %d", table, named+1))
+	err := db.SQL.QueryRowContext(ctx, "SELECT count(*) FROM "+table+" WHERE tick <> 0").Scan(&ticks)
 	if db.Locks.Classify(err) == databases.NoSchema { // a part of the tables is gone already
 		return nil
 	}
 
-	if err != nil || len(ticks) == 0 {
+	if err != nil || ticks == 0 {
 		return err
 	}
 
-	return exitError{exitNotAcquired, fmt.Errorf("ticks are recorded, and would be lost: %s; their jobs may run again for them; "+
-		"to remove the tables all the same, use --force", theFirst(ticks))}
-}
-
-// theFirst names the first of what would be lost.
-func theFirst(lost []string) string {
-	if len(lost) > named {
-		lost = append(lost[:named], "others")
-	}
-
-	return strings.Join(lost, ", ")
+	return exitError{exitNotAcquired, fmt.Errorf("ticks are recorded (%d), and would be lost; their jobs may run again for them; "+
+		"to remove the tables all the same, use --force", ticks)}
 }
 
 func newMigrateStatus(db *database) *cobra.Command {
@@ -196,6 +181,8 @@ func newMigrateStatus(db *database) *cobra.Command {
 
 					cmd.Printf("%-32s %s\n", s.Name, state)
 				}
+
+				cmd.Printf("%-32s %d\n", "protocol of this sqllock", strategies.Protocol)
 
 				return err
 			})

@@ -145,7 +145,7 @@ func leavesNothing(t *testing.T, url string) {
 	}
 
 	for _, object := range expected {
-		if slices.Contains([]string{migrations.TableName, "sqllock_floor", "sqllock_recovery", "sqllock_run"}, object.Name) {
+		if slices.Contains([]string{migrations.TableName, "sqllock_floor", "sqllock_recovery", "sqllock_run", "sqllock_protocol"}, object.Name) {
 			continue
 		}
 

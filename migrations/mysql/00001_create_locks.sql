@@ -107,6 +107,11 @@ CREATE TABLE sqllock_queue (
     INDEX sqllock_queue_line (name, ticket)
 ) ENGINE = InnoDB;
 
+-- The protocol that a program has to speak which uses the tables. Most migrations leave it. One that changes what a row means, so that
+-- an older program would break a lock, raises it, and gives the tables that it changes other names, so that such programs fail.
+CREATE VIEW sqllock_protocol AS
+SELECT 1 AS protocol;
+
 CREATE VIEW sqllock_holders AS
 SELECT CONVERT(SUBSTRING_INDEX(l.name, 0x1F, 1) USING utf8mb4) AS name,
        IF(LOCATE(0x1F, l.name) = 0, 0, CAST(CONVERT(SUBSTRING_INDEX(l.name, 0x1F, -1) USING ascii) AS UNSIGNED)) AS slot,
@@ -116,7 +121,8 @@ SELECT CONVERT(SUBSTRING_INDEX(l.name, 0x1F, 1) USING utf8mb4) AS name,
        TIMESTAMPADD(MICROSECOND, COALESCE(s.acquired_at, l.acquired_at), CAST('1970-01-01' AS DATETIME(6))) AS acquired_at,
        (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - COALESCE(s.acquired_at, l.acquired_at)) / 1000000 AS held_seconds,
        (COALESCE(s.expires_at, e.expires_at) - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) / 1000000 AS remaining_seconds,
-       CONVERT(COALESCE(s.owner, e.owner) USING utf8mb4) AS owner, LEFT(e.owner, 7) = 0x7368617265642D AS shared
+       CONVERT(COALESCE(s.owner, e.owner) USING utf8mb4) AS owner, LEFT(e.owner, 7) = 0x7368617265642D AS shared,
+       LEFT(e.owner, 9) = 0x64657461636865642D AS detached
   FROM sqllock_leases e JOIN sqllock_locks l ON l.name = e.name
   LEFT JOIN sqllock_shares s ON s.name = e.name AND s.phase = e.owner AND s.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
  WHERE e.owner <> '' AND e.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
@@ -139,6 +145,7 @@ SELECT CONVERT(q.name USING utf8mb4) AS name, ROW_NUMBER() OVER (PARTITION BY q.
 DROP TABLE IF EXISTS sqllock_mutexes;
 DROP VIEW IF EXISTS sqllock_waiters;
 DROP VIEW IF EXISTS sqllock_holders;
+DROP VIEW IF EXISTS sqllock_protocol;
 DROP TABLE IF EXISTS sqllock_queue;
 DROP TABLE IF EXISTS sqllock_shares;
 DROP TABLE IF EXISTS sqllock_inserts;

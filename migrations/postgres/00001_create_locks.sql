@@ -108,6 +108,11 @@ CREATE TABLE sqllock_queue (
 
 CREATE INDEX sqllock_queue_line ON sqllock_queue (name, ticket, id);
 
+-- The protocol that a program has to speak which uses the tables. Most migrations leave it. One that changes what a row means, so that
+-- an older program would break a lock, raises it, and gives the tables that it changes other names, so that such programs fail.
+CREATE VIEW sqllock_protocol AS
+SELECT 1::bigint AS protocol;
+
 CREATE VIEW sqllock_holders AS
 SELECT pg_catalog.split_part(l.name, pg_catalog.chr(31), 1) AS name,
        coalesce(nullif(pg_catalog.split_part(l.name, pg_catalog.chr(31), 2), ''::pg_catalog.text), '0'::pg_catalog.text)::integer AS slot,
@@ -115,7 +120,8 @@ SELECT pg_catalog.split_part(l.name, pg_catalog.chr(31), 1) AS name,
        coalesce(s.metadata, l.metadata) AS metadata, coalesce(s.acquired_at, l.acquired_at) AS acquired_at,
        extract(epoch FROM pg_catalog.clock_timestamp() - coalesce(s.acquired_at, l.acquired_at))::numeric(20, 6) AS held_seconds,
        extract(epoch FROM coalesce(s.expires_at, l.expires_at) - pg_catalog.clock_timestamp())::numeric(20, 6)  AS remaining_seconds,
-       coalesce(s.owner, l.owner) AS owner, pg_catalog.starts_with(l.owner, 'shared-') AS shared
+       coalesce(s.owner, l.owner) AS owner, pg_catalog.starts_with(l.owner, 'shared-') AS shared,
+       pg_catalog.starts_with(l.owner, 'detached-') AS detached
   FROM sqllock_locks l
   LEFT JOIN sqllock_shares s ON s.name = l.name AND s.phase = l.owner AND s.expires_at > pg_catalog.clock_timestamp()
  WHERE l.owner <> '' AND l.expires_at > pg_catalog.clock_timestamp()
@@ -133,6 +139,7 @@ SELECT q.name, pg_catalog.row_number() OVER (PARTITION BY q.name ORDER BY q.behi
 
 DROP VIEW IF EXISTS sqllock_waiters;
 DROP VIEW IF EXISTS sqllock_holders;
+DROP VIEW IF EXISTS sqllock_protocol;
 DROP TABLE IF EXISTS sqllock_queue;
 DROP TABLE IF EXISTS sqllock_shares;
 DROP TABLE IF EXISTS sqllock_mutexes;

@@ -77,6 +77,11 @@ CREATE TABLE sqllock_queue (
 
 CREATE INDEX sqllock_queue_line ON sqllock_queue (name, ticket);
 
+-- The protocol that a program has to speak which uses the tables. Most migrations leave it. One that changes what a row means, so that
+-- an older program would break a lock, raises it, and gives the tables that it changes other names, so that such programs fail.
+CREATE VIEW sqllock_protocol AS
+SELECT 1 AS protocol;
+
 CREATE VIEW sqllock_holders AS
 SELECT CASE instr(l.name, char(31)) WHEN 0 THEN l.name ELSE substr(l.name, 1, instr(l.name, char(31)) - 1) END AS name,
        CASE instr(l.name, char(31)) WHEN 0 THEN 0 ELSE CAST(substr(l.name, instr(l.name, char(31)) + 1) AS INTEGER) END AS slot,
@@ -85,7 +90,8 @@ SELECT CASE instr(l.name, char(31)) WHEN 0 THEN l.name ELSE substr(l.name, 1, in
        strftime('%Y-%m-%d %H:%M:%f', coalesce(s.acquired_at, l.acquired_at) / 1000000.0, 'unixepoch') AS acquired_at,
        unixepoch('subsec') - coalesce(s.acquired_at, l.acquired_at) / 1000000.0                       AS held_seconds,
        coalesce(s.expires_at, l.expires_at) / 1000000.0 - unixepoch('subsec')                         AS remaining_seconds,
-       coalesce(s.owner, l.owner) AS owner, substr(l.owner, 1, 7) = 'shared-' AS shared
+       coalesce(s.owner, l.owner) AS owner, substr(l.owner, 1, 7) = 'shared-' AS shared,
+       substr(l.owner, 1, 9) = 'detached-' AS detached
   FROM sqllock_locks l
   LEFT JOIN sqllock_shares s ON s.name = l.name AND s.phase = l.owner AND s.expires_at > unixepoch('subsec') * 1000000
  WHERE l.owner <> '' AND l.expires_at > unixepoch('subsec') * 1000000
@@ -106,6 +112,7 @@ SELECT q.name, row_number() OVER (PARTITION BY q.name ORDER BY q.behind, q.ticke
 
 DROP VIEW IF EXISTS sqllock_waiters;
 DROP VIEW IF EXISTS sqllock_holders;
+DROP VIEW IF EXISTS sqllock_protocol;
 DROP TABLE IF EXISTS sqllock_queue;
 DROP TABLE IF EXISTS sqllock_shares;
 DROP TABLE IF EXISTS sqllock_inserts;

@@ -130,7 +130,7 @@ func (c *session) unlockAfter(ctx context.Context, call grants.KeyedCall, cause 
 	case together:
 		return strategies.ErrNotBatched
 	default:
-		return store.Explain(cause)
+		return c.explain(cause)
 	}
 }
 

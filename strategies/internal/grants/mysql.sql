@@ -167,6 +167,9 @@ SELECT IF({unfit-now}, '', COALESCE(CAST(DATABASE() AS BINARY), '')),
        EXISTS (SELECT 1 FROM information_schema.tables t WHERE CAST(t.table_schema AS BINARY) = UNHEX(:where) AND t.table_name = 'sqllock_locks'),
        CAST(CONCAT(CURRENT_USER(), ' ', COALESCE(CURRENT_ROLE(), '')) AS BINARY), false LIMIT 1
 
+-- name: grant.protocol
+SELECT p.protocol FROM sqllock_protocol p
+
 -- name: grant.state
 SELECT e.owner, l.token, e.ended, e.expires_at - {now}, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting
   FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name WHERE l.name = UNHEX(:name)

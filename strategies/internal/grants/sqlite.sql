@@ -31,6 +31,9 @@ VALUES (:name, max({now}, {floor} + :tokens), :owner, {now} + :lease, :delay, {n
  WHERE l.expires_at + l.lock_delay_us <= {now} AND (l.waiting = 0 OR :first) OR l.owner = excluded.owner
 RETURNING token
 
+-- name: grant.protocol
+SELECT p.protocol FROM sqllock_protocol p
+
 -- name: grant.state
 SELECT owner, token, ended, expires_at - {now}, lock_delay_us, host, pid, label, metadata, waiting
   FROM sqllock_locks WHERE name = :name

@@ -109,6 +109,9 @@ type Statements struct {
 	// whether it finds some of the tables elsewhere than others.
 	Where databases.Statement `sql:"grant.where"`
 
+	// Protocol returns which one a program has to speak that uses the tables.
+	Protocol databases.Statement `sql:"grant.protocol"`
+
 	// Brief lets what follows on a session wait for a row lock as briefly as the server
 	// can, which is a second, and Patient takes that back.
 	Brief   databases.Statement `sql:"grant.brief"`

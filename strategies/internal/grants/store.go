@@ -183,6 +183,10 @@ func (s *Store) verify(ctx context.Context, on databases.Session) error {
 	}
 
 	located, err := s.locate(ctx, on)
+	if err == nil && located {
+		err = s.checkProtocol(ctx, on)
+	}
+
 	if err == nil {
 		err = s.findCluster(ctx, on)
 	}
@@ -193,6 +197,22 @@ func (s *Store) verify(ctx context.Context, on databases.Session) error {
 	}
 
 	return err
+}
+
+// checkProtocol refuses tables that a program has to speak another protocol for. A migration that raises it makes the statements fail
+// that there were before: see Recheck.
+func (s *Store) checkProtocol(ctx context.Context, on databases.Session) error {
+	var protocol int64
+
+	_, err := ReadOne(ctx, on, s.sql.Protocol, nil, &protocol)
+	if err != nil || protocol == strategies.Protocol {
+		return err
+	}
+
+	return &strategies.UnsupportedError{
+		Strategy: s.strategy, Where: fmt.Sprintf("on tables of protocol %d, while this program speaks %d", protocol, strategies.Protocol),
+		Fix: "build it with the version of sqllock that migrated them",
+	}
 }
 
 // place is what a session finds.
@@ -268,20 +288,32 @@ func (s *Store) changed(err error) error {
 	return Doubt(busyError(changed, errors.New(err.Error())))
 }
 
-// Recheck is for an error of a session: where tables or privileges are missing that there were, the program may have changed it. Then
-// the tables are not missing, and another session will do. If the session cannot be asked its connection is in doubt.
+// Recheck is for an error of a session. Where tables are missing, a newer program may have migrated them. Where tables or privileges are
+// missing that there were, the program may have changed the session: then the tables are not missing, and another session will do. If
+// the session cannot be asked its connection is in doubt.
 func (s *Store) Recheck(on databases.Session, err error) error {
-	first := s.place.Load()
-	if err == nil || verdict(err) || first == nil {
+	if err == nil || verdict(err) {
 		return err
 	}
 
-	if class := s.db.Classify(err); class != databases.NoSchema && class != databases.NotAllowed {
+	class := s.db.Classify(err)
+	if class != databases.NoSchema && class != databases.NotAllowed {
 		return err
 	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), patientTime) //nolint:forbidigo // the caller's may have ended
 	defer cancel()
+
+	if class == databases.NoSchema {
+		if newer := s.checkProtocol(ctx, on); errors.Is(newer, strategies.ErrUnsupported) {
+			return newer
+		}
+	}
+
+	first := s.place.Load()
+	if first == nil {
+		return err
+	}
 
 	switch found, failed := s.find(ctx, on); {
 	case failed != nil:

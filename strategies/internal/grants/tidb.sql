@@ -52,6 +52,9 @@ INSERT INTO sqllock_leases (name) VALUES (UNHEX(:name)) ON DUPLICATE KEY UPDATE 
 UPDATE sqllock_locks l LEFT JOIN sqllock_floor f ON true SET l.token = GREATEST(1, COALESCE(f.token, 0))
  WHERE l.name = UNHEX(:name) AND l.token = 0
 
+-- name: grant.protocol
+SELECT p.protocol FROM sqllock_protocol p
+
 -- name: grant.state
 SELECT e.owner, l.token, e.ended, e.expires_at - {now}, l.lock_delay_us, l.host, l.pid, l.label, l.metadata, e.waiting
   FROM sqllock_locks l JOIN sqllock_leases e ON e.name = l.name WHERE l.name = UNHEX(:name)

@@ -2,12 +2,14 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/migrations"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // schema looks which migrations were applied.
@@ -15,6 +17,8 @@ func schema(ctx context.Context, e *exam) ([]Finding, error) {
 	statuses, err := migrate.Statuses(ctx, e.db)
 
 	switch {
+	case errors.Is(err, migrate.ErrNewer):
+		return found(Error, err.Error(), "every acquisition fails", "use the version that migrated them"), nil
 	case e.forbidden(err):
 		// Nobody but those who migrate needs the versions.
 		look, err := migrate.Look(ctx, e.db, e.conn)
@@ -35,7 +39,7 @@ func schema(ctx context.Context, e *exam) ([]Finding, error) {
 	case 0:
 		e.schema = true
 
-		return fine("the migration is applied"), nil
+		return fine("the migrations are applied, of protocol %d", strategies.Protocol), nil
 	case len(statuses):
 		return e.unnoted(ctx)
 	default:

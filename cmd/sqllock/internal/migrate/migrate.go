@@ -17,6 +17,7 @@ import (
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/dsn"
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/migrations"
+	"github.com/sqllock/sqllock/strategies"
 )
 
 // Step is a migration that was applied or rolled back.
@@ -31,6 +32,11 @@ type Step struct {
 // MySQL they take turns behind a session lock, elsewhere a migration is one
 // transaction, which succeeds in one of them. It may be killed at any point, and called again.
 func Up(ctx context.Context, db *dsn.Database) ([]Step, error) {
+	schemas, err := SchemasOf(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+
 	if commitsEach(db.Target.Dialect) {
 		made, err := assemble(ctx, db)
 		if err != nil {
@@ -40,11 +46,6 @@ func Up(ctx context.Context, db *dsn.Database) ([]Step, error) {
 		steps, err := run(ctx, db, (*goose.Provider).Up)
 
 		return append(made, steps...), err
-	}
-
-	schemas, err := SchemasOf(ctx, db)
-	if err != nil {
-		return nil, err
 	}
 
 	if err := schemas.second(); err != nil {
@@ -62,6 +63,19 @@ func Up(ctx context.Context, db *dsn.Database) ([]Step, error) {
 	}
 
 	return steps, err
+}
+
+// ErrNewer says that a newer sqllock has migrated the tables, so that this one may not use them.
+var ErrNewer = errors.New("a newer sqllock has migrated the tables")
+
+// newer refuses such tables. Without them, and for who may not look, there is nothing to refuse.
+func newer(ctx context.Context, db *dsn.Database) error {
+	var protocol int64
+	if err := db.SQL.QueryRowContext(ctx, "SELECT protocol FROM sqllock_protocol").Scan(&protocol); err != nil || protocol <= strategies.Protocol {
+		return nil
+	}
+
+	return fmt.Errorf("%w: their protocol is %d, and this one speaks %d", ErrNewer, protocol, strategies.Protocol)
 }
 
 // inOneTransaction applies what is pending where a migration is a transaction.

@@ -37,13 +37,13 @@ const ProofPrefix = "sqllock_prove_"
 
 const locksTable = "sqllock_locks"
 
-// SchemasOf looks for them; no other database than PostgreSQL has any. It returns ErrNoSchema if that is so: goose looks for its table
+// SchemasOf looks for them, of tables that are not newer; no other database than PostgreSQL has any. It returns ErrNoSchema if that is so: goose looks for its table
 // in the catalog, finds that of any schema, and cannot read it.
 func SchemasOf(ctx context.Context, db *dsn.Database) (Schemas, error) {
 	s := Schemas{found: map[string][]string{}}
 
-	if db.Target.Dialect != databases.Postgres {
-		return s, nil
+	if err := newer(ctx, db); err != nil || db.Target.Dialect != databases.Postgres {
+		return s, err
 	}
 
 	var (
