@@ -255,7 +255,7 @@ SELECT CASE WHEN pg_catalog.current_setting('client_encoding') = 'UTF8'::pg_cata
  WHERE {at-primary}
 
 -- name: grant.protocol
-SELECT p.protocol FROM sqllock_protocol p
+SELECT p.protocol FROM sqllock_protocol p WHERE {at-primary}
 
 -- let state = owner, token, ended, (pg_catalog.date_part('epoch', expires_at - {now}) * 1000000::float)::bigint,
 --        lock_delay_us, host, pid, label, metadata, waiting

@@ -44,6 +44,11 @@ func (a *answering) Run(
 		return result, nil
 	}
 
+	answer := a.token
+	if s.Name == "grant.protocol" {
+		answer = strategies.Protocol
+	}
+
 	rows := []string{""}
 	if a.owners != nil {
 		rows = a.owners
@@ -55,7 +60,7 @@ func (a *answering) Run(
 				*dest[0].(*string) = owner
 			}
 
-			*dest[len(dest)-1].(*int64) = a.token
+			*dest[len(dest)-1].(*int64) = answer
 
 			return nil
 		})
