@@ -221,13 +221,18 @@ LARGE     := ./adapters/kubernetes/
 LINTSPACE := $(BIN)/lint/go.work
 
 .PHONY: lint
-lint: $(LINT) work-sum ## Run the linters and check the formatting
+lint: $(LINT) work-sum supply ## Run the linters, and check the formatting and the licences of dependencies
 	@rm -rf $(dir $(LINTSPACE)) && mkdir -p $(dir $(LINTSPACE))
 	@GOWORK=$(LINTSPACE) go work init $(abspath $(MODULES) $(ADAPTERS))
 	GOWORK=$(LINTSPACE) $(LINT) run $(addsuffix ...,$(filter-out $(LARGE),$(MODULES) $(ADAPTERS)))
 	GOWORK=$(LINTSPACE) $(LINT) run --disable staticcheck $(LARGE)...
 	$(call each,$(MODULES) $(ADAPTERS),$(LINT) run --enable-only gomoddirectives ./...)
 	$(LINT) fmt --diff
+
+# Fails if a dependency has a licence that is not allowed, or CONTRIBUTING.md does not say why it is there.
+.PHONY: supply
+supply:
+	@cd test && go test -count=1 ./supply
 
 .PHONY: fmt
 fmt: $(LINT) ## Format the code
