@@ -24,8 +24,18 @@ import (
 	"github.com/sqllock/sqllock/strategies"
 )
 
-// workerVariable holds the settings of a worker process; where it is set, the program is one.
-const workerVariable = "SQLLOCK_STRESS_WORKER"
+// workerVariable holds the settings of a worker process; where it is set, the program is one. If it holds askProtocol,
+// the program only says its protocol.
+const (
+	workerVariable = "SQLLOCK_STRESS_WORKER"
+	askProtocol    = "protocol"
+)
+
+// protocol is the number of all that passes between a run and its workers, which may be of another revision: their
+// settings, the commands, the records, the lines of the register, the claims, and the tables of the application. Raise
+// it if a worker from before would misread any of that, or be misread: then none from before can run beside ours. A
+// field that such a worker may overlook, or leave out, needs no other number.
+const protocol = 1
 
 // workerSettings are what a worker process is told.
 type workerSettings struct {
@@ -90,8 +100,12 @@ const (
 // RunWorker is the main function of a worker process. In any other process it returns at once.
 func RunWorker() {
 	text := os.Getenv(workerVariable)
-	if text == "" {
+	switch text {
+	case "":
 		return
+	case askProtocol:
+		fmt.Println(protocol)
+		os.Exit(0)
 	}
 
 	var settings workerSettings
