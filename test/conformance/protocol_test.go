@@ -144,7 +144,7 @@ func TestMigratedWhileHeld(t *testing.T) {
 			tries := 1
 
 			for began := time.Now(); ; <-again.C {
-				err := schema.Apply(t.Context(), beside, db.Dialect(), later(t, db.Dialect()))
+				err := schema.UpFrom(t.Context(), beside, db.Dialect(), later(t, db.Dialect()))
 				if err == nil {
 					break
 				}

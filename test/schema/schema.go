@@ -21,11 +21,11 @@ func Up(ctx context.Context, db *sql.DB, dialect databases.Dialect) error {
 		return err
 	}
 
-	return Apply(ctx, db, dialect, files)
+	return UpFrom(ctx, db, dialect, files)
 }
 
-// Apply applies files in place of the migrations.
-func Apply(ctx context.Context, db *sql.DB, dialect databases.Dialect, files fs.FS) error {
+// UpFrom applies other migrations of the tables in place of ours.
+func UpFrom(ctx context.Context, db *sql.DB, dialect databases.Dialect, files fs.FS) error {
 	return up(ctx, db, dialect, files, migrations.TableName)
 }
 

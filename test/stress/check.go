@@ -29,6 +29,7 @@ func (v violation) String() string {
 type tally struct {
 	Operations map[operation]int
 	Grants     int
+	Other      int // of the grants, to workers of the other version
 	Faults     map[Fault]int
 	Unknown    int // operations whose caller did not learn the outcome
 	Takeovers  int // grants after one that was not released
@@ -61,6 +62,7 @@ func (t *tally) add(other tally) {
 	}
 
 	t.Grants += other.Grants
+	t.Other += other.Other
 	t.Unknown += other.Unknown
 	t.Takeovers += other.Takeovers
 	t.Worst = max(t.Worst, other.Worst)
@@ -110,6 +112,12 @@ const (
 func check(h *history, folder string) ([]violation, tally) {
 	violations := slices.Clone(h.notes)
 	counted := tally{Operations: h.counts, Grants: len(h.grants), Faults: map[Fault]int{}, Unknown: h.unknown, Free: h.free}
+
+	for _, g := range h.grants {
+		if h.other(g.process) {
+			counted.Other++
+		}
+	}
 
 	for _, d := range h.disturbances {
 		counted.Faults[d.Fault]++

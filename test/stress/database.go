@@ -25,7 +25,6 @@ import (
 	"github.com/sqllock/sqllock/databases/postgres"
 	"github.com/sqllock/sqllock/databases/sqlite"
 	"github.com/sqllock/sqllock/databases/tidb"
-	"github.com/sqllock/sqllock/test/schema"
 )
 
 // place says how a process reaches the database of a pair.
@@ -217,9 +216,9 @@ var tables = []string{
 	`CREATE TABLE stress_writes (name VARCHAR(255) NOT NULL, value BIGINT NOT NULL, token BIGINT NOT NULL, writer VARCHAR(64) NOT NULL)`,
 }
 
-// createDatabase makes the pair's database with sqllock's tables and the application's. What an earlier try left is
-// removed before.
-func createDatabase(ctx context.Context, p place, names []string) (err error) {
+// createDatabase makes the pair's database with sqllock's tables, as the migrations of a revision have them, and the
+// application's. What an earlier try or round left is removed before.
+func createDatabase(ctx context.Context, p place, names []string, of *Revision) (err error) {
 	if p.Database != "" {
 		server := p
 		server.Database = ""
@@ -234,12 +233,16 @@ func createDatabase(ctx context.Context, p place, names []string) (err error) {
 		}); err != nil {
 			return err
 		}
-	} else if err := os.Remove(p.DSN); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	} else {
+		for _, file := range []string{p.DSN, p.DSN + "-wal", p.DSN + "-shm"} {
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
 	}
 
 	return inPool(p, func(db *sql.DB) error {
-		if err := schema.Up(ctx, db, p.dialect()); err != nil {
+		if err := of.migrate(ctx, db, p.dialect()); err != nil {
 			return err
 		}
 

@@ -11,6 +11,9 @@
 //
 // That the checks would notice is checked too: [Variants] are locks that are known to be broken.
 //
+// A next version has to run beside the last one while it is deployed. So every second worker of a round may be one of
+// another [Revision]. Such a round begins on the tables of that, and today's migrations are applied in the middle of it.
+//
 // Where to look:
 //
 //	names.go      the locks
@@ -27,5 +30,6 @@
 //	idle.go       names that nobody had while others waited
 //	model.go      the model of a lock, for the linearizability checker
 //	variant.go    known-bad variants
+//	revision.go   another revision, whose workers run beside ours; frozen.go, which one
 //	report.go     the tables
 package stress

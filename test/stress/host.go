@@ -24,13 +24,17 @@ type host struct {
 	database          string // on the server; for SQLite, the file
 	isolationVariable string
 	machine           *stalls
+	names             []string
+	beside            *Revision // whose workers run beside ours, if any
 }
 
 // newHost makes the pair's database, under a name of its own.
 func newHost(
-	ctx context.Context, set *servers.Set, machine *stalls, pair Pair, label string, names []string,
+	ctx context.Context, set *servers.Set, machine *stalls, pair Pair, label string, names []string, beside *Revision,
 ) (*host, error) {
-	h := &host{pair: pair, set: set, machine: machine, database: "stress_" + pair.Engine + "_" + label}
+	h := &host{
+		pair: pair, set: set, machine: machine, database: "stress_" + pair.Engine + "_" + label, names: names, beside: beside,
+	}
 
 	if !pair.hasNetwork() {
 		folder, err := os.MkdirTemp("", "sqllock-stress-")
@@ -41,9 +45,8 @@ func newHost(
 		h.database = filepath.Join(folder, "locks.db")
 	}
 
-	err := patiently(ctx, func() error { return createDatabase(ctx, h.place(), names) })
-	if err != nil {
-		return nil, fmt.Errorf("make a database for %s: %w", pair, err)
+	if err := h.create(ctx); err != nil {
+		return nil, err
 	}
 
 	return h, h.ask(ctx, func(db *sql.DB) (err error) {
@@ -51,6 +54,16 @@ func newHost(
 
 		return err
 	})
+}
+
+// create makes the database anew, with the tables of the revision beside ours, if there is one.
+func (h *host) create(ctx context.Context) error {
+	err := patiently(ctx, func() error { return createDatabase(ctx, h.place(), h.names, h.beside) })
+	if err != nil {
+		return fmt.Errorf("make a database for %s: %w", h.pair, err)
+	}
+
+	return nil
 }
 
 // place is where the database is at this moment, without any proxy.
@@ -83,8 +96,12 @@ func (h *host) address(ctx context.Context) string {
 	return ""
 }
 
-// reset takes the application's data back to the beginning, for the next round.
+// reset takes the application's data back to the beginning, for the next round, and tables that were migrated, too.
 func (h *host) reset(ctx context.Context) error {
+	if h.beside != nil {
+		return h.create(ctx)
+	}
+
 	return h.ask(ctx, func(db *sql.DB) error {
 		for _, query := range []string{
 			"DELETE FROM stress_writes", "UPDATE stress_register SET value = 0", "UPDATE stress_accounts SET balance = 0",

@@ -39,8 +39,8 @@ func Pairs(engines []string) []Pair {
 	return pairs
 }
 
-// ParsePairs reads "postgres/cas,mysql" among the pairs of the given databases: a database alone stands for
-// all of its pairs.
+// ParsePairs reads "postgres/cas,mysql" among the pairs of the given databases: a database or a strategy alone stands
+// for all of its pairs.
 func ParsePairs(text string, engines []string) ([]Pair, error) {
 	all := Pairs(engines)
 
@@ -53,7 +53,9 @@ func ParsePairs(text string, engines []string) ([]Pair, error) {
 	for word := range strings.SplitSeq(text, ",") {
 		word = strings.TrimSpace(word)
 
-		matching := slices.DeleteFunc(slices.Clone(all), func(p Pair) bool { return p.Engine != word && p.String() != word })
+		matching := slices.DeleteFunc(slices.Clone(all), func(p Pair) bool {
+			return p.Engine != word && p.Strategy != word && p.String() != word
+		})
 		if len(matching) == 0 {
 			return nil, fmt.Errorf("there is no pair %q; there are %v", word, all)
 		}

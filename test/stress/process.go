@@ -21,9 +21,9 @@ type process struct {
 	commands *os.File
 }
 
-// startWorker starts this program again as a worker.
-func startWorker(settings workerSettings, folder string) (*process, error) {
-	program, err := os.Executable()
+// startWorker starts the program of a revision as a worker.
+func startWorker(settings workerSettings, of *Revision, folder string) (*process, error) {
+	program, err := of.worker()
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/test/edited"
+	"github.com/sqllock/sqllock/test/schema"
 )
 
 // Settings of a round; the same for all rounds of a pair.
@@ -30,7 +31,12 @@ type Settings struct {
 	Lead       time.Duration // at the beginning of the length, in which no fault strikes
 	Profile    profile
 	Variant    string
+	// Mixed has every second worker be of another version than ours, which has no variant.
+	Mixed bool
 }
+
+// other says whether a worker is of the other version.
+func (s Settings) other(number int) bool { return s.Mixed && number%2 == 1 }
 
 // bound is what a name may take longer than its lease to become free after its holder has gone: the server's
 // time to notice, the reaper's, and ours to ask, on a machine that has much to do.
@@ -207,11 +213,18 @@ func (r *round) start(number, life int) (*process, error) {
 		at.Address = r.links[number].address()
 	}
 
+	var revision *Revision // ours
+
+	variant := r.Variant
+	if r.other(number) {
+		revision, variant = r.host.beside, ""
+	}
+
 	worker, err := startWorker(workerSettings{
 		Process: number, Life: life, Seed: r.seed, Pair: r.Pair, Place: at, Names: r.Names,
 		Goroutines: set.goroutines, Lease: r.Lease, PoolSize: set.poolSize, Plain: set.plain, Register: filepath.Join(r.folder, "register"),
-		Log: logName(r.folder, number, life), Profile: r.Profile, Variant: r.Variant,
-	}, r.folder)
+		Log: logName(r.folder, number, life), Profile: r.Profile, Variant: variant,
+	}, revision, r.folder)
 	if err == nil {
 		r.past = append(r.past, worker)
 	}
@@ -240,8 +253,32 @@ func (r *round) strike(ctx context.Context) {
 		})
 	}
 
+	if r.host.beside != nil {
+		striking.Go(func() {
+			sleep(ctx, r.Length/2)
+			r.migrate(context.WithoutCancel(ctx))
+		})
+	}
+
 	<-ctx.Done()
 	striking.Wait()
+}
+
+// migrate brings the tables of the other revision to what they are today, while workers of both use them. No fault
+// strikes the server meanwhile: an operator would have to mend what it breaks off.
+func (r *round) migrate(ctx context.Context) {
+	server := &r.busy[r.Processes]
+
+	server.Lock()
+	defer server.Unlock()
+
+	err := r.host.ask(ctx, func(db *sql.DB) error { return schema.Up(ctx, db, r.host.place().dialect()) })
+	if err != nil {
+		r.mutex.Lock()
+		defer r.mutex.Unlock()
+
+		r.failures = append(r.failures, fmt.Errorf("in the middle of the round: %w", err))
+	}
 }
 
 // end stops the workers, and says what is wrong with how they ended.

@@ -32,6 +32,8 @@ type Options struct {
 	Seed uint64
 	// Settings of the rounds. Their pair and faults are set by the run.
 	Round Settings
+	// Beside is another revision, whose workers are every second one; nil: all are ours.
+	Beside *Revision
 	// Folder keeps the histories of rounds in which something was wrong.
 	Folder string
 	// Log gets a line for each round.
@@ -123,7 +125,7 @@ func runPair(ctx context.Context, set *servers.Set, machine *stalls, pair Pair, 
 	outcome := Outcome{Pair: pair}
 	began := time.Now()
 
-	h, err := newHost(ctx, set, machine, pair, pair.Strategy, o.Round.Names)
+	h, err := newHost(ctx, set, machine, pair, pair.Strategy, o.Round.Names, o.Beside)
 	if err != nil {
 		outcome.Err = err
 
@@ -131,7 +133,7 @@ func runPair(ctx context.Context, set *servers.Set, machine *stalls, pair Pair, 
 	}
 
 	s := o.Round
-	s.Pair, s.Faults = pair, o.Faults
+	s.Pair, s.Faults, s.Mixed = pair, o.Faults, o.Beside != nil
 	// Without faults strict promises can be checked, of the order for one.
 	s.Lead = s.Length / 5
 
@@ -150,7 +152,7 @@ func runPair(ctx context.Context, set *servers.Set, machine *stalls, pair Pair, 
 
 		if err != nil || len(judged.violations) > 0 {
 			outcome.Err, outcome.Violations = err, judged.violations
-			outcome.Repeat = s.command(o.Faults, seed)
+			outcome.Repeat = s.command(o.Faults, seed) + o.Beside.flags()
 
 			if kept, keepErr := keep(judged, pair, o.Folder, outcome.Repeat); keepErr != nil {
 				outcome.Err = errors.Join(err, keepErr)
@@ -161,14 +163,18 @@ func runPair(ctx context.Context, set *servers.Set, machine *stalls, pair Pair, 
 			break
 		}
 
-		plain := ""
+		more := ""
 		if judged.plan.plain {
-			plain = ", plain"
+			more = ", plain"
+		}
+
+		if o.Beside != nil {
+			more += fmt.Sprintf(", %d grants to workers of %s", judged.tally.Other, o.Beside)
 		}
 
 		fmt.Fprintf(o.Log, "%-18s seed %d: %d operations, %d faults (%s), %d grants, out of order %d of %d%s\n",
 			pair, seed, judged.tally.checked(), judged.tally.struck(), kinds(judged.plan.kinds), judged.tally.Grants,
-			judged.tally.Disordered, judged.tally.Contested, plain)
+			judged.tally.Disordered, judged.tally.Contested, more)
 	}
 
 	if err := h.drop(); err != nil {
@@ -277,7 +283,7 @@ func RunVariants(ctx context.Context, set *servers.Set, o Options, forChecks boo
 func runVariant(ctx context.Context, set *servers.Set, machine *stalls, v *Variant, number int, o Options) Caught {
 	caught := Caught{Variant: v}
 
-	h, err := newHost(ctx, set, machine, v.Pair, fmt.Sprintf("variant_%d", number), o.Round.Names)
+	h, err := newHost(ctx, set, machine, v.Pair, fmt.Sprintf("variant_%d", number), o.Round.Names, nil)
 	if err != nil {
 		caught.Err = err
 

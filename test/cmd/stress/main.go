@@ -6,9 +6,10 @@
 //	stress [flags]
 //
 // It starts servers of its own, runs the known-bad variants, which must all be caught, and then the locks
-// themselves. A round that could not be run, because a server did not come up or a connection of the set-up timed
-// out, is tried again. It exits with 1 if a promise was broken or a variant was not caught, with 3 if something
-// could not be run, which says nothing of the locks, and with 2 for wrong arguments.
+// themselves, with -beside also in processes of two revisions. A round that could not be run, because a server did
+// not come up or a connection of the set-up timed out, is tried again. It exits with 1 if a promise was broken or a
+// variant was not caught, with 3 if something could not be run, which says nothing of the locks, and with 2 for wrong
+// arguments.
 package main
 
 import (
@@ -41,6 +42,9 @@ const (
 	exitNotRun = 3
 )
 
+// besideShare is what part of a run is beside another revision, if not all of it.
+const besideShare = 5
+
 var exitCodes = map[stress.Verdict]int{stress.Well: 0, stress.NotRun: exitNotRun, stress.Wrong: exitWrong}
 
 func main() {
@@ -59,13 +63,14 @@ type arguments struct {
 
 	variants string
 	locks    bool
+	beside   string
 }
 
 func parse(args []string) (arguments, error) {
 	a := arguments{Options: stress.Options{Round: stress.DefaultSettings(), Log: os.Stdout}}
 
 	flags := flag.NewFlagSet("stress", flag.ContinueOnError)
-	pairs := flags.String("pair", "", "`pairs` to run: postgres/cas,mysql (a database alone is all of its pairs); all if empty")
+	pairs := flags.String("pair", "", "`pairs` to run: postgres/cas,mysql (a database or a strategy alone is all of its pairs); all if empty")
 	faults := flags.String("faults", "", fmt.Sprintf("`kinds` of faults that strike, or none; all if empty: %s", stress.List(stress.Faults())))
 
 	flags.DurationVar(&a.Duration, "duration", 2*time.Minute, "of the whole run, without the known-bad variants")
@@ -78,6 +83,8 @@ func parse(args []string) (arguments, error) {
 	flags.StringVar(&a.Folder, "folder", filepath.Join(os.TempDir(), "sqllock-histories"), "where the history of a round goes in which something was wrong")
 	flags.StringVar(&a.variants, "variants", all, "run the known-bad variants first: all, one for each check (checks), or none")
 	flags.BoolVar(&a.locks, "locks", true, "run the locks themselves")
+	flags.StringVar(&a.beside, "beside", "", "run the locks, too, with every second worker of this `revision`, which is built from the clone's history; "+
+		stress.Frozen+" is the recorded one; for a fifth of the duration, or all of it without -locks")
 
 	if err := flags.Parse(args); err != nil {
 		return a, err
@@ -92,6 +99,8 @@ func parse(args []string) (arguments, error) {
 		err = fmt.Errorf("-variants is %s, %s or %s, and not %q", all, checks, none, a.variants)
 	case a.Round.Processes < 1 || a.Round.Goroutines < 1:
 		err = errors.New("-processes and -goroutines must be at least 1")
+	case a.beside != "" && a.Round.Processes < 2:
+		err = errors.New("-beside needs at least two -processes")
 	case a.Round.Lease < 500*time.Millisecond || a.Round.Length < a.Round.Lease:
 		err = errors.New("-lease must be at least 500ms, and -round at least as long")
 	}
@@ -148,9 +157,38 @@ func run(ctx context.Context, args []string) (code int) {
 		verdict = stress.ReportVariants(os.Stdout, stress.RunVariants(ctx, set, a.Options, a.variants == checks))
 	}
 
+	locks, mixed := a.Options, a.Options
+	if a.locks && a.beside != "" {
+		mixed.Duration /= besideShare
+		locks.Duration -= mixed.Duration
+	}
+
 	if a.locks {
-		verdict = max(verdict, stress.Report(os.Stdout, stress.Run(ctx, set, a.Options), a.Round.Lease))
+		verdict = max(verdict, stress.Report(os.Stdout, stress.Run(ctx, set, locks), a.Round.Lease))
+	}
+
+	if a.beside != "" {
+		verdict = max(verdict, runBeside(ctx, set, mixed, a.beside))
 	}
 
 	return exitCodes[verdict]
+}
+
+// runBeside runs the locks with every second worker of another revision.
+func runBeside(ctx context.Context, set *servers.Set, o stress.Options, revision string) stress.Verdict {
+	other, err := stress.BuildRevision(ctx, revision)
+	if err != nil {
+		fmt.Printf("\nbeside %s: could not be run: %v\n", revision, err)
+
+		return stress.NotRun
+	}
+
+	defer func() { _ = other.Remove() }()
+
+	fmt.Printf("\nbeside %s:\n", other)
+
+	o.Beside = other
+	o.Folder = filepath.Join(o.Folder, "beside") // the seeds may be those of another run
+
+	return stress.Report(os.Stdout, stress.Run(ctx, set, o), o.Round.Lease)
 }
