@@ -342,7 +342,7 @@ func (r *round) after(ctx context.Context, history *history) error {
 	}
 
 	strategy := r.Pair.strategy(db)
-	if variant != nil {
+	if variant != nil && !variant.half {
 		strategy = r.Pair.strategy(edited.DB(db, variant.change))
 	}
 

@@ -291,7 +291,7 @@ func runVariant(ctx context.Context, set *servers.Set, machine *stalls, v *Varia
 	}
 
 	s := o.Round
-	s.Pair, s.Faults, s.Variant, s.Length = v.Pair, v.Faults, v.id(), 5*s.Lease
+	s.Pair, s.Faults, s.Variant, s.Length, s.Mixed = v.Pair, v.Faults, v.id(), 5*s.Lease, v.half
 
 	// Those who wait in line for long keep others from racing, which most variants need.
 	s.Profile.Patient = 0

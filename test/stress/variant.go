@@ -35,8 +35,11 @@ type Variant struct {
 	together bool
 	// tune makes the error likely, if it needs more than the faults.
 	tune func(*Settings)
-	// edit changes statements, by name.
-	edit map[string]func(databases.Statement) databases.Statement
+	// half: only every second worker has it, as a new version that runs beside the last one.
+	half bool
+	// edit changes statements, by name, and every all of them.
+	edit  map[string]func(databases.Statement) databases.Statement
+	every func(databases.Statement) databases.Statement
 	// bind changes the values of statements.
 	bind func(databases.Values)
 	// replace is a strategy in place of the pair's, or around it.
@@ -104,8 +107,9 @@ func binding(part, by, arg string) func(databases.Statement) databases.Statement
 type edits = map[string]func(databases.Statement) databases.Statement
 
 const (
-	postgresExpired = `expires_at + lock_delay_us::float * interval '1 microsecond' <= pg_catalog.clock_timestamp()`
-	postgresMicros  = `(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::float)::bigint`
+	postgresNow     = `pg_catalog.clock_timestamp()`
+	postgresExpired = `expires_at + lock_delay_us::float * interval '1 microsecond' <= ` + postgresNow
+	postgresMicros  = `(pg_catalog.date_part('epoch', ` + postgresNow + `) * 1000000::float)::bigint`
 	sqliteNow       = `CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000`
 )
 
@@ -319,6 +323,16 @@ UPDATE sqllock_locks l SET`),
 			Pair: Pair{"mysql", "cas"}, Profile: queueing, tune: fewNames, replace: newSkipping,
 		},
 		{
+			// A fleet of it alone is in order: what it writes it reads in the same way.
+			Name: "new version keeps times in another zone", By: []string{checkWindows, checkLinear},
+			Pair: Pair{"postgres", "cas"}, half: true,
+			every: func(s databases.Statement) databases.Statement {
+				s.SQL = strings.ReplaceAll(s.SQL, postgresNow, `(`+postgresNow+` - interval '1 hour')`)
+
+				return s
+			},
+		},
+		{
 			Name: "wake-up lost before the sleep", By: []string{checkIdle},
 			Pair: Pair{"sqlite", "cas"}, Profile: queueing, replace: newSleeping,
 			tune: func(s *Settings) { s.Length = 12 * s.Lease },
@@ -399,6 +413,10 @@ func (v *Variant) tx(tx databases.Tx) databases.Tx {
 func (v *Variant) change(stmt databases.Statement, values databases.Values) (databases.Statement, databases.Values) {
 	if edit := v.edit[stmt.Name]; edit != nil {
 		stmt = edit(stmt)
+	}
+
+	if v.every != nil {
+		stmt = v.every(stmt)
 	}
 
 	if v.bind != nil {
