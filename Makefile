@@ -111,7 +111,7 @@ compile:
 
 # One known-bad variant for each check shows that it finds something; `make stress` has them all. They are without the race detector,
 # which makes processes so slow that what is wrong with some of them, a race of milliseconds, hardly happens. Beside the frozen
-# revision (test/stress/frozen.go) it is one round, without crashes, after which a server may be gone for a minute. In a shallow clone,
+# revision (test/frozen) it is one round, without crashes, after which a server may be gone for a minute. In a shallow clone,
 # which has no such revision, that fails.
 .PHONY: slice
 slice: ## What of it stress runs

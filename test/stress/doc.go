@@ -30,6 +30,6 @@
 //	idle.go       names that nobody had while others waited
 //	model.go      the model of a lock, for the linearizability checker
 //	variant.go    known-bad variants
-//	revision.go   another revision, whose workers run beside ours; frozen.go, which one
+//	revision.go   another revision, whose workers run beside ours
 //	report.go     the tables
 package stress

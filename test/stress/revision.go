@@ -3,18 +3,16 @@
 package stress
 
 import (
-	"archive/zip"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/test/frozen"
 	"github.com/sqllock/sqllock/test/schema"
 )
 
@@ -30,17 +28,7 @@ type Revision struct {
 // BuildRevision takes a revision out of the history of the clone in which this process runs, and builds it.
 func BuildRevision(ctx context.Context, name string) (*Revision, error) {
 	if name == Frozen {
-		name = frozen
-	}
-
-	root, err := output(ctx, "", nil, "git", "rev-parse", "--show-toplevel")
-	if err != nil {
-		return nil, err
-	}
-
-	commit, err := output(ctx, root, nil, "git", "rev-parse", "--verify", "--quiet", name+"^{commit}")
-	if err != nil {
-		return nil, fmt.Errorf("revision %s is not in this clone; git fetch --unshallow gets it if the clone is shallow", name)
+		name = frozen.Commit
 	}
 
 	folder, err := os.MkdirTemp("", "sqllock-revision-")
@@ -48,9 +36,13 @@ func BuildRevision(ctx context.Context, name string) (*Revision, error) {
 		return nil, err
 	}
 
-	r := &Revision{commit, folder}
+	r := &Revision{folder: folder}
 
-	err = r.build(ctx, root)
+	r.commit, err = frozen.Extract(ctx, name, r.files())
+	if err == nil {
+		err = r.build(ctx)
+	}
+
 	if err == nil {
 		err = speaks(ctx, r.program())
 	}
@@ -72,30 +64,15 @@ func (r *Revision) files() string { return filepath.Join(r.folder, "files") }
 func (r *Revision) program() string { return filepath.Join(r.folder, "stress") }
 
 // build builds its program with the modules that it asks for, whatever workspace the environment or a folder above has.
-func (r *Revision) build(ctx context.Context, root string) error {
-	packed := filepath.Join(r.folder, "files.zip")
-	if _, err := output(ctx, root, nil, "git", "archive", "--output="+packed, r.commit); err != nil {
-		return err
-	}
-
-	archive, err := zip.OpenReader(packed)
-	if err != nil {
-		return err
-	}
-	defer archive.Close()
-
-	if err := os.CopyFS(r.files(), archive); err != nil {
-		return err
-	}
-
-	_, err = output(ctx, filepath.Join(r.files(), "test"), []string{"GOWORK=off"}, "go", "build", "-buildvcs=false", "-o", r.program(), "./cmd/stress")
+func (r *Revision) build(ctx context.Context) error {
+	_, err := frozen.Output(ctx, filepath.Join(r.files(), "test"), []string{"GOWORK=off"}, "go", "build", "-buildvcs=false", "-o", r.program(), "./cmd/stress")
 
 	return err
 }
 
 // speaks returns an error unless the program's workers have our protocol.
 func speaks(ctx context.Context, program string) error {
-	theirs, err := output(ctx, "", []string{workerVariable + "=" + askProtocol}, program)
+	theirs, err := frozen.Output(ctx, "", []string{workerVariable + "=" + askProtocol}, program)
 	if err != nil {
 		return fmt.Errorf("its workers do not tell their protocol: %w", err)
 	}
@@ -137,24 +114,4 @@ func (r *Revision) flags() string {
 	}
 
 	return " -locks=false -beside " + r.commit
-}
-
-// output returns what a command prints, which runs in the folder with some more variables in its environment.
-func output(ctx context.Context, folder string, variables []string, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = folder
-	cmd.Env = append(os.Environ(), variables...)
-
-	text, err := cmd.Output()
-
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
-	}
-
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", strings.Join(append([]string{name}, args...), " "), err)
-	}
-
-	return strings.TrimSpace(string(text)), nil
 }
