@@ -71,11 +71,11 @@ var ErrNewer = errors.New("a newer sqllock has migrated the tables")
 // newer refuses such tables. Without them, and for who may not look, there is nothing to refuse.
 func newer(ctx context.Context, db *dsn.Database) error {
 	var protocol int64
-	if err := db.SQL.QueryRowContext(ctx, "SELECT protocol FROM sqllock_protocol").Scan(&protocol); err != nil || protocol <= strategies.Protocol {
-		return nil
+	if err := db.SQL.QueryRowContext(ctx, "SELECT protocol FROM sqllock_protocol").Scan(&protocol); err == nil && protocol > strategies.Protocol {
+		return fmt.Errorf("%w: their protocol is %d, and this one speaks %d", ErrNewer, protocol, strategies.Protocol)
 	}
 
-	return fmt.Errorf("%w: their protocol is %d, and this one speaks %d", ErrNewer, protocol, strategies.Protocol)
+	return nil
 }
 
 // inOneTransaction applies what is pending where a migration is a transaction.
