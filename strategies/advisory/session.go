@@ -74,6 +74,7 @@ func (c *session) open(ctx context.Context) error {
 	}
 
 	if err != nil {
+		err = s.store.Recheck(conn, err)
 		c.breakDown(err)
 
 		return s.store.Explain(err)

@@ -184,7 +184,7 @@ func (s *Store) verify(ctx context.Context, on databases.Session) error {
 
 	located, err := s.locate(ctx, on)
 	if err == nil && located {
-		err = s.checkProtocol(ctx, on)
+		err = s.Recheck(on, s.checkProtocol(ctx, on))
 	}
 
 	if err == nil {
