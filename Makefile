@@ -3,6 +3,7 @@
 
 GOLANGCI_LINT_VERSION := v2.12.2
 GOVULNCHECK_VERSION   := v1.1.4
+GORELEASER_VERSION    := v2.15.1
 
 # Every module of the repository; go.work joins them. test/, bench/ and cmd/ are modules of their own, so
 # that what they need does not reach those who import the library.
@@ -57,6 +58,7 @@ FUZZTIME ?= 1m
 
 BIN         := $(CURDIR)/.bin
 LINT        := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)-$(shell go env GOVERSION)
+GORELEASER  := $(BIN)/goreleaser-$(GORELEASER_VERSION)-$(shell go env GOVERSION)
 WITHSERVERS := $(BIN)/withservers
 
 # Of this folder: a cache that two clones share reports with the paths of the other one.
@@ -263,6 +265,17 @@ tidy-check: ## Fail if a go.mod is not tidy
 vuln: ## Look for known vulnerabilities; needs https://vuln.go.dev
 	$(call each,$(MODULES) $(ADAPTERS),GOWORK=off go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...)
 
+# In a clone, which stays in .bin/release. It says what would publish it.
+.PHONY: release
+release: $(GORELEASER) ## Make the release VERSION=vX.Y.Z: tags, archives, images, SBOMs; publish nothing
+	@cd test && go build -o $(BIN)/releaser ./cmd/release
+	@$(BIN)/releaser -goreleaser $(GORELEASER) $(VERSION)
+
+# Of the last commit. SQLLOCK_TEST_ALL=1 makes the archives of all systems, and not those of Linux alone.
+.PHONY: release-test
+release-test: $(GORELEASER) ## Make a release twice, compare, and use it as those who download it
+	cd test && SQLLOCK_TEST_GORELEASER=$(GORELEASER) go test -count=1 -timeout $(TIMEOUT) $(TESTFLAGS) ./cmd/release
+
 .PHONY: clean
 clean: ## Remove the tools
 	rm -rf $(BIN)
@@ -272,10 +285,16 @@ clean: ## Remove the tools
 $(WITHSERVERS):
 	@cd test && go build -o $@ ./cmd/withservers
 
-# Its modules are not those of the workspace, and the name tells which Go built it: it cannot lint code of
-# a newer one.
+# $(call install,PACKAGE@VERSION) builds a tool. Its modules are not those of the workspace, and the name tells which Go built it:
+# a linter cannot lint code of a newer one.
+define install
+@mkdir -p $@.d
+GOWORK=off GOFLAGS= GOBIN=$@.d go install $(1)
+@mv $@.d/* $@ && rmdir $@.d
+endef
+
 $(LINT):
-	@mkdir -p $(BIN)/install
-	GOWORK=off GOFLAGS= GOBIN=$(BIN)/install \
-		go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
-	@mv $(BIN)/install/golangci-lint $@ && rmdir $(BIN)/install
+	$(call install,github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION))
+
+$(GORELEASER):
+	$(call install,github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION))
