@@ -57,9 +57,10 @@ func TestNewerProtocol(t *testing.T) {
 			t.Fatal(err)
 		}
 
+		column := map[databases.Dialect]string{databases.Postgres: "::bigint"}[db.Dialect()] + " AS protocol"
 		migration := []string{
 			"DROP VIEW sqllock_holders", "DROP VIEW sqllock_waiters", "DROP VIEW sqllock_protocol",
-			"CREATE VIEW sqllock_protocol AS SELECT " + strconv.Itoa(strategies.Protocol+1) + " AS protocol",
+			"CREATE VIEW sqllock_protocol AS SELECT " + strconv.Itoa(strategies.Protocol+1) + column,
 			"ALTER TABLE sqllock_locks RENAME TO sqllock_names",
 		}
 		if db.Dialect() == databases.MySQL {
