@@ -479,6 +479,17 @@ func TestPrivileges(t *testing.T) {
 			run(t, urls["watcher"], "show", "n").want(exitNotHeld)
 			run(t, urls["watcher"], "run", "--name", "n", "--", "true").want(exitUnavailable)
 
+			// What the owner made works on without him.
+			if family == "mysql" {
+				owner := others[slices.Index(others, "sqllock_owner")+1]
+
+				executeOn(t, admin.String(), "RENAME USER "+owner+" TO "+owner+"_away")
+				run(t, urls["app"], "run", "--name", "n", "--", "true").want(0)
+				run(t, urls["watcher"], "ls").want(0)
+				diagnosed(t, run(t, urls["app"], "doctor"), 0, "ok trial")
+				executeOn(t, admin.String(), "RENAME USER "+owner+"_away TO "+owner)
+			}
+
 			run(t, urls["owner"], "migrate", "down", "--force").want(0)
 		})
 	}

@@ -107,12 +107,14 @@ CREATE TABLE sqllock_queue (
     INDEX sqllock_queue_line (name, ticket)
 ) ENGINE = InnoDB;
 
+-- The views act for who asks them: with the rights of who made them they would not work any more when that user is removed.
+
 -- The protocol that a program has to speak which uses the tables. Most migrations leave it. One that changes what a row means, so that
 -- an older program would break a lock, raises it, and gives the tables that it changes other names, so that such programs fail.
-CREATE VIEW sqllock_protocol AS
+CREATE SQL SECURITY INVOKER VIEW sqllock_protocol AS
 SELECT 1 AS protocol;
 
-CREATE VIEW sqllock_holders AS
+CREATE SQL SECURITY INVOKER VIEW sqllock_holders AS
 SELECT CONVERT(SUBSTRING_INDEX(l.name, 0x1F, 1) USING utf8mb4) AS name,
        IF(LOCATE(0x1F, l.name) = 0, 0, CAST(CONVERT(SUBSTRING_INDEX(l.name, 0x1F, -1) USING ascii) AS UNSIGNED)) AS slot,
        CONVERT(l.strategy USING utf8mb4) AS strategy, l.token,
@@ -128,7 +130,7 @@ SELECT CONVERT(SUBSTRING_INDEX(l.name, 0x1F, 1) USING utf8mb4) AS name,
  WHERE e.owner <> '' AND e.expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
    AND (s.owner IS NOT NULL OR LEFT(e.owner, 7) <> 0x7368617265642D);
 
-CREATE VIEW sqllock_waiters AS
+CREATE SQL SECURITY INVOKER VIEW sqllock_waiters AS
 SELECT CONVERT(q.name USING utf8mb4) AS name, ROW_NUMBER() OVER (PARTITION BY q.name ORDER BY q.behind, q.ticket, q.id) AS place,
        CONVERT(q.host USING utf8mb4) AS host, q.pid, CONVERT(q.label USING utf8mb4) AS label,
        CONVERT(q.metadata USING utf8mb4) AS metadata,

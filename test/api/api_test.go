@@ -2,12 +2,14 @@
 package api_test
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"go/types"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -17,45 +19,98 @@ import (
 	"github.com/sqllock/sqllock/test/frozen"
 )
 
-// forUsers are the packages that programs use. Those for authors of strategies may get methods that authors have to write.
-var forUsers = []string{
-	"./sqllock", "./election", "./once", "./migrations", "./databases/postgres", "./databases/mysql", "./databases/sqlite", "./databases/tidb",
+// forUsers are the packages that programs use, by the folders of their modules. What sqllock exports is in part that of strategies.
+var forUsers = map[string][]string{".": {
+	"./sqllock", "./strategies", "./election", "./once", "./migrations", "./databases/postgres", "./databases/mysql", "./databases/sqlite", "./databases/tidb",
 	"./strategies/cas", "./strategies/insert", "./strategies/forupdate", "./strategies/advisory", "./strategies/quorum",
+}}
+
+// forAuthors are interfaces of package strategies that may get methods: only authors of strategies implement them.
+var forAuthors = regexp.MustCompile(`^(Strategy|Queuer|Placer|Noter|Guarder|Raiser|Recoverer|Tx)\.\w+: added`)
+
+func init() {
+	adapters, _ := filepath.Glob("../../adapters/*/go.mod")
+	for _, file := range adapters {
+		forUsers["adapters/"+filepath.Base(filepath.Dir(file))] = []string{"."}
+	}
 }
 
 // TestStays: a program that compiles with the frozen revision compiles with this one.
 func TestStays(t *testing.T) {
 	t.Parallel()
 
+	folder := extracted(t)
+
+	for module, paths := range forUsers {
+		t.Run(module, func(t *testing.T) {
+			t.Parallel()
+
+			before, after := load(t, filepath.Join(folder, module), paths), load(t, filepath.Join("../..", module), paths)
+
+			for path, old := range before {
+				current := after[path]
+				if current == nil {
+					t.Errorf("package %s is gone", path)
+
+					continue
+				}
+
+				for _, broken := range breaking(old, current) {
+					t.Errorf("%s: %s", path, broken)
+				}
+			}
+		})
+	}
+}
+
+// TestPublishedMigrationsStay compares those of the frozen revision with ours, byte for byte.
+func TestPublishedMigrationsStay(t *testing.T) {
+	t.Parallel()
+
+	folder := filepath.Join(extracted(t), "migrations")
+
+	published, err := filepath.Glob(filepath.Join(folder, "*", "*.sql"))
+	if err != nil || len(published) == 0 {
+		t.Fatalf("the frozen revision has no migrations: %v", err)
+	}
+
+	for _, file := range published {
+		name, err := filepath.Rel(folder, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		before, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if after, err := os.ReadFile(filepath.Join("../../migrations", name)); err != nil || !bytes.Equal(before, after) {
+			t.Errorf("migrations/%s has changed since it was published (%v): add another one", name, err)
+		}
+	}
+}
+
+// extracted is a folder with the files of the frozen revision.
+func extracted(t *testing.T) string {
+	t.Helper()
+
 	folder := filepath.Join(t.TempDir(), "frozen")
 	if _, err := frozen.Extract(t.Context(), frozen.Commit, folder); err != nil {
 		t.Fatal(err)
 	}
 
-	before, after := load(t, folder), load(t, "../..")
-
-	for path, old := range before {
-		current := after[path]
-		if current == nil {
-			t.Errorf("package %s is gone", path)
-
-			continue
-		}
-
-		for _, broken := range breaking(old, current) {
-			t.Errorf("%s: %s", path, broken)
-		}
-	}
+	return folder
 }
 
-// load returns the packages for users in a folder by their paths, with what they export.
-func load(t *testing.T, folder string) map[string]*types.Package {
+// load returns packages of a module by their paths, with what they export.
+func load(t *testing.T, module string, paths []string) map[string]*types.Package {
 	t.Helper()
 
 	loaded, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedDeps,
-		Dir:  folder, Env: append(os.Environ(), "GOWORK=off"), Context: t.Context(),
-	}, forUsers...)
+		Dir:  module, Env: append(os.Environ(), "GOWORK=off"), Context: t.Context(),
+	}, paths...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +131,7 @@ func load(t *testing.T, folder string) map[string]*types.Package {
 // breaking are the changes that break programs.
 func breaking(before, after *types.Package) (changes []string) {
 	for _, change := range apidiff.Changes(before, after).Changes {
-		if !change.Compatible {
+		if !change.Compatible && !forAuthors.MatchString(change.Message) {
 			changes = append(changes, change.Message)
 		}
 	}

@@ -140,6 +140,10 @@ func runPair(ctx context.Context, set *servers.Set, machine *stalls, pair Pair, 
 	for round := 0; round == 0 || time.Since(began) < length && (o.Rounds == 0 || round < o.Rounds); round++ {
 		seed := o.Seed + uint64(round)
 
+		if o.Beside != nil {
+			s.Profile = besides[seed%uint64(len(besides))]
+		}
+
 		judged, err := h.tryRound(ctx, s, seed, o.Log)
 		outcome.Rounds++
 		outcome.Tally.add(judged.tally)

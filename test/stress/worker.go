@@ -85,6 +85,9 @@ type profile struct {
 
 var usual = profile{LongHold: 0.005, Idle: 0.5, SlowGuard: 0.02, Cancel: 0.03, Patient: 0.1, ReleaseTx: 0.1, Both: 0.1, Reading: 0.6, Detach: 0.05}
 
+// besides are the profiles of rounds beside another revision, in turn: what one does seldom is where versions may differ.
+var besides = []profile{usual, {SlowGuard: 0.7, Cancel: 0.03}, queueing}
+
 // commands that a worker reads from its standard input; its end means stop.
 const (
 	commandStep = "step" // and a duration: step the wall clock

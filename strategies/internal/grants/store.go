@@ -205,8 +205,12 @@ func (s *Store) checkProtocol(ctx context.Context, on databases.Session) error {
 	var protocol int64
 
 	_, err := ReadOne(ctx, on, s.sql.Protocol, nil, &protocol)
-	if err != nil || protocol == strategies.Protocol {
+
+	switch {
+	case err != nil || protocol == strategies.Protocol:
 		return err
+	case protocol < strategies.Protocol:
+		return &strategies.SchemaError{Err: fmt.Errorf("their protocol is %d, and this program speaks %d", protocol, strategies.Protocol)}
 	}
 
 	return &strategies.UnsupportedError{

@@ -80,7 +80,7 @@ func rights(ctx context.Context, e *exam) ([]Finding, error) {
 func (e *exam) lacks(ctx context.Context, object migrate.Object) ([]string, error) {
 	var lacks []string
 
-	key, value, row := "name", "'sqllock doctor'", "(name) SELECT 'sqllock doctor'"
+	key, value, row := object.Columns[0], "'sqllock doctor'", "(name) SELECT 'sqllock doctor'"
 	if one := oneRows[object.Name]; one != "" {
 		key, value, row = "id", "1", one
 	} else if object.Name == "sqllock_inserts" { // with a column without a default

@@ -9,7 +9,6 @@ import (
 	"github.com/sqllock/sqllock/cmd/sqllock/internal/migrate"
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/migrations"
-	"github.com/sqllock/sqllock/strategies"
 )
 
 // schema looks which migrations were applied.
@@ -39,7 +38,7 @@ func schema(ctx context.Context, e *exam) ([]Finding, error) {
 	case 0:
 		e.schema = true
 
-		return fine("the migrations are applied, of protocol %d", strategies.Protocol), nil
+		return fine("the migrations are applied"), nil
 	case len(statuses):
 		return e.unnoted(ctx)
 	default:
@@ -121,7 +120,7 @@ func tables(ctx context.Context, e *exam) ([]Finding, error) {
 // gone is about a table or a view that is not there.
 func (e *exam) gone(object migrate.Object) []Finding {
 	said, effect := "the table "+object.Name+" is missing", "statements about locks fail"
-	if object.View {
+	if object.View && object.Name != "sqllock_protocol" {
 		said, effect = "the view "+object.Name+" is missing", "nobody can ask in SQL who holds what or waits"
 	}
 

@@ -52,7 +52,7 @@ func first(found [][]string) (groups []string) {
 var (
 	comment     = regexp.MustCompile(`(?m) *--.*$`)
 	createTable = regexp.MustCompile(`(?s)^CREATE (?:UNLOGGED )?TABLE (\w+) \((.*)\n\)`)
-	createView  = regexp.MustCompile(`(?s)^CREATE VIEW (\w+) AS\s+SELECT (.*?)(?:\n  FROM |$)`)
+	createView  = regexp.MustCompile(`(?s)^CREATE (?:SQL SECURITY INVOKER )?VIEW (\w+) AS\s+SELECT (.*?)(?:\n  FROM |$)`)
 	columnLine  = regexp.MustCompile(`(?m)^    ([a-z_]+) +\w`)
 	selected    = regexp.MustCompile(` AS ([a-z_]+)\b`)
 )
