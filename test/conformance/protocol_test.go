@@ -81,6 +81,21 @@ func TestNewerProtocol(t *testing.T) {
 	})
 }
 
+// TestOlderProtocol: a program that is newer than the tables says that they are to be migrated.
+func TestOlderProtocol(t *testing.T) {
+	t.Parallel()
+
+	onEach(t, func(t *testing.T, server string, strategy catalog.Strategy) {
+		db, beside := databaseAndPool(t, server)
+
+		for _, statement := range []string{"DROP VIEW sqllock_protocol", "CREATE VIEW sqllock_protocol AS SELECT 0 AS protocol"} {
+			exec(t, beside, statement)
+		}
+
+		wantTry(t, strategy.Make(db), sqllock.ErrNoSchema, "sqllock migrate up", "protocol is 0")
+	})
+}
+
 // additions are migrations as the rules allow them: they add, and give up soon if a transaction that is open is in their way.
 var additions = map[databases.Dialect]string{
 	databases.Postgres: `-- +goose Up
