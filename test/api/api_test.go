@@ -19,29 +19,32 @@ import (
 	"github.com/sqllock/sqllock/test/frozen"
 )
 
-// forUsers are the packages that programs use, by the folders of their modules. What sqllock exports is in part that of strategies.
-var forUsers = map[string][]string{".": {
+// forUsers are the packages of the library that programs use. What sqllock exports is in part that of strategies.
+var forUsers = []string{
 	"./sqllock", "./strategies", "./election", "./once", "./migrations", "./databases/postgres", "./databases/mysql", "./databases/sqlite", "./databases/tidb",
 	"./strategies/cas", "./strategies/insert", "./strategies/forupdate", "./strategies/advisory", "./strategies/quorum",
-}}
+}
 
 // forAuthors are interfaces of package strategies that may get methods: only authors of strategies implement them.
 var forAuthors = regexp.MustCompile(`^(Strategy|Queuer|Placer|Noter|Guarder|Raiser|Recoverer|Tx)\.\w+: added`)
-
-func init() {
-	adapters, _ := filepath.Glob("../../adapters/*/go.mod")
-	for _, file := range adapters {
-		forUsers["adapters/"+filepath.Base(filepath.Dir(file))] = []string{"."}
-	}
-}
 
 // TestStays: a program that compiles with the frozen revision compiles with this one.
 func TestStays(t *testing.T) {
 	t.Parallel()
 
 	folder := extracted(t)
+	modules := map[string][]string{".": forUsers}
 
-	for module, paths := range forUsers {
+	adapters, err := filepath.Glob(filepath.Join(folder, "adapters", "*", "go.mod"))
+	if err != nil || len(adapters) == 0 {
+		t.Fatalf("the frozen revision has no adapters: %v", err)
+	}
+
+	for _, file := range adapters {
+		modules[filepath.Join("adapters", filepath.Base(filepath.Dir(file)))] = []string{"."}
+	}
+
+	for module, paths := range modules {
 		t.Run(module, func(t *testing.T) {
 			t.Parallel()
 
