@@ -47,7 +47,7 @@ BENCHFLAGS ?=
 
 # Of `make stress`, which runs the locks under faults. The slice in `make test` is short.
 DURATION    ?= 30m
-SLICE       ?= 40s
+SLICE       ?= 30s
 STRESSFLAGS ?=
 
 # How often `make failover` ends the primary of each database.
@@ -98,7 +98,7 @@ test: graph bare gotest slice ## Test every module against real databases
 .PHONY: gotest
 gotest: $(WITHSERVERS) ## What of it go test runs on servers
 	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- $(MAKE) -k --no-print-directory SQLLOCK_TEST_NEAR= \
-		test-command test-rest test-suite test-bench test-failover test-adapters
+		test-failover test-command test-rest test-suite test-bench test-adapters
 
 .PHONY: bare
 bare: ## What of it needs no server
@@ -155,7 +155,7 @@ test-rest:
 test-bench:
 	cd bench && go test $(TESTS) ./...
 
-# Beside nothing else: the leases are short, and servers begin anew.
+# Beside nothing that keeps the servers busy: the leases are short, and they begin anew.
 .PHONY: test-failover
 test-failover:
 	cd test && go test $(TESTS) -parallel $(BUSY) ./failover
