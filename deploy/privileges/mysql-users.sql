@@ -1,4 +1,5 @@
 -- Who locks and who only looks, on MySQL, MariaDB and TiDB: run this after "sqllock migrate up", as an administrator.
+-- A guard needs the tables in the database of your data. There, grant SELECT on each of the tables and views, and not on all.
 
 -- The library, and all of the command but "migrate".
 GRANT SELECT, INSERT, UPDATE, DELETE ON sqllock.sqllock_locks TO sqllock_app@'%';

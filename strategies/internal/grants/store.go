@@ -215,7 +215,7 @@ func (s *Store) checkProtocol(ctx context.Context, on databases.Session) error {
 
 	return &strategies.UnsupportedError{
 		Strategy: s.strategy, Where: fmt.Sprintf("on tables of protocol %d, while this program speaks %d", protocol, strategies.Protocol),
-		Fix: "build it with the version of sqllock that migrated them",
+		Fix: "use the version of sqllock that migrated them",
 	}
 }
 
