@@ -125,16 +125,15 @@ func (s *Store) guarded(ctx context.Context, on databases.Conn, name string) (bo
 	}
 
 	free, err := ReadOne(ctx, on, s.sql.Unguarded, databases.Values{"name": name}, &name)
-	if s.db.Classify(err) == databases.ReadOnly || errors.Is(err, driver.ErrBadConn) && s.readOnly(ctx) {
-		// Guards are at the primary, and a replica knows nothing of them.
-		return false, nil
-	}
 
-	if s.db.Classify(err) == databases.NotAllowed {
+	switch class := s.db.Classify(err); {
+	case class == databases.ReadOnly, errors.Is(err, driver.ErrBadConn) && s.readOnly(ctx):
+		return false, nil // guards are at the primary, and a replica knows nothing of them
+	case class == databases.NotAllowed:
 		return false, nil // this user may only look, and not lock a row
+	default:
+		return !free, err
 	}
-
-	return !free, err
 }
 
 // readOnly asks the server on another connection whether it takes no writes, after a driver has closed one and has not
