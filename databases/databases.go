@@ -123,6 +123,13 @@ type Waker interface {
 	Wakes() bool
 }
 
+// Beside is a DB that has a connection beside its pool, with the pool's settings, for what cannot wait until the application gives
+// one back.
+type Beside interface {
+	// ConnBeside returns it; its Release ends it. There is one at a time: ConnBeside waits for it until ctx ends.
+	ConnBeside(ctx context.Context) (Conn, error)
+}
+
 // DB gives connections of one database.
 type DB interface {
 	// Dialect says which statements the database understands.

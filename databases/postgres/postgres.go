@@ -24,7 +24,10 @@ import (
 // so a pool that talks to a transaction-pooling proxy may use
 // pgx.QueryExecModeExec or pgx.QueryExecModeSimpleProtocol. The pool stays the
 // caller's: nothing here closes it.
-func New(pool *pgxpool.Pool) *DB { return &DB{pool: pool} }
+//
+// If the application keeps all connections of the pool in use, locks are renewed over
+// one connection beside it, with the pool's settings, so that none is lost.
+func New(pool *pgxpool.Pool) *DB { return &DB{pool: pool, beside: make(chan struct{}, 1)} }
 
 // NewStd returns the database behind a database/sql pool, which is pgx's
 // stdlib driver or any other. The pool stays the caller's. With pgx's driver those who wait
@@ -51,6 +54,8 @@ func StdTx(tx *sql.Tx) databases.Tx { return databases.StdTx(tx, databases.Postg
 type DB struct {
 	pool *pgxpool.Pool     // or, if it is nil,
 	std  databases.StdPool // this
+
+	beside chan struct{} // has room for who has the connection beside the pool
 
 	untested bool
 }

@@ -226,7 +226,7 @@ func (s *Store) states(ctx context.Context, on databases.Conn, values databases.
 // RenewAll renews grants in one statement.
 func (s *Store) RenewAll(ctx context.Context, grants []strategies.Grant, lease time.Duration) []error {
 	b := s.batchOf(grants, false)
-	b.send(ctx, func(ctx context.Context, on databases.Conn) error { return b.renew(ctx, on, lease) })
+	b.send(ctx, b.useToRenew, func(ctx context.Context, on databases.Conn) error { return b.renew(ctx, on, lease) })
 
 	return b.errs
 }
@@ -246,10 +246,12 @@ func (s *Store) RenewAllOn(ctx context.Context, on databases.Conn, grants []stra
 	return b.errs, err
 }
 
-// send runs f on a connection of the pool, if the statement is about any.
-func (b *batch) send(ctx context.Context, f func(ctx context.Context, on databases.Conn) error) {
+// send runs f on a connection, which use has, if the statement is about any.
+func (b *batch) send(
+	ctx context.Context, use func(context.Context, func(databases.Conn) error) error, f func(ctx context.Context, on databases.Conn) error,
+) {
 	if len(b.requests) > 0 {
-		b.failed(replaced(b.Use(ctx, func(on databases.Conn) error { return f(ctx, on) })))
+		b.failed(replaced(use(ctx, func(on databases.Conn) error { return f(ctx, on) })))
 	}
 }
 
@@ -297,7 +299,7 @@ func (s *Store) ReleaseAll(ctx context.Context, grants []strategies.Grant) ([]bo
 		release = b.releaseSeen
 	}
 
-	b.send(ctx, release)
+	b.send(ctx, b.Use, release)
 
 	for i, g := range grants {
 		if g, ok := g.State.(*Grant); ok && !errors.Is(b.errs[i], strategies.ErrNotBatched) {

@@ -110,7 +110,7 @@ func replaced(err error) error {
 
 // Renew extends the lease.
 func (g *Grant) Renew(ctx context.Context, lease time.Duration) error {
-	return g.use(ctx, func(on databases.Conn) error { return g.RenewOn(ctx, on, lease) })
+	return replaced(g.store.useToRenew(ctx, func(on databases.Conn) error { return g.RenewOn(ctx, on, lease) }))
 }
 
 // RenewOn is Renew on a connection that the caller has.

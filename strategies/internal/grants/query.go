@@ -24,16 +24,23 @@ func result[T any](
 
 // Use runs f on a connection of the pool, and returns that afterwards.
 func (s *Store) Use(ctx context.Context, f func(on databases.Conn) error) error {
-	return s.useConn(ctx, false, f)
+	return s.useConn(ctx, s.Conn, f)
+}
+
+// useToRenew is Use for a renewal, which a pool that the application uses up does not keep waiting where there is a connection beside it.
+func (s *Store) useToRenew(ctx context.Context, f func(on databases.Conn) error) error {
+	return s.useConn(ctx, s.connToRenew, f)
 }
 
 // look is Use for statements that change and lock nothing: a read-only server, such as a replica, will do.
 func (s *Store) look(ctx context.Context, f func(on databases.Conn) error) error {
-	return s.useConn(ctx, true, f)
+	return s.useConn(ctx, func(ctx context.Context) (databases.Conn, error) { return s.conn(ctx, true) }, f)
 }
 
-func (s *Store) useConn(ctx context.Context, looking bool, f func(databases.Conn) error) (err error) {
-	conn, err := s.conn(ctx, looking)
+func (s *Store) useConn(
+	ctx context.Context, connect func(context.Context) (databases.Conn, error), f func(databases.Conn) error,
+) (err error) {
+	conn, err := connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
@@ -150,6 +151,31 @@ func (s *Store) Checkout(ctx context.Context) (databases.Conn, context.Context, 
 	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), strategies.AttemptTime)
 
 	return conn, sent, cancel, nil
+}
+
+// connToRenew waits for a connection of the pool for half of the time that there is, and then has one beside it, if the database
+// can. The server was asked before what it is: something was granted.
+func (s *Store) connToRenew(ctx context.Context) (databases.Conn, error) {
+	beside, can := s.db.(databases.Beside)
+	deadline, limited := ctx.Deadline()
+
+	if !can || !limited {
+		return s.Conn(ctx)
+	}
+
+	wait, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
+	defer cancel()
+
+	conn, err := s.Conn(wait)
+	if err == nil || wait.Err() == nil || ctx.Err() != nil {
+		return conn, err
+	}
+
+	if conn, err = beside.ConnBeside(ctx); err != nil {
+		return nil, s.noConn(err)
+	}
+
+	return conn, nil
 }
 
 func (s *Store) conn(ctx context.Context, looking bool) (databases.Conn, error) {
