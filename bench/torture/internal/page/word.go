@@ -1,0 +1,110 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sqllock/sqllock/bench/torture/internal/judge"
+)
+
+// mark is a cell's colour, where there is no other way to have one.
+func mark(kind judge.Kind) string {
+	switch kind {
+	case judge.Good:
+		return "🟩 "
+	case judge.Stuck:
+		return "🟨 "
+	case judge.Broken:
+		return "🟥 "
+	default:
+		return ""
+	}
+}
+
+// word says in a word or two, and a figure, what came of it.
+func word(c judge.Cell) string {
+	switch c.Kind {
+	case judge.Good:
+		if c.Idle >= 100*time.Millisecond {
+			return "ok, " + seconds(c.Idle)
+		}
+
+		return "ok"
+	case judge.Stuck:
+		return "stuck"
+	case judge.Broken:
+		return broken(c)
+	case judge.None:
+		return "–"
+	default:
+		return "not run"
+	}
+}
+
+// brief is word beside a mark, which says the rest.
+func brief(c judge.Cell) string {
+	switch text := word(c); c.Kind {
+	case judge.Good:
+		return strings.TrimPrefix(strings.TrimPrefix(text, "ok"), ", ")
+	case judge.Stuck:
+		return ""
+	case judge.Broken:
+		return strings.NewReplacer("two at once", "two", "late write", "late").Replace(text)
+	default:
+		return text
+	}
+}
+
+// broken names the worst that happened.
+func broken(c judge.Cell) string {
+	switch {
+	case c.Twice > 0:
+		return "two at once " + seconds(c.Twice)
+	case c.LateWrites[c.Strongest()] > 0:
+		return "late write"
+	case c.NeverTold > 0:
+		return "never told"
+	case c.Lost > 0:
+		return "lost"
+	case c.Served < c.Waited:
+		return "not served"
+	default:
+		return "broken"
+	}
+}
+
+// seconds writes a time as short as a cell needs it.
+func seconds(d time.Duration) string {
+	switch s := d.Seconds(); {
+	case d < 100*time.Millisecond:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case s < 9.95:
+		return fmt.Sprintf("%.1f s", s)
+	default:
+		return fmt.Sprintf("%.0f s", s)
+	}
+}
+
+// head is a fault's column.
+func head(f judge.Fault) string {
+	if f == judge.Nothing {
+		return "no fault"
+	}
+
+	return string(f)
+}
+
+// serverTitle names a kind of server.
+func serverTitle(kind string) string {
+	titles := map[string]string{
+		"postgres": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB", "sqlite": "SQLite", "redis": "Redis", "redis3": "Redis, three servers",
+		"etcd": "etcd", "zookeeper": "ZooKeeper", "kubernetes": "Kubernetes",
+	}
+
+	if title, known := titles[kind]; known {
+		return title
+	}
+
+	return kind
+}
