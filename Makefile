@@ -14,6 +14,9 @@ MODULES := $(dir $(wildcard ./go.mod ./cmd/sqllock/go.mod ./test/go.mod ./bench/
 # whoever changes one uses it: cd adapters/NAME && GOWORK=off go test -race ./...
 ADAPTERS := $(dir $(wildcard ./adapters/*/go.mod))
 
+# A module of its own, too: it has other libraries' locks, and what they need.
+TORTURE := ./bench/torture/
+
 # The packages of all modules, for one go command.
 EVERYWHERE := $(addsuffix ...,$(MODULES))
 
@@ -68,7 +71,7 @@ export GOLANGCI_LINT_CACHE := $(BIN)/golangci-lint-cache
 define each
 @status=0; for module in $(1); do \
 	echo "== $$module: $(strip $(2))"; \
-	(case $$module in ./adapters/*) export GOWORK=off;; esac; cd $$module && $(2)) || status=1; \
+	(case $$module in ./adapters/*|$(TORTURE)) export GOWORK=off;; esac; cd $$module && $(2)) || status=1; \
 done; exit $$status
 endef
 
@@ -103,7 +106,7 @@ gotest: $(WITHSERVERS) ## What of it go test runs on servers
 .PHONY: bare
 bare: ## What of it needs no server
 	@$(if $(RACE),,echo "no C compiler: the tests run without the race detector")
-	@$(MAKE) -k --no-print-directory test-root test-scripts test-models
+	@$(MAKE) -k --no-print-directory test-root test-scripts test-models test-torture
 
 # What the tests compile when nothing else waits for it.
 .PHONY: compile
@@ -138,6 +141,10 @@ test-root:
 .PHONY: test-models
 test-models:
 	cd test && go test $(TESTS) ./model/...
+
+.PHONY: test-torture
+test-torture:
+	cd $(TORTURE) && GOWORK=off go test $(TESTS) ./internal/judge ./internal/page
 
 .PHONY: test-scripts
 test-scripts:
@@ -204,6 +211,21 @@ else
 	@SQLLOCK_TEST_NEAR=1 SQLLOCK_TEST_DURABLE=1 $(WITHSERVERS) -- sh -c "cd bench && go test -run '^$$' -bench '$(BENCH)' $(BENCHFLAGS) ."
 endif
 
+# Of `make torture`: -locks and -faults choose, -compare says what differs from the record of an earlier run.
+TORTUREFLAGS ?=
+
+# Built anew from the standard library up, with a time.Now that can be off: a few minutes, the first time.
+.PHONY: torture
+torture: ## Put many libraries' locks through the same faults; into bench/torture/README.md
+	@cd $(TORTURE) && export GOWORK=off && go run ./cmd/clocks $(BIN)/torture/overlay && \
+		go build -overlay $(BIN)/torture/overlay/overlay.json -o $(BIN)/torture/torture .
+	SQLLOCK_TEST_DURABLE=1 $(BIN)/torture/torture -record $(BIN)/torture/record.json -page $(TORTURE) $(TORTUREFLAGS)
+
+# On servers, of which make test has no need: it tests what needs none.
+.PHONY: torture-test
+torture-test: ## Test the locks and servers of make torture
+	cd $(TORTURE) && GOWORK=off go test $(TESTS) ./...
+
 .PHONY: plots
 plots: ## Write the plots and figures of docs/performance.md anew, from .bin/bench/tables.md
 	cd bench && go run ./cmd/compare -redraw -tables $(BIN)/bench/tables.md -page ../docs/performance.md
@@ -222,16 +244,16 @@ graph: ## Show the modules that an importer takes on; fail if too many
 	@cd test && go run ./cmd/importergraph ..
 
 # All modules in one run, in a workspace that has the adapters, too: what several of them import is analysed once. Without
-# staticcheck for the adapter whose dependencies take it longer than all else together. One linter looks at a single go.mod.
-LARGE     := ./adapters/kubernetes/
+# staticcheck for those whose dependencies take it longer than all else together. One linter looks at a single go.mod.
+LARGE     := ./adapters/kubernetes/ $(TORTURE)
 LINTSPACE := $(BIN)/lint/go.work
 
 .PHONY: lint
 lint: $(LINT) work-sum supply ## Run the linters, and check the formatting and the licences of dependencies
 	@rm -rf $(dir $(LINTSPACE)) && mkdir -p $(dir $(LINTSPACE))
-	@GOWORK=$(LINTSPACE) go work init $(abspath $(MODULES) $(ADAPTERS))
+	@GOWORK=$(LINTSPACE) go work init $(abspath $(MODULES) $(ADAPTERS) $(TORTURE))
 	GOWORK=$(LINTSPACE) $(LINT) run $(addsuffix ...,$(filter-out $(LARGE),$(MODULES) $(ADAPTERS)))
-	GOWORK=$(LINTSPACE) $(LINT) run --disable staticcheck $(LARGE)...
+	GOWORK=$(LINTSPACE) $(LINT) run --disable staticcheck $(addsuffix ...,$(LARGE))
 	$(call each,$(MODULES) $(ADAPTERS),$(LINT) run --enable-only gomoddirectives ./...)
 	$(LINT) fmt --diff
 
@@ -246,7 +268,7 @@ fmt: $(LINT) ## Format the code
 
 .PHONY: tidy
 tidy: ## Tidy every go.mod, and write go.work.sum
-	$(call each,$(MODULES) $(ADAPTERS),GOWORK=off go mod tidy)
+	$(call each,$(MODULES) $(ADAPTERS) $(TORTURE),GOWORK=off go mod tidy)
 	: >go.work.sum && go list -m all >/dev/null
 
 # go writes what is missing into go.work.sum when it looks at all modules, as "go doc" does, and leaves most of what is
@@ -259,7 +281,7 @@ work-sum: ## Fail if go.work.sum is not what go writes
 
 .PHONY: tidy-check
 tidy-check: ## Fail if a go.mod is not tidy
-	$(call each,$(MODULES) $(ADAPTERS),GOWORK=off go mod tidy -diff)
+	$(call each,$(MODULES) $(ADAPTERS) $(TORTURE),GOWORK=off go mod tidy -diff)
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities; needs https://vuln.go.dev

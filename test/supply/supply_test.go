@@ -20,7 +20,7 @@ const ours = "github.com/sqllock/sqllock"
 func modules(t *testing.T) (folders []string) {
 	t.Helper()
 
-	for _, pattern := range []string{"../..", "../../cmd/sqllock", "../../test", "../../bench", "../../adapters/*"} {
+	for _, pattern := range []string{"../..", "../../cmd/sqllock", "../../test", "../../bench", "../../bench/torture", "../../adapters/*"} {
 		found, err := filepath.Glob(filepath.Join(pattern, "go.mod"))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s has no go.mod: %v", pattern, err)
@@ -52,7 +52,7 @@ func TestLicences(t *testing.T) {
 	seen := map[string]bool{}
 
 	for _, folder := range modules(t) {
-		if base := filepath.Base(folder); base == "test" || base == "bench" {
+		if base := filepath.Base(folder); base == "test" || base == "bench" || base == "torture" {
 			continue
 		}
 
