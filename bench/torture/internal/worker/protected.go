@@ -106,9 +106,10 @@ func (w *worker) wrote(who int, sink event.Sink, n int64, err error) {
 func stopThisProcess() {
 	const stopped = 100 * time.Millisecond // longer than a busy machine keeps a thread waiting
 
+	last := event.Clock()
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
 
-	for last := event.Clock(); ; {
+	for {
 		now := event.Clock()
 		if now-last > stopped {
 			return
