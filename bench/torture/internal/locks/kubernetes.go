@@ -19,11 +19,11 @@ func kubernetes() []Lock {
 }
 
 func leaderElection(name string, release bool) Lock {
-	settings := "RenewDeadline 2/3, RetryPeriod 2/15 of the lease; Check: the context of OnStartedLeading"
+	settings := "the same"
 	smallest := "clientgo"
 	if !release {
 		smallest = ""
-		settings += "; a release leaves the lease to its end"
+		settings = "RenewDeadline 2/3, RetryPeriod 2/15 of the lease; Check: the context of OnStartedLeading; a release leaves the lease to its end"
 	}
 
 	return Lock{

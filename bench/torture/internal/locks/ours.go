@@ -23,7 +23,7 @@ import (
 const (
 	oursModule = "github.com/sqllock/sqllock"
 	oursSource = "../../docs/guarantees.md#when-things-fail"
-	oursToken  = "of each grant"
+	oursToken  = "Lock.Token"
 
 	ourPromise = "a renewal needs a connection of the pool; a pgx pool has one beside it"
 )

@@ -22,9 +22,8 @@ const (
 
 	redisSource = "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/"
 
-	redislockPromise = "Redis's page, which it follows, warns of two holders after a fail-over and of work that outlasts the TTL"
-	redsyncPromise   = "Redis's page warns of work that outlasts the TTL, and of a restart that forgets; redsync's README, that nobody has " +
-		"analysed the algorithm formally"
+	redislockPromise = "a fail-over can give two holders, and the work has to end within the TTL"
+	redsyncPromise   = "the work has to end within the TTL, and a restart must not forget"
 )
 
 func redis() []Lock {

@@ -69,7 +69,7 @@ func (r Record) run() string {
 		r.Began.Format(time.DateOnly), r.Took.Round(time.Second), r.Lease.Seconds(), trials(r.Repeats), r.Machine)
 
 	for _, v := range r.Versions {
-		fmt.Fprintf(&out, "- %s %s\n", v.Name, v.Version)
+		fmt.Fprintf(&out, "- %s\n", v.Version)
 	}
 
 	for _, row := range r.Locks {

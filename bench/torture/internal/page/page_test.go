@@ -27,12 +27,12 @@ func small() page.Record {
 	return page.Record{
 		Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Took: 61*time.Minute + 300*time.Millisecond, Machine: "2 × a processor",
 		Lease: 3 * time.Second, Repeats: 2,
-		Versions: []page.Version{{"PostgreSQL", "17.1, fsync=on"}, {"Redis", "8.0"}},
+		Versions: []page.Version{{"postgres", "PostgreSQL 17.1, fsync=on"}, {"redis", "Redis 8.0"}},
 		Locks: []page.Row{
 			{Name: "sqllock cas", Server: "postgres", Ours: true, Settings: "its defaults", Token: "counts grants"},
-			{Name: "other, as its README", Server: "redis", Settings: "one | two", Module: "example.org/other", Version: "v1.2.3", Promise: "None.", Source: "https://example.org", Smallest: "least"},
+			{Name: "other, as its README", Server: "redis", Settings: "one | two", Module: "example.org/other", Version: "v1.2.3", Promise: "none", Source: "https://example.org", Smallest: "least"},
 			{Name: "by hand", Server: "postgres", Settings: "one | two"},
-			{Name: "third", Server: "redis", Module: "example.org/other", Version: "v1.2.3", Promise: "None.", Source: "https://example.org"},
+			{Name: "third", Server: "redis", Settings: "three", Module: "example.org/other", Version: "v1.2.3", Promise: "none", Source: "https://example.org"},
 			{Name: "good", Server: "redis", Settings: "one | two", Promise: "Much.", Source: "https://example.org/good"},
 		},
 		Cells: []judge.Cell{
@@ -47,16 +47,16 @@ func small() page.Record {
 			{Lock: ours, Fault: judge.Late, Kind: judge.Failed, Why: []string{"no server"}},
 
 			{Lock: byHand, Fault: judge.Nothing, Kind: judge.Broken, Lost: 1, Why: []string{"1 holder was told that it had lost it"}},
-			{Lock: byHand, Fault: judge.Stopped, Kind: judge.Broken, LateWrites: plain(3), NeverTold: 1, Why: []string{"3 late writes", "1 never told"}},
+			{Lock: byHand, Fault: judge.Stopped, Kind: judge.Broken, LateWrites: plain(3), NeverTold: 1, Twice: 2 * time.Second, Why: []string{"3 late writes", "1 never told"}},
 			{Lock: byHand, Fault: judge.Stopped, Kind: judge.Broken, LateWrites: plain(1), NeverTold: 1, Why: []string{"1 late writes", "1 never told"}},
 			{Lock: byHand, Fault: judge.Crowd, Kind: judge.Broken, Waited: 200, Served: 199},
 
 			{Lock: other, Fault: judge.Cut, Kind: judge.Broken, Twice: 3111 * time.Millisecond, LateWrites: plain(7), Why: []string{"two for 3.1 s"}},
 			{Lock: other, Fault: judge.Deaf, Kind: judge.Broken, Twice: 12 * time.Second, Why: []string{"two for 12.0 s"}},
-			{Lock: other, Fault: judge.Clock, Kind: judge.Broken, NeverTold: 1},
+			{Lock: other, Fault: judge.Clock, Kind: judge.Broken, NeverTold: 1, Twice: time.Second},
 			{Lock: third, Fault: judge.Cut, Kind: judge.Broken, Twice: 900 * time.Millisecond, Why: []string{"two for 0.9 s"}},
 			{Lock: third, Fault: judge.Deaf, Kind: judge.Broken, Twice: time.Second, Why: []string{"two for 1.0 s"}},
-			{Lock: third, Fault: judge.Clock, Kind: judge.Broken, NeverTold: 1},
+			{Lock: third, Fault: judge.Clock, Kind: judge.Broken, NeverTold: 1, Twice: time.Second},
 			{Lock: third, Fault: judge.Late, Kind: judge.Broken, Why: []string{"told after 4.0 s"}},
 			{Lock: third, Fault: judge.Crowd, Kind: judge.Broken},
 		},
@@ -71,10 +71,10 @@ const golden = `# Title
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
 |*PostgreSQL*|||||||||||||
 |**sqllock** cas|🟩|🟩 2.4 s|🟩|not run|🟨|–|not run|not run|not run|not run|not run|not run|
-|by hand|🟥 lost|not run|🟥 late|not run|not run|not run|not run|not run|not run|not run|not run|🟥 not served|
+|by hand|🟥 lost|not run|🟥 untold 2.0 s, 3 late|not run|not run|not run|not run|not run|not run|not run|not run|🟥 1 unserved|
 |*Redis*|||||||||||||
-|other, as its README|not run|not run|not run|not run|🟥 two 3.1 s|🟥 two 12 s|not run|not run|not run|🟥 never told|not run|not run|
-|third|not run|not run|not run|not run|🟥 two 0.9 s|🟥 two 1.0 s|🟥 broken|not run|not run|🟥 never told|not run|🟥 broken|
+|other, as its README|not run|not run|not run|not run|🟥 two 3.1 s, 7 late|🟥 two 12 s|not run|not run|not run|🟥 untold 1.0 s|not run|not run|
+|third|not run|not run|not run|not run|🟥 two 0.9 s|🟥 two 1.0 s|🟥 broken|not run|not run|🟥 untold 1.0 s|not run|🟥 broken|
 |good|not run|not run|not run|not run|not run|not run|not run|not run|not run|not run|not run|not run|
 
 <!-- end of generated: table -->
@@ -85,13 +85,14 @@ By hand.
 
 *PostgreSQL*
 
-- **sqllock** cas (its defaults; token: counts grants).
-- by hand (one | two). *no fault:* 1 holder was told that it had lost it. *stopped:* 1–3 late writes; 1 never told. *crowd:* not served.
+- **sqllock** cas (its defaults)
+- by hand (one | two)
 
 *Redis*
 
-- other, as its README (one | two). *cut, deaf:* two for 3.1–12.0 s. *clock:* never told. [Program](smallest/least).<br>third. *cut, deaf:* two for 0.9–1.0 s. *late:* told after 4.0 s. *clock:* never told. *crowd:* broken.<br>[Docs](https://example.org): None.
-- good (one | two).
+- other, as its README (one | two), [program](smallest/least). [Docs](https://example.org): none.
+- third (three)
+- good (one | two)
 
 <!-- end of generated: locks -->
 

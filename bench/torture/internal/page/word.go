@@ -42,7 +42,7 @@ func word(c judge.Cell) string {
 	}
 }
 
-// brief is word beside a mark, which says the rest.
+// brief is what stands beside a mark, which says the rest.
 func brief(c judge.Cell) string {
 	switch text := word(c); c.Kind {
 	case judge.Good:
@@ -50,10 +50,36 @@ func brief(c judge.Cell) string {
 	case judge.Stuck:
 		return ""
 	case judge.Broken:
-		return strings.NewReplacer("two at once", "two", "late write", "late").Replace(text)
+		return counted(c)
 	default:
 		return text
 	}
+}
+
+// counted has the figures of a broken cell.
+func counted(c judge.Cell) string {
+	var parts []string
+
+	switch {
+	case c.NeverTold > 0:
+		parts = append(parts, "untold "+seconds(c.Twice))
+	case c.Twice > 0:
+		parts = append(parts, "two "+seconds(c.Twice))
+	}
+
+	if n := c.LateWrites[c.Strongest()]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d late", n))
+	}
+
+	if n := c.Waited - c.Served; n > 0 && c.Fault == judge.Crowd {
+		parts = append(parts, fmt.Sprintf("%d unserved", n))
+	}
+
+	if len(parts) == 0 {
+		return broken(c)
+	}
+
+	return strings.Join(parts, ", ")
 }
 
 // broken names the worst that happened.
