@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string) error {
 
 	flags.StringVar(&r.events, "events", "", "the `folder` that gets what the processes of each trial told")
 	flags.IntVar(&r.repeats, "repeats", 2, "how often each lock meets each fault; the worst counts")
-	flags.IntVar(&r.lanes, "lanes", 5, "how many locks are tortured at a time")
+	flags.IntVar(&r.lanes, "lanes", 6, "how many locks are tortured at a time")
 	flags.DurationVar(&r.lease, "lease", 3*time.Second, "of all locks that let one choose; whole seconds")
 
 	if err := flags.Parse(args); err != nil {
