@@ -34,7 +34,7 @@ func (s *Store) useToRenew(ctx context.Context, f func(on databases.Conn) error)
 
 // look is Use for statements that change and lock nothing: a read-only server, such as a replica, will do.
 func (s *Store) look(ctx context.Context, f func(on databases.Conn) error) error {
-	return s.useConn(ctx, func(ctx context.Context) (databases.Conn, error) { return s.conn(ctx, true) }, f)
+	return s.useConn(ctx, func(ctx context.Context) (databases.Conn, error) { return s.conn(ctx, s.pooled, true) }, f)
 }
 
 func (s *Store) useConn(

@@ -92,8 +92,10 @@ func (s *Store) MaxConns() int { return s.db.MaxConns() }
 // Conn checks out a connection, for the caller to give to Return, or to release or
 // discard. The first one is asked whether the server will do.
 func (s *Store) Conn(ctx context.Context) (databases.Conn, error) {
-	return s.conn(ctx, false)
+	return s.conn(ctx, s.pooled, false)
 }
+
+func (s *Store) pooled(ctx context.Context) (databases.Conn, error) { return s.db.Conn(ctx) }
 
 // Return returns a connection to the pool. It is deferred with the address of the
 // error that its caller returns: after one that leaves the connection in doubt, and in
@@ -154,7 +156,7 @@ func (s *Store) Checkout(ctx context.Context) (databases.Conn, context.Context, 
 }
 
 // connToRenew waits for a connection of the pool for half of the time that there is, and then has one beside it, if the database
-// can. The server was asked before what it is: something was granted.
+// can.
 func (s *Store) connToRenew(ctx context.Context) (databases.Conn, error) {
 	beside, can := s.db.(databases.Beside)
 	deadline, limited := ctx.Deadline()
@@ -171,19 +173,17 @@ func (s *Store) connToRenew(ctx context.Context) (databases.Conn, error) {
 		return conn, err
 	}
 
-	if conn, err = beside.ConnBeside(ctx); err != nil {
-		return nil, s.noConn(err)
-	}
-
-	return conn, nil
+	return s.conn(ctx, beside.ConnBeside, false)
 }
 
-func (s *Store) conn(ctx context.Context, looking bool) (databases.Conn, error) {
+func (s *Store) conn(
+	ctx context.Context, connect func(context.Context) (databases.Conn, error), looking bool,
+) (databases.Conn, error) {
 	if s.invalid != nil {
 		return nil, s.invalid
 	}
 
-	conn, err := s.db.Conn(ctx)
+	conn, err := connect(ctx)
 	if err != nil {
 		return nil, s.noConn(err)
 	}
