@@ -68,13 +68,23 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 
+	if *folder != "" && *only+*faults != "" {
+		return errors.New("-page wants all locks and all faults: leave -locks and -faults out")
+	}
+
+	// It may be the file that gets the new one.
+	before, err := earlier(*compare)
+	if err != nil {
+		return err
+	}
+
 	if !*redraw {
 		if err := r.record(ctx, *record); err != nil {
 			return err
 		}
 	}
 
-	return publish(*record, *folder, *compare)
+	return publish(*record, *folder, before)
 }
 
 // choose takes the locks and faults that the expressions match.
@@ -99,14 +109,24 @@ func (r *runner) choose(ids, faults string) error {
 	return nil
 }
 
-// publish writes the page of a record, and compares it with another one.
-func publish(file, folder, other string) error {
-	found, err := page.Read(file)
-	if err != nil {
-		return err
+// earlier reads the record that the new one is compared with; nil if there is none.
+func earlier(file string) (*page.Record, error) {
+	if file == "" {
+		return nil, nil //nolint:nilnil // it is not asked for
 	}
 
-	// In the words of today.
+	found, err := judged(file)
+
+	return &found, err
+}
+
+// judged reads a record, in the words and by the rules of today.
+func judged(file string) (page.Record, error) {
+	found, err := page.Read(file)
+	if err != nil {
+		return found, err
+	}
+
 	var known []locks.Lock
 
 	for _, row := range found.Locks {
@@ -121,26 +141,43 @@ func publish(file, folder, other string) error {
 		found.Cells[i] = cell.Judged(found.Lease)
 	}
 
+	return found, nil
+}
+
+// publish writes the page of a record, and compares it with an earlier one.
+func publish(file, folder string, before *page.Record) error {
+	found, err := judged(file)
+	if err != nil {
+		return err
+	}
+
 	if folder != "" {
 		if err := page.Update(folder, found); err != nil {
 			return err
 		}
 	}
 
-	if other == "" {
+	failed := 0
+
+	for _, cell := range found.Cells {
+		if cell.Kind == judge.Failed {
+			failed++
+		}
+	}
+
+	if failed > 0 {
+		return fmt.Errorf("%d trials did not come about; the record says why", failed)
+	}
+
+	if before == nil {
 		return nil
 	}
 
-	before, err := page.Read(other)
-	if err != nil {
-		return err
-	}
-
-	differences := page.Compare(before, found)
+	differences := page.Compare(*before, found)
 	fmt.Print(differences)
 
 	if len(differences) > 0 {
-		return fmt.Errorf("%d cells differ in kind from those in %s", len(differences), other)
+		return fmt.Errorf("%d cells are of another kind than in the earlier run", len(differences))
 	}
 
 	return nil

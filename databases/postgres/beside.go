@@ -64,7 +64,10 @@ func (c *connBeside) Discard() {
 	c.end()
 }
 
+// end keeps nobody waiting: the pool waits for the end of its connection.
 func (c *connBeside) end() {
-	c.pool.Close()
-	<-c.done
+	go func() {
+		c.pool.Close()
+		<-c.done
+	}()
 }

@@ -173,7 +173,11 @@ func (s *Store) connToRenew(ctx context.Context) (databases.Conn, error) {
 		return conn, err
 	}
 
-	return s.conn(ctx, beside.ConnBeside, false)
+	if conn, err = s.conn(ctx, beside.ConnBeside, false); err != nil && ctx.Err() == nil {
+		return s.Conn(ctx) // the server may have no connection more, and the pool one again
+	}
+
+	return conn, err
 }
 
 func (s *Store) conn(

@@ -11,8 +11,8 @@ const (
 	Ready    Kind = "ready"    // the process is connected
 	Asked    Kind = "asked"    // it asks for the lock, and waits
 	Held     Kind = "held"     // the lock is its own, by the library's word
-	Doubts   Kind = "doubts"   // it asks the library whether it is, and waits long for the answer; At is when it asked
-	Sure     Kind = "sure"     // the answer is that it is
+	Doubts   Kind = "doubts"   // it waits long for the library's word, or for a write; At is when it began to
+	Sure     Kind = "sure"     // it goes on
 	Lost     Kind = "lost"     // the library says that it is no more
 	Releases Kind = "releases" // it gives the lock back
 	Released Kind = "released" // that call returned

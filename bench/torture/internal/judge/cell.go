@@ -9,23 +9,23 @@ type Fault string
 
 // The faults, in the order of the table.
 const (
-	Nothing  Fault = "nothing"   // it is held for three leases while others wait, and released
-	Killed   Fault = "killed"    // the holder's process gets SIGKILL
-	Stopped  Fault = "stopped"   // it is stopped between its look at the lock and its write, and woken when another has written
-	Unfenced Fault = "unfenced"  // the same, for writes that have neither token nor guard, only the look
-	Cut      Fault = "cut"       // nothing passes between the holder and the servers, both ways
-	Deaf     Fault = "deaf"      // what the servers answer the holder is lost; what it sends arrives
-	Late     Fault = "late"      // answers come late by more than the lease, from before it acquires
-	Restart  Fault = "restart"   // the server gets SIGKILL and starts again with its data
-	FailOver Fault = "fail-over" // the primary gets SIGKILL, and a standby without the last writes takes its place
-	Clock    Fault = "clock"     // the wall clock of those who wait is a minute ahead, or behind
-	FullPool Fault = "full pool" // the application has all connections of the pool for three leases
-	Crowd    Fault = "crowd"     // 200 wait for it, in eight processes
+	Nothing  Fault = "no fault"     // it is held for three leases while others wait, and released
+	Killed   Fault = "killed"       // the holder's process gets SIGKILL
+	Stopped  Fault = "stopped"      // it is stopped between its look at the lock and its write, and woken when another has written
+	Unfenced Fault = "unfenced"     // the same, for writes that have neither token nor guard, only the look
+	Cut      Fault = "cut"          // nothing passes between the holder and the servers, both ways
+	Deaf     Fault = "deaf"         // what the servers answer the holder is lost; what it sends arrives
+	Slow     Fault = "slow answers" // answers come late by more than the lease, from before it acquires
+	Restart  Fault = "restart"      // the server gets SIGKILL and starts again with its data
+	FailOver Fault = "fail-over"    // the primary gets SIGKILL, and a standby without the last writes takes its place
+	Clock    Fault = "clock"        // the wall clock of those who wait is a minute ahead, or behind
+	FullPool Fault = "full pool"    // the application has all connections of the pool for three leases
+	Crowd    Fault = "crowd"        // 200 wait for it, in eight processes
 )
 
 // Faults are all, in the order of the table.
 func Faults() []Fault {
-	return []Fault{Nothing, Killed, Stopped, Unfenced, Cut, Deaf, Late, Restart, FailOver, Clock, FullPool, Crowd}
+	return []Fault{Nothing, Killed, Stopped, Unfenced, Cut, Deaf, Slow, Restart, FailOver, Clock, FullPool, Crowd}
 }
 
 // Kind is what a cell's colour says.
@@ -75,15 +75,28 @@ type Cell struct {
 	Waited, Served, Overtaken int
 }
 
-// Strongest is the strongest protection that the lock has.
-func (c Cell) Strongest() Protection {
+// Protections are those that the lock has, or none at all.
+func (c Cell) Protections() (all []Protection) {
 	for _, p := range []Protection{Guard, Token} {
 		if _, ok := c.LateWrites[p]; ok {
-			return p
+			all = append(all, p)
 		}
 	}
 
-	return Plain
+	if all == nil {
+		return []Protection{Plain}
+	}
+
+	return all
+}
+
+// Late is how many late writes passed what was to keep them out.
+func (c Cell) Late() (n int) {
+	for _, p := range c.Protections() {
+		n += c.LateWrites[p]
+	}
+
+	return n
 }
 
 // Fail is the cell of a trial that did not come about.

@@ -36,6 +36,7 @@ type hold struct {
 	asked        time.Duration
 	from, to     time.Duration
 	told, open   bool   // told that it was lost; not ended when the trial did
+	released     bool   // by itself, so that it lasted to the end at least
 	doubts       []Span // in which it waited for the library's word
 	running      []Span // in which it took the lock for its own, and could act
 }
@@ -55,10 +56,6 @@ func Judge(cell Cell, processes []Process, end, lease time.Duration) Cell {
 	}
 
 	cell.Twice, cell.NeverTold = together(holds)
-	if cell.Twice <= tolerated {
-		cell.Twice = 0
-	}
-
 	cell.Idle = idle(holds, waiting, end)
 	cell.LateWrites, cell.RefusedWrites = writes(processes, holds, end)
 
@@ -91,7 +88,7 @@ func grants(processes []Process, end time.Duration) (holds []hold, waiting []tim
 
 		for _, e := range p.Events {
 			if e.At > last {
-				break
+				continue
 			}
 
 			switch e.Kind {
@@ -110,7 +107,7 @@ func grants(processes []Process, end time.Duration) (holds []hold, waiting []tim
 				}
 			case event.Lost, event.Releases:
 				if h := open[e.Who]; h != nil {
-					h.told = e.Kind == event.Lost
+					h.told, h.released = e.Kind == event.Lost, e.Kind == event.Releases
 					finish(h, e.At)
 					delete(open, e.Who)
 				}
@@ -158,7 +155,8 @@ func without(s Span, gone []Span) []Span {
 	return left
 }
 
-// together is the longest time in which two ran and took the lock for their own, and how many of the earlier ones were never told.
+// together is the longest time in which two ran and took the lock for their own, and how many of the earlier ones were never told. Who
+// is told of a loss hears of it at the next look; who releases the lock had it until then.
 func together(holds []hold) (longest time.Duration, neverTold int) {
 	for i, a := range holds {
 		overlapped := false
@@ -172,8 +170,9 @@ func together(holds []hold) (longest time.Duration, neverTold int) {
 				}
 			}
 
-			longest = max(longest, both)
-			overlapped = overlapped || both > tolerated
+			if a.released && both > 0 || both > tolerated {
+				longest, overlapped = max(longest, both), true
+			}
 		}
 
 		if overlapped && a.open {
@@ -186,13 +185,13 @@ func together(holds []hold) (longest time.Duration, neverTold int) {
 
 // idle is the longest time in which nobody who ran took the lock for its own, though somebody waited, after the first had it.
 func idle(holds []hold, waiting []time.Duration, end time.Duration) (longest time.Duration) {
-	if len(holds) == 0 {
-		return 0
-	}
-
 	var busy []Span
 	for _, h := range holds {
 		busy = append(busy, h.running...)
+	}
+
+	if len(busy) == 0 {
+		return 0
 	}
 
 	slices.SortFunc(busy, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
@@ -327,7 +326,7 @@ func (c Cell) Judged(lease time.Duration) Cell {
 	}
 
 	// Who alone hears everything too late can get no lock at all.
-	if c.Idle > stuckAfter(lease) && c.Fault != Late {
+	if c.Idle > stuckAfter(lease) && c.Fault != Slow {
 		c.Kind = Stuck
 		c.Why = append(c.Why, fmt.Sprintf("nobody had it for %s", seconds(c.Idle)))
 	}
@@ -339,8 +338,10 @@ func (c Cell) Judged(lease time.Duration) Cell {
 		broken("two at once for %s", seconds(c.Twice))
 	}
 
-	if n := c.LateWrites[c.Strongest()]; n > 0 {
-		broken("%s", lateWrites(n, c.Strongest()))
+	for _, p := range c.Protections() {
+		if n := c.LateWrites[p]; n > 0 {
+			broken("%s", lateWrites(n, p))
+		}
 	}
 
 	switch {

@@ -118,7 +118,7 @@ func TestJudge(t *testing.T) {
 			},
 			check: func(c judge.Cell) bool {
 				return c.LateWrites[judge.Plain] == 1 && c.LateWrites[judge.Token] == 0 && c.RefusedWrites[judge.Token] == 1 &&
-					c.Twice == 0 && c.Strongest() == judge.Token
+					c.Twice == 0 && c.Late() == 0
 			},
 		},
 		{
@@ -136,6 +136,22 @@ func TestJudge(t *testing.T) {
 				stopped(process(at(0, event.Asked), at(1, event.Held), wrote(90, event.GuardedRow, 2),
 					wrote(91, event.GuardedRow, 3), at(91, event.Lost)), 10, 90),
 				process(at(2, event.Asked), at(40, event.Held), wrote(45, event.GuardedRow, 1), wrote(95, event.GuardedRow, 4)),
+			},
+		},
+		{
+			name: "a moment at once, and released", fault: judge.Crowd, kind: judge.Broken, why: []string{"two at once for 0.0 s"},
+			processes: []judge.Process{
+				process(at(0, event.Asked), at(1, event.Held), at(3, event.Releases)),
+				process(at(0, event.Asked), event.Event{At: at(3, "").At - 20*time.Millisecond, Kind: event.Held, Who: 1}, at(4, event.Releases)),
+			},
+		},
+		{
+			name: "a token that lets late writers in beside a guard that does not", fault: judge.Stopped, kind: judge.Broken,
+			why: []string{"a late write past the token"},
+			processes: []judge.Process{
+				stopped(process(at(0, event.Asked), at(1, event.Held), wrote(90, event.CheckedRow, 2), refused(90, event.GuardedRow),
+					at(90, event.Lost)), 10, 90),
+				process(at(2, event.Asked), at(40, event.Held), wrote(45, event.CheckedRow, 1), wrote(45, event.GuardedRow, 1)),
 			},
 		},
 		{
@@ -198,7 +214,7 @@ func TestBare(t *testing.T) {
 		t.Errorf("%s: %v, want broken: %v", bare.Kind, bare.Why, want)
 	}
 
-	if cell.Strongest() != judge.Token {
+	if cell.Late() != 0 || bare.Late() != 1 {
 		t.Error("the cell itself was changed")
 	}
 }

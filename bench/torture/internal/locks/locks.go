@@ -66,6 +66,8 @@ type Lock struct {
 	Module string
 	// Promise is what its documentation promises of these faults, in a sentence, and Source is where it does.
 	Promise, Source string
+	// Brief says that nothing renews it: the work has to end within the lease.
+	Brief bool
 	// Smallest is the program in the folder smallest that shows what is broken most surprisingly; "" if there is none.
 	Smallest string
 	// Token says what the number of [Held.Token] is, "" where there is none.

@@ -25,7 +25,7 @@ const (
 func pglock() []Lock {
 	return []Lock{
 		{
-			Name: "pglock, as its README", Server: "postgres", Module: pglockModule,
+			Name: "pglock, IsReleased", Server: "postgres", Module: pglockModule,
 			Settings: "a heartbeat each third of the lease; Check: IsReleased",
 			Promise:  pglockPromise, Source: pglockSource, Prepare: preparePglock,
 			Open: func(_ context.Context, c Config) (Locker, error) {

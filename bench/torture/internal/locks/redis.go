@@ -29,7 +29,7 @@ const (
 func redis() []Lock {
 	return []Lock{
 		{
-			Name: "bsm/redislock, as its README", Server: "redis",
+			Name: "bsm/redislock, not refreshed", Server: "redis", Brief: true,
 			Settings: "tried each 100 ms; Check: TTL",
 			Module:   redislockModule, Promise: redislockPromise, Source: redisSource,
 			Open: openRedislock(false),
@@ -40,7 +40,7 @@ func redis() []Lock {
 			Module: redislockModule, Promise: redislockPromise, Source: redisSource,
 			Open: openRedislock(true),
 		},
-		redsyncLock("go-redsync/redsync, as its README", "redis", false),
+		redsyncLock("go-redsync/redsync, not extended", "redis", false),
 		redsyncLock("go-redsync/redsync, extended", "redis", true),
 		redsyncLock("go-redsync/redsync, extended", "redis3", true),
 	}
@@ -285,7 +285,7 @@ func redsyncLock(name, server string, extend bool) Lock {
 	}
 
 	return Lock{
-		Name: name, Server: server, Settings: settings, Smallest: smallest,
+		Name: name, Server: server, Settings: settings, Brief: !extend, Smallest: smallest,
 		Module: redsyncModule, Promise: redsyncPromise, Source: redisSource,
 		Open: func(_ context.Context, c Config) (Locker, error) {
 			clients := openRedis(c)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -44,6 +45,7 @@ func (silent) Printf(string, ...any) {}
 
 type zooLocker struct {
 	conn    *zk.Conn
+	lease   time.Duration
 	watched bool
 }
 
@@ -58,7 +60,7 @@ func openZooKeeper(watched bool) func(context.Context, Config) (Locker, error) {
 			select {
 			case event := <-events:
 				if event.State == zk.StateHasSession {
-					return &zooLocker{conn, watched}, nil
+					return &zooLocker{conn, c.Lease, watched}, nil
 				}
 			case <-ctx.Done():
 				conn.Close()
@@ -155,30 +157,41 @@ type zooHeld struct {
 	node   *zk.Stat
 }
 
-// Check looks at the session, if it is watched.
+// Check looks at the session, if it is watched. While there is no connection it waits, as long as the session may live.
 func (h *zooHeld) Check() error {
 	if !h.locker.watched {
 		return nil
 	}
 
-	// The state before the number: a new session has its number before its state.
-	if state := h.locker.conn.State(); state != zk.StateHasSession {
-		return fmt.Errorf("the connection is without a session: %s", state)
-	}
+	for lost := time.Now().Add(h.locker.lease); ; {
+		// The state before the number: a new session has its number before its state.
+		switch state := h.locker.conn.State(); {
+		case state == zk.StateHasSession && h.locker.conn.SessionID() == h.node.EphemeralOwner:
+			return nil
+		case state == zk.StateHasSession, state == zk.StateExpired:
+			return errors.New("the session in which the lock was granted has expired")
+		case time.Now().After(lost):
+			return fmt.Errorf("the connection has been without a session for %s: %s", h.locker.lease, state)
+		}
 
-	if h.locker.conn.SessionID() != h.node.EphemeralOwner {
-		return errors.New("the session in which the lock was granted has expired")
+		<-time.After(10 * time.Millisecond)
 	}
-
-	return nil
 }
 
 func (h *zooHeld) Token() int64 { return h.node.Czxid }
 
-// Release frees the lock.
+// Release frees the lock, if need be when there is a connection again.
 func (h *zooHeld) Release(ctx context.Context) error {
 	freed := make(chan error, 1)
-	go func() { freed <- h.lock.Unlock() }()
+
+	go func() {
+		err := h.lock.Unlock()
+		for err != nil && !errors.Is(err, zk.ErrNotLocked) && !errors.Is(err, zk.ErrNoNode) && pause(ctx, 100*time.Millisecond) {
+			err = h.lock.Unlock()
+		}
+
+		freed <- err
+	}()
 
 	select {
 	case err := <-freed:

@@ -44,7 +44,7 @@ func small() page.Record {
 			},
 			{Lock: ours, Fault: judge.Cut, Kind: judge.Stuck},
 			{Lock: ours, Fault: judge.Deaf, Kind: judge.None, Why: []string{"there is none"}},
-			{Lock: ours, Fault: judge.Late, Kind: judge.Failed, Why: []string{"no server"}},
+			{Lock: ours, Fault: judge.Slow, Kind: judge.Failed, Why: []string{"no server"}},
 
 			{Lock: byHand, Fault: judge.Nothing, Kind: judge.Broken, Lost: 1, Why: []string{"1 holder was told that it had lost it"}},
 			{Lock: byHand, Fault: judge.Stopped, Kind: judge.Broken, LateWrites: plain(3), NeverTold: 1, Twice: 2 * time.Second, Why: []string{"3 late writes", "1 never told"}},
@@ -57,7 +57,7 @@ func small() page.Record {
 			{Lock: third, Fault: judge.Cut, Kind: judge.Broken, Twice: 900 * time.Millisecond, Why: []string{"two for 0.9 s"}},
 			{Lock: third, Fault: judge.Deaf, Kind: judge.Broken, Twice: time.Second, Why: []string{"two for 1.0 s"}},
 			{Lock: third, Fault: judge.Clock, Kind: judge.Broken, NeverTold: 1, Twice: time.Second},
-			{Lock: third, Fault: judge.Late, Kind: judge.Broken, Why: []string{"told after 4.0 s"}},
+			{Lock: third, Fault: judge.Slow, Kind: judge.Broken, Why: []string{"told after 4.0 s"}},
 			{Lock: third, Fault: judge.Crowd, Kind: judge.Broken},
 		},
 	}
@@ -67,7 +67,7 @@ const golden = `# Title
 
 <!-- generated: table -->
 
-||no fault|killed|stopped|unfenced|cut|deaf|late|restart|fail-over|clock|full pool|crowd|
+||no fault|killed|stopped|unfenced|cut|deaf|slow answers|restart|fail-over|clock|full pool|crowd|
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
 |*PostgreSQL*|||||||||||||
 |**sqllock** cas|🟩|🟩 2.4 s|🟩|not run|🟨|–|not run|not run|not run|not run|not run|not run|
@@ -253,11 +253,11 @@ func TestCompare(t *testing.T) {
 	b.Cells[8].Kind = judge.Good       // one of two trials: the worst is the same
 	b.Cells = b.Cells[:len(b.Cells)-1] // one is missing
 	b.Locks = append(b.Locks, page.Row{Name: "new", Server: "etcd"})
-	b.Cells = append(b.Cells, judge.Cell{Lock: "etcd/new", Fault: judge.Late, Kind: judge.Stuck})
+	b.Cells = append(b.Cells, judge.Cell{Lock: "etcd/new", Fault: judge.Slow, Kind: judge.Stuck})
 
 	want := `postgres/sqllock cas, killed: good, then broken
 redis/third, crowd: broken, then no cell
-etcd/new, late: no cell, then stuck
+etcd/new, slow answers: no cell, then stuck
 `
 	if got := page.Compare(a, b).String(); got != want {
 		t.Errorf("Compare =\n%s\nwant\n%s", got, want)

@@ -55,7 +55,7 @@ var legend = []struct {
 	text string
 }{
 	{judge.Good, "nothing was broken; the time that nobody had it"},
-	{judge.Stuck, "nothing was broken, but nobody got it again"},
+	{judge.Stuck, "nothing was broken, but for long nobody had it"},
 	{judge.Broken, "broken"},
 	{judge.None, "no such thing, or not run"},
 }
@@ -123,7 +123,7 @@ func (r Record) picture() ([]byte, error) {
 	p.legend()
 
 	for i, fault := range faults {
-		p.lines(style(true), centred(left+vg.Length(i)*cellWidth), wider*cellWidth, headHeight, head(fault))
+		p.lines(style(true), centred(left+vg.Length(i)*cellWidth), wider*cellWidth, headHeight, string(fault))
 	}
 
 	p.y -= headHeight

@@ -42,7 +42,7 @@ func (r Record) table() string {
 	out.WriteString("||")
 
 	for _, fault := range judge.Faults() {
-		fmt.Fprintf(&out, "%s|", head(fault))
+		fmt.Fprintf(&out, "%s|", string(fault))
 	}
 
 	out.WriteString("\n|" + strings.Repeat("---|", width+1) + "\n")

@@ -67,7 +67,7 @@ func counted(c judge.Cell) string {
 		parts = append(parts, "two "+seconds(c.Twice))
 	}
 
-	if n := c.LateWrites[c.Strongest()]; n > 0 {
+	if n := c.Late(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d late", n))
 	}
 
@@ -87,7 +87,7 @@ func broken(c judge.Cell) string {
 	switch {
 	case c.Twice > 0:
 		return "two at once " + seconds(c.Twice)
-	case c.LateWrites[c.Strongest()] > 0:
+	case c.Late() > 0:
 		return "late write"
 	case c.NeverTold > 0:
 		return "never told"
@@ -112,20 +112,11 @@ func seconds(d time.Duration) string {
 	}
 }
 
-// head is a fault's column.
-func head(f judge.Fault) string {
-	if f == judge.Nothing {
-		return "no fault"
-	}
-
-	return string(f)
-}
-
 // serverTitle names a kind of server.
 func serverTitle(kind string) string {
 	titles := map[string]string{
 		"postgres": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB", "sqlite": "SQLite", "redis": "Redis", "redis3": "Redis, three servers",
-		"etcd": "etcd", "zookeeper": "ZooKeeper", "kubernetes": "Kubernetes",
+		"etcd": "etcd", "zookeeper": "ZooKeeper", "kubernetes": "Leases of Kubernetes, on a stand-in of its API server",
 	}
 
 	if title, known := titles[kind]; known {

@@ -11,7 +11,7 @@ import (
 )
 
 // writeLimit bounds a write, whatever its context allows.
-const writeLimit = 2 * time.Second
+const writeLimit = 10 * time.Second
 
 // PrepareRows makes the table of all rows. Call it once for a database, before [PrepareRow].
 func PrepareRows(ctx context.Context, dsn string) error {

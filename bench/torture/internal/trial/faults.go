@@ -17,7 +17,7 @@ func all() map[judge.Fault]func(context.Context, *trial) error {
 		judge.Stopped:  stopped,
 		judge.Cut:      func(ctx context.Context, t *trial) error { return cut(ctx, t, noRequests, noAnswers) },
 		judge.Deaf:     func(ctx context.Context, t *trial) error { return cut(ctx, t, noAnswers) },
-		judge.Late:     lateGrant,
+		judge.Slow:     slowAnswers,
 		judge.Restart:  restart,
 		judge.FailOver: failOver,
 		judge.Clock:    clocks,
@@ -35,9 +35,9 @@ func nothing(ctx context.Context, t *trial) error {
 	return t.handOn(ctx, holder, waiters...)
 }
 
-// handOn has the lock held for three leases, and then given from each to the next.
+// handOn has the lock held for the time of the work, and then given to the next.
 func (t *trial) handOn(ctx context.Context, holder *process, waiters ...*process) error {
-	sleep(ctx, 3*t.Lease)
+	sleep(ctx, t.work())
 
 	if err := holder.say(worker.Release); err != nil {
 		return err
@@ -120,8 +120,8 @@ func cut(ctx context.Context, t *trial, toxics ...string) error {
 	return nil
 }
 
-// lateGrant has one acquire whom all answers reach one and a half leases late.
-func lateGrant(ctx context.Context, t *trial) error {
+// slowAnswers has one acquire whom all answers reach one and a half leases late.
+func slowAnswers(ctx context.Context, t *trial) error {
 	first, err := t.start(ctx)
 	if err != nil {
 		return err
@@ -247,13 +247,22 @@ func fullPool(ctx context.Context, t *trial) error {
 		return err
 	}
 
-	sleep(ctx, 3*t.Lease)
+	sleep(ctx, t.work())
 
 	if err := holder.say(worker.Free); err != nil {
 		return err
 	}
 
-	return t.handOn(ctx, holder, waiters...)
+	sleep(ctx, t.Lease/6)
+
+	if err := holder.say(worker.Release); err != nil {
+		return err
+	}
+
+	anyone(ctx, 2*t.Lease, waiters...)
+	sleep(ctx, t.Lease/2)
+
+	return nil
 }
 
 // crowded has many ask for a lock that is held, one a moment after the other, and then pass it from each to the next.

@@ -94,7 +94,7 @@ func (p *process) say(line string) error {
 	return err
 }
 
-// await returns the first event of the kind, and false if there is none until the time is over.
+// await returns the first event of the kind, and false if there is none until the time is over, or the process breaks.
 func (p *process) await(ctx context.Context, kind event.Kind, limit time.Duration) (event.Event, bool) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -103,6 +103,10 @@ func (p *process) await(ctx context.Context, kind event.Kind, limit time.Duratio
 		found, ok, news := p.look(kind)
 		if ok {
 			return found, true
+		}
+
+		if _, broke, _ := p.look(event.Broke); broke {
+			return found, false
 		}
 
 		select {
@@ -148,6 +152,23 @@ func (p *process) must(ctx context.Context, kind event.Kind, limit time.Duration
 	}
 
 	return found, fmt.Errorf("not %s within %s", kind, limit)
+}
+
+// broke says what kept the process from its work: it could not write, or has ended.
+func (p *process) broke() error {
+	if broke, ok, _ := p.look(event.Broke); ok {
+		return fmt.Errorf("a process: %s %s", broke.Sink, broke.Text)
+	}
+
+	select {
+	case <-p.child.Done():
+		if p.record().Killed == 0 {
+			return fmt.Errorf("a process has ended: %w", p.child.Err())
+		}
+	default:
+	}
+
+	return nil
 }
 
 // kill ends the process at once.

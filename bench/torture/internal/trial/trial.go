@@ -96,7 +96,12 @@ func (s Setting) Run(
 	sleep(ctx, 100*time.Millisecond)
 
 	var told []judge.Process
+
 	for _, p := range t.all {
+		if err := p.broke(); err != nil {
+			return cell.Fail(err)
+		}
+
 		told = append(told, p.record())
 	}
 
@@ -142,6 +147,15 @@ func clock(ahead time.Duration) option { return func(j *worker.Job) { j.Clock = 
 
 // writesNothing is for a process of the crowd.
 func writesNothing(j *worker.Job) { j.Rows, j.Files, j.Config.Pool = "", "", crowdPool }
+
+// work is how long a holder has the lock where nothing ends it: three leases, or less than one where nothing renews it.
+func (t *trial) work() time.Duration {
+	if t.lock.Brief {
+		return t.Lease / 2
+	}
+
+	return 3 * t.Lease
+}
 
 // start starts a process and returns when it is connected.
 func (t *trial) start(ctx context.Context, options ...option) (*process, error) {

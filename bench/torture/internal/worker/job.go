@@ -39,7 +39,7 @@ const (
 	// look is how often a holder looks at its lock, and write how often it writes.
 	look  = 10 * time.Millisecond
 	write = 50 * time.Millisecond
-	// doubtful is how long the answer to a look may take until the holder is in doubt.
+	// doubtful is how long a look or a write may take until the holder is in doubt.
 	doubtful = 50 * time.Millisecond
 	// pass is how long a goroutine of the crowd keeps the lock.
 	pass = 20 * time.Millisecond

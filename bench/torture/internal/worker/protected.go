@@ -3,10 +3,11 @@ package worker
 import (
 	"context"
 	"errors"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/sqllock/sqllock/bench/torture/internal/event"
 	"github.com/sqllock/sqllock/bench/torture/internal/locks"
@@ -101,20 +102,14 @@ func (w *worker) wrote(who int, sink event.Sink, n int64, err error) {
 	}
 }
 
-// stopThisProcess returns when somebody has woken it. A signal to a process that has many threads stops them a moment after the
-// call has returned, and until then this one would go on to write.
+// stopThisProcess returns when somebody has woken it. The call that stops it may return a moment before all its threads stand still.
 func stopThisProcess() {
-	const stopped = 100 * time.Millisecond // longer than a busy machine keeps a thread waiting
+	woken := make(chan os.Signal, 1)
 
-	last := event.Clock()
+	signal.Notify(woken, syscall.SIGCONT)
+	defer signal.Stop(woken)
+
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
 
-	for {
-		now := event.Clock()
-		if now-last > stopped {
-			return
-		}
-
-		last = now
-	}
+	<-woken
 }

@@ -196,7 +196,7 @@ func (w *worker) hold(ctx context.Context, who int) {
 		case <-ticker.C:
 		}
 
-		if err := w.check(held, who); err != nil {
+		if err := w.slowly(who, held.Check); err != nil {
 			w.tell(event.Event{Kind: event.Lost, Who: who, Text: err.Error()})
 			w.giveBack(ctx, held, who) // as a deferred call does
 
@@ -215,17 +215,31 @@ func (w *worker) hold(ctx context.Context, who int) {
 		}
 
 		written = time.Now()
-		w.sinks.write(ctx, w, held, who)
+
+		_ = w.slowly(who, func() error {
+			w.sinks.write(ctx, w, held, who)
+
+			return nil
+		})
 	}
 }
 
-// check asks the lock whether it is held. Who waits long for the answer does nothing meanwhile, and is in doubt.
-func (w *worker) check(held locks.Held, who int) error {
-	began := event.Clock()
-	doubt := time.AfterFunc(doubtful, func() { w.tell(event.Event{At: began, Kind: event.Doubts, Who: who}) })
+// slowly calls what a holder waits for: the lock's word, or a write that is under way. Who waits long does nothing new meanwhile.
+func (w *worker) slowly(who int, f func() error) error {
+	began, told := event.Clock(), make(chan struct{})
+	doubt := time.AfterFunc(doubtful, func() {
+		w.tell(event.Event{At: began, Kind: event.Doubts, Who: who})
+		close(told)
+	})
 
-	err := held.Check()
-	if !doubt.Stop() && err == nil {
+	err := f()
+	if doubt.Stop() {
+		return err
+	}
+
+	<-told
+
+	if err == nil {
 		w.tell(event.Event{Kind: event.Sure, Who: who})
 	}
 
