@@ -73,8 +73,11 @@ func (r Record) run() string {
 	}
 
 	for _, row := range r.Locks {
-		module := row.Module + " " + row.Version
-		if row.Module != "" && !slices.Contains(modules, module) && !slices.Contains(r.Versions, Version{row.Module, row.Version}) {
+		if row.Module == "" || row.Ours { // which is of this page's revision
+			continue
+		}
+
+		if module := strings.TrimPrefix(row.Module, "github.com/") + " " + row.Version; !slices.Contains(modules, module) {
 			modules = append(modules, module)
 		}
 	}

@@ -26,7 +26,7 @@ func mark(kind judge.Kind) string {
 func word(c judge.Cell) string {
 	switch c.Kind {
 	case judge.Good:
-		if c.Idle >= 100*time.Millisecond {
+		if c.Idle >= 500*time.Millisecond {
 			return "ok, " + seconds(c.Idle)
 		}
 
