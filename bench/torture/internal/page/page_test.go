@@ -145,7 +145,7 @@ func TestUpdate(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, text := range []string{"sqllock cas", "by hand", "Redis", "fail-over", "stuck", "two at once", "3.1\u00a0s"} {
+	for _, text := range []string{"sqllock cas", "by hand", "Redis", "fail-over", "stuck", "two\u00a03.1\u00a0s", "7\u00a0late"} {
 		if !strings.Contains(string(drawing), ">"+text+"</text>") {
 			t.Errorf("the picture does not show %q", text)
 		}

@@ -145,7 +145,7 @@ func (r Record) picture() ([]byte, error) {
 				}
 
 				p.rectangle(fill, x, p.y-rowHeight+between, x+cellWidth-between, p.y)
-				p.lines(style(false), centred(x), cellWidth-between, rowHeight-between, word(c))
+				p.lines(style(false), centred(x), cellWidth-between, rowHeight-between, parted(c))
 			}
 
 			p.y -= rowHeight
@@ -191,6 +191,20 @@ func style(bold bool) draw.TextStyle {
 	}
 
 	return s
+}
+
+// parted is word with a line for each figure of a broken cell.
+func parted(c judge.Cell) string {
+	if c.Kind != judge.Broken {
+		return word(c)
+	}
+
+	parts := strings.Split(word(c), ", ")
+	for i, part := range parts {
+		parts[i] = strings.ReplaceAll(part, " ", "\u00a0")
+	}
+
+	return strings.Join(parts, " ")
 }
 
 var unit = regexp.MustCompile(`(\d) (m?s)\b`)

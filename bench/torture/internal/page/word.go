@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -42,22 +43,20 @@ func word(c judge.Cell) string {
 	}
 }
 
-// brief is what stands beside a mark, which says the rest.
+// brief is word beside a mark, which says the rest.
 func brief(c judge.Cell) string {
 	switch text := word(c); c.Kind {
 	case judge.Good:
 		return strings.TrimPrefix(strings.TrimPrefix(text, "ok"), ", ")
 	case judge.Stuck:
 		return ""
-	case judge.Broken:
-		return counted(c)
 	default:
 		return text
 	}
 }
 
-// counted has the figures of a broken cell.
-func counted(c judge.Cell) string {
+// broken has the figures of a broken cell.
+func broken(c judge.Cell) string {
 	var parts []string
 
 	switch {
@@ -75,29 +74,11 @@ func counted(c judge.Cell) string {
 		parts = append(parts, fmt.Sprintf("%d unserved", n))
 	}
 
-	if len(parts) == 0 {
-		return broken(c)
-	}
-
-	return strings.Join(parts, ", ")
-}
-
-// broken names the worst that happened.
-func broken(c judge.Cell) string {
-	switch {
-	case c.Twice > 0:
-		return "two at once " + seconds(c.Twice)
-	case c.Late() > 0:
-		return "late write"
-	case c.NeverTold > 0:
-		return "never told"
-	case c.Lost > 0:
+	if len(parts) == 0 && c.Lost > 0 {
 		return "lost"
-	case c.Served < c.Waited:
-		return "not served"
-	default:
-		return "broken"
 	}
+
+	return cmp.Or(strings.Join(parts, ", "), "broken")
 }
 
 // seconds writes a time as short as a cell needs it.

@@ -164,10 +164,18 @@ func (t *trial) start(ctx context.Context, options ...option) (*process, error) 
 
 	var links []*link
 
+	closeAll := func(err error) (*process, error) {
+		for _, l := range links {
+			l.close()
+		}
+
+		return nil, err
+	}
+
 	for i, endpoint := range t.server.Endpoints() {
 		l, err := openLink(ctx, endpoint)
 		if err != nil {
-			return nil, err
+			return closeAll(err)
 		}
 
 		links = append(links, l)
@@ -180,7 +188,7 @@ func (t *trial) start(ctx context.Context, options ...option) (*process, error) 
 
 	p, err := spawn(t.Program, job, links)
 	if err != nil {
-		return nil, err
+		return closeAll(err)
 	}
 
 	t.all = append(t.all, p)
