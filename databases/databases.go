@@ -123,11 +123,10 @@ type Waker interface {
 	Wakes() bool
 }
 
-// Beside is a DB that has a connection beside its pool, with the pool's settings, for what cannot wait until the application gives
-// one back.
-type Beside interface {
-	// ConnBeside returns it; its Release ends it. There is one at a time: ConnBeside waits for it until ctx ends.
-	ConnBeside(ctx context.Context) (Conn, error)
+// Renewer is a DB that has a connection for a renewal also where the application keeps all of the pool in use.
+type Renewer interface {
+	// ConnToRenew is Conn of DB, and may return one that is not the pool's.
+	ConnToRenew(ctx context.Context) (Conn, error)
 }
 
 // DB gives connections of one database.

@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/strategies"
@@ -155,29 +154,14 @@ func (s *Store) Checkout(ctx context.Context) (databases.Conn, context.Context, 
 	return conn, sent, cancel, nil
 }
 
-// connToRenew waits for a connection of the pool for half of the time that there is, and then has one beside it, if the database
-// can.
+// connToRenew is Conn for a renewal.
 func (s *Store) connToRenew(ctx context.Context) (databases.Conn, error) {
-	beside, can := s.db.(databases.Beside)
-	deadline, limited := ctx.Deadline()
-
-	if !can || !limited {
-		return s.Conn(ctx)
+	connect := s.pooled
+	if renewer, ok := s.db.(databases.Renewer); ok {
+		connect = renewer.ConnToRenew
 	}
 
-	wait, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
-	defer cancel()
-
-	conn, err := s.Conn(wait)
-	if err == nil || wait.Err() == nil || ctx.Err() != nil {
-		return conn, err
-	}
-
-	if conn, err = s.conn(ctx, beside.ConnBeside, false); err != nil && ctx.Err() == nil {
-		return s.Conn(ctx) // the server may have no connection more, and the pool one again
-	}
-
-	return conn, err
+	return s.conn(ctx, connect, false)
 }
 
 func (s *Store) conn(
