@@ -2,6 +2,7 @@ package failover_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -105,6 +107,7 @@ func TestStandbyAway(t *testing.T) {
 
 	exec(t, beside, "ALTER SYSTEM SET synchronous_standby_names = 'away'")
 	exec(t, beside, "SELECT pg_reload_conf()")
+	do(t, "wait until commits wait", func(ctx context.Context) error { return awaitWaiting(ctx, beside) })
 
 	for _, s := range leased {
 		for i := range 2 {
@@ -118,6 +121,29 @@ func TestStandbyAway(t *testing.T) {
 			}
 		}
 	}
+}
+
+// awaitWaiting is for a server that was told of a standby that is not there: until its checkpointer has read that, commits
+// do not wait (PostgreSQL 17.12).
+func awaitWaiting(ctx context.Context, db *sql.DB) error {
+	commit := func() error {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+
+		_, err := db.ExecContext(ctx, "SELECT pg_logical_emit_message(true, '', '')")
+
+		return err
+	}
+
+	for ctx.Err() == nil {
+		if commit() != nil {
+			return ctx.Err()
+		}
+
+		pause(ctx, pace)
+	}
+
+	return ctx.Err()
 }
 
 // wantNoPause is for a restart without a crash.
