@@ -237,19 +237,29 @@ func TestExpiredInARecoveryPause(t *testing.T) {
 	t.Parallel()
 
 	eachRecoverable(t, catalog.Leased(), func(t *testing.T, made func() strategies.Strategy, beside *sql.DB) {
-		strategy, grants := made(), [2][2]single.Grant{}
+		strategy, grants, another := made(), [2][3]single.Grant{}, single.Grant{}
+
+		grant := func(r strategies.Request) single.Grant {
+			r.Tokens = 1
+
+			g, err := single.TryAcquire(t.Context(), strategy, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			return g
+		}
+
+		const brief = 500 * time.Millisecond
 
 		for i, n := range []string{"before", "after"} {
-			for j, mode := range []strategies.Mode{strategies.Exclusive, strategies.Shared} {
-				r := strategies.Request{Name: n + []string{"", " read"}[j], Owner: n, Mode: mode, Lease: 500 * time.Millisecond, Tokens: 1}
-
-				grant, err := single.TryAcquire(t.Context(), strategy, r)
-				if err != nil {
-					t.Fatal(err)
-				}
-
-				grants[i][j] = grant
+			grants[i] = [3]single.Grant{
+				grant(strategies.Request{Name: n + " joined", Owner: n, Mode: strategies.Shared, Lease: brief}),
+				grant(strategies.Request{Name: n, Owner: n, Lease: brief}),
+				grant(strategies.Request{Name: n + " read", Owner: n, Mode: strategies.Shared, Lease: brief}),
 			}
+			// The lease of the name's row runs as long as this reader's.
+			another = grant(strategies.Request{Name: n + " joined", Owner: "another", Mode: strategies.Shared, Lease: time.Minute})
 		}
 
 		eventually(t, "the leases have expired", func() bool {
@@ -270,7 +280,13 @@ func TestExpiredInARecoveryPause(t *testing.T) {
 
 		promote(t, beside)
 
-		for _, all := range [][]strategies.Grant{{grants[1][0].Grant}, {grants[1][1].Grant}, {grants[1][0].Grant, grants[0][0].Grant}} {
+		if err := another.Renew(t.Context(), time.Minute); err != nil {
+			t.Errorf("renewal of a reader's lease that runs in the pause: %v", err)
+		}
+
+		for _, all := range [][]strategies.Grant{
+			{grants[1][0].Grant}, {grants[1][1].Grant}, {grants[1][2].Grant}, {grants[1][1].Grant, grants[0][1].Grant},
+		} {
 			for i, err := range strategy.Renew(t.Context(), all, time.Minute) {
 				if runs := i == 1; runs != (err == nil) || !runs && !errors.Is(err, strategies.ErrLost) && !errors.Is(err, strategies.ErrNotBatched) {
 					pause, failed := strategy.(strategies.Recoverer).Recovery(t.Context())

@@ -115,7 +115,7 @@ func (g *Grant) Renew(ctx context.Context, lease time.Duration) error {
 
 // RenewOn is Renew on a connection that the caller has.
 func (g *Grant) RenewOn(ctx context.Context, on databases.Session, lease time.Duration) error {
-	r, renew := g.request, g.store.sql.Renew
+	r := g.request
 	r.Lease = lease
 
 	if err := g.store.promise(ctx, on, r); err != nil {
@@ -125,23 +125,11 @@ func (g *Grant) RenewOn(ctx context.Context, on databases.Session, lease time.Du
 	values := g.store.Values(r)
 	values["phase"] = g.owner
 
-	if g.Shared() {
-		renew = g.store.sql.Shares.Prolong
-
-		if kept, err := g.store.retryBusy(ctx, on, g.store.sql.Shares.Keep, values); err != nil {
-			return err
-		} else if kept.RowsAffected == 0 {
-			if err := g.check(ctx, on, false); err != nil {
-				return err
-			}
-		}
-	}
-
 	began := time.Now()
 
 	for noted := false; ; noted = true {
-		result, err := g.store.retryBusy(ctx, on, renew, values)
-		if err != nil || result.RowsAffected > 0 {
+		renewed, err := g.renew(ctx, on, values, lease)
+		if err != nil || renewed {
 			return err
 		}
 
@@ -160,6 +148,32 @@ func (g *Grant) RenewOn(ctx context.Context, on databases.Session, lease time.Du
 			return err
 		}
 	}
+}
+
+// renew sends one renewal, and says whether it took effect. That of a reader keeps its own lease first, and then that of the name's row.
+func (g *Grant) renew(ctx context.Context, on databases.Session, values databases.Values, lease time.Duration) (renewed bool, err error) {
+	renew := g.store.sql.Renew
+
+	if g.Shared() {
+		renew = g.store.sql.Shares.Prolong
+		began := time.Now()
+
+		kept, err := g.store.retryBusy(ctx, on, g.store.sql.Shares.Keep, values)
+		if err != nil {
+			return false, err
+		}
+
+		if kept.RowsAffected == 0 {
+			phase, left, err := g.readPhase(ctx, on)
+			if err != nil || phase != g.owner || left+time.Since(began) < lease {
+				return false, err
+			}
+		}
+	}
+
+	result, err := g.store.retryBusy(ctx, on, renew, values)
+
+	return err == nil && result.RowsAffected > 0, err
 }
 
 // Check asks whether the lease is there.

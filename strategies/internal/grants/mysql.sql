@@ -488,7 +488,7 @@ VALUES (UNHEX(:name), UNHEX(:owner), UNHEX(:phase), {now} + :lease, {now}, UNHEX
 
 -- name: share.keep
 UPDATE sqllock_shares SET expires_at = GREATEST(expires_at, {now} + :lease)
- WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND phase = UNHEX(:phase) AND {here}
+ WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND phase = UNHEX(:phase) AND {here} AND {renewable}
 
 -- name: share.leave
 DELETE FROM sqllock_shares WHERE name = UNHEX(:name) AND owner = UNHEX(:owner) AND {fit}

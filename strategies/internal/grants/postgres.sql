@@ -556,7 +556,7 @@ SELECT :name::pg_catalog.text, :owner::pg_catalog.text, :phase::pg_catalog.text,
 
 -- name: share.keep
 UPDATE sqllock_shares SET expires_at = greatest(expires_at, {now} + :lease::float * interval '1 microsecond')
- WHERE name = :name AND owner = :owner AND phase = :phase AND {here-shares} AND {commit-lease}
+ WHERE name = :name AND owner = :owner AND phase = :phase AND {here-shares} AND {renewable} AND {commit-lease}
 
 -- name: share.leave
 DELETE FROM sqllock_shares WHERE name = :name AND owner = :owner AND {here-shares} AND {async-release}
