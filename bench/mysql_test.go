@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	driver "github.com/go-sql-driver/mysql"
-	"github.com/pressly/goose/v3"
 
+	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
 )
 
@@ -68,7 +68,7 @@ func mysqlDatabase(b *testing.B, server string) *driver.Config {
 	config.DBName = name
 	config.ParseTime = true // goose reads times
 	direct := mysqlStd(b, config)
-	migrate(b, direct, goose.DialectMySQL, "mysql")
+	migrate(b, direct, databases.MySQL)
 	exec(b, direct, "CREATE TABLE sqllock_bare LIKE sqllock_locks")
 
 	return config

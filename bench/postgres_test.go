@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
 
+	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/postgres"
 )
 
@@ -112,7 +112,7 @@ func postgresDatabase(b *testing.B) *pgx.ConnConfig {
 	config = config.Copy()
 	config.Database = name
 	direct := openStd(b, config)
-	migrate(b, direct, goose.DialectPostgres, "postgres")
+	migrate(b, direct, databases.Postgres)
 	exec(b, direct, `CREATE TABLE sqllock_bare (LIKE sqllock_locks INCLUDING ALL) WITH (fillfactor = 50)`)
 
 	return config

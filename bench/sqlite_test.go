@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite"
 
+	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/sqlite"
 )
 
@@ -21,7 +21,7 @@ func openSQLite(b *testing.B, _ bool) pool {
 	source := "file:" + filepath.Join(b.TempDir(), "locks.db") +
 		"?_pragma=busy_timeout(2000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)"
 	db := sqliteStd(b, source)
-	migrate(b, db, goose.DialectSQLite3, "sqlite")
+	migrate(b, db, databases.SQLite)
 
 	var layout string
 

@@ -11,17 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/database"
-
 	"github.com/sqllock/sqllock/databases"
-	"github.com/sqllock/sqllock/migrations"
 	"github.com/sqllock/sqllock/sqllock"
 	"github.com/sqllock/sqllock/strategies"
 	"github.com/sqllock/sqllock/strategies/advisory"
 	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/strategies/forupdate"
 	"github.com/sqllock/sqllock/strategies/insert"
+	"github.com/sqllock/sqllock/test/schema"
 )
 
 // target is a database and a way to reach it. open makes a database of the
@@ -145,27 +142,11 @@ func uniqueName() string {
 	return fmt.Sprintf("sqllock_bench_%d_%d_%d", os.Getpid(), time.Now().Unix()%100000, unique.Add(1))
 }
 
-// migrate applies the migrations as a team's own goose would.
-func migrate(b *testing.B, db *sql.DB, dialect goose.Dialect, folder string) {
+func migrate(b *testing.B, db *sql.DB, dialect databases.Dialect) {
 	b.Helper()
 
-	files, err := migrations.For(folder)
-	if err != nil {
+	if err := schema.Up(b.Context(), db, dialect); err != nil {
 		b.Fatal(err)
-	}
-
-	store, err := database.NewStore(dialect, migrations.TableName)
-	if err != nil {
-		b.Fatal(err)
-	}
-
-	provider, err := goose.NewProvider("", db, files, goose.WithStore(store))
-	if err != nil {
-		b.Fatal(err)
-	}
-
-	if _, err := provider.Up(b.Context()); err != nil {
-		b.Fatalf("migrate up: %v", err)
 	}
 }
 

@@ -150,27 +150,45 @@ func (r *runner) torture(ctx context.Context, lock locks.Lock) {
 
 	r.runs(lock.Server, server.Version())
 
-	for round := range r.repeats {
-		for _, fault := range r.faults {
-			if ctx.Err() != nil {
-				return
-			}
+	broken := make(map[judge.Fault]bool)
 
-			switch fault {
-			case judge.FailOver:
-				r.note(r.failOver(ctx, lock, round))
-			case judge.Unfenced: // comes with the other one
-			default:
-				cell := r.setting.Run(ctx, lock, fault, server, int(r.number.Add(1)), round)
-				r.note(cell)
+	for round := 0; ctx.Err() == nil; round++ {
+		due := slices.DeleteFunc(slices.Clone(r.faults), func(f judge.Fault) bool {
+			return round >= f.Trials(r.repeats) || round >= r.repeats && broken[f]
+		})
+		if len(due) == 0 {
+			return
+		}
 
-				if fault == judge.Stopped {
-					cell.Fault = judge.Unfenced
-					r.note(cell.Bare(r.lease))
-				}
-			}
+		for _, fault := range due {
+			cell := r.trial(ctx, lock, fault, server, round)
+			broken[fault] = broken[fault] || cell.Kind == judge.Broken
 		}
 	}
+}
+
+// trial notes what came of one, and returns it.
+func (r *runner) trial(ctx context.Context, lock locks.Lock, fault judge.Fault, server servers.Server, round int) judge.Cell {
+	var cell judge.Cell
+
+	switch {
+	case fault == judge.Unfenced || ctx.Err() != nil: // the one comes with another
+		return cell
+	case fault == judge.FailOver:
+		cell = r.failOver(ctx, lock, round)
+	default:
+		cell = r.setting.Run(ctx, lock, fault, server, int(r.number.Add(1)), round)
+	}
+
+	r.note(cell)
+
+	if fault == judge.Stopped {
+		bare := cell
+		bare.Fault = judge.Unfenced
+		r.note(bare.Bare(r.lease))
+	}
+
+	return cell
 }
 
 // failOver has a server of its own, which is of no use afterwards.

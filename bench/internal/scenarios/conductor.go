@@ -199,7 +199,7 @@ func (c *Conductor) crew(ctx context.Context, jobs ...worker.Job) (workers []*pr
 func begin(workers []*process) error {
 	var faults []error
 	for _, p := range workers {
-		faults = append(faults, p.say(worker.Go))
+		faults = append(faults, p.Say(worker.Go))
 	}
 
 	return errors.Join(faults...)

@@ -1,15 +1,12 @@
 package scenarios
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"syscall"
 	"time"
 
 	"github.com/sqllock/sqllock/bench/internal/worker"
@@ -21,8 +18,8 @@ const patience = 60 * time.Second
 
 // process is a worker process.
 type process struct {
-	child *child.Process
-	in    io.WriteCloser
+	*child.Worker
+
 	lines chan string // closed when it has said its last
 }
 
@@ -31,53 +28,20 @@ func spawn(program string, job worker.Job) (*process, error) {
 	cmd := exec.Command(program, "worker") //nolint:noctx // its end is stop
 	cmd.Stderr = os.Stderr
 
-	in, err := cmd.StdinPipe()
+	started, err := child.StartWorker(cmd, job)
 	if err != nil {
 		return nil, err
 	}
 
-	// Not StdoutPipe: the child is waited for while its output is read.
-	out, write, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-
-	cmd.Stdout = write
-
-	started, err := child.Start(cmd, child.Options{DeathSignal: syscall.SIGKILL})
-	if err = errors.Join(err, write.Close()); err != nil {
-		return nil, errors.Join(err, out.Close())
-	}
-
-	p := &process{child: started, in: in, lines: make(chan string, 16)}
+	p := &process{Worker: started, lines: make(chan string, 16)}
 
 	go func() {
 		defer close(p.lines)
-		defer out.Close()
 
-		for scanner := bufio.NewScanner(out); scanner.Scan(); {
-			p.lines <- scanner.Text()
-		}
+		p.Hear(func(line []byte) { p.lines <- string(line) })
 	}()
 
-	text, err := json.Marshal(job)
-	if err == nil {
-		err = p.say(string(text)) // not an argument: it has passwords
-	}
-
-	if err != nil {
-		p.stop()
-
-		return nil, err
-	}
-
 	return p, nil
-}
-
-func (p *process) say(line string) error {
-	_, err := fmt.Fprintln(p.in, line)
-
-	return err
 }
 
 // hear waits for a line.
@@ -152,7 +116,7 @@ func (p *process) step(ctx context.Context) (answer worker.Answer, err error) {
 
 // do is a step and its answer.
 func (p *process) do(ctx context.Context, step string) (worker.Answer, error) {
-	if err := p.say(step); err != nil {
+	if err := p.Say(step); err != nil {
 		return worker.Answer{}, err
 	}
 
@@ -161,12 +125,10 @@ func (p *process) do(ctx context.Context, step string) (worker.Answer, error) {
 
 // stop ends the worker, if it has not ended.
 func (p *process) stop() {
-	_ = p.in.Close()
-
 	go func() {
 		for range p.lines { // nobody wants what it still says
 		}
 	}()
 
-	p.child.Stop(syscall.SIGKILL, time.Second)
+	p.End()
 }

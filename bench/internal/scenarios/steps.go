@@ -46,7 +46,7 @@ func handOver(ctx context.Context, c *Conductor, who contestant) (report.Samples
 	samples := make(report.Samples)
 
 	for until := time.Now().Add(4 * c.Duration); time.Now().Before(until); holder, waiter = waiter, holder {
-		if err := waiter.say(worker.Acquire); err != nil {
+		if err := waiter.Say(worker.Acquire); err != nil {
 			return nil, err
 		}
 
@@ -95,14 +95,14 @@ func takeOver(ctx context.Context, c *Conductor, who contestant) (report.Samples
 		return nil, err
 	}
 
-	if err := workers[1].say(worker.Acquire); err != nil {
+	if err := workers[1].Say(worker.Acquire); err != nil {
 		return nil, err
 	}
 
 	pause(ctx, 500*time.Millisecond)
 
 	killed := worker.Clock()
-	if err := workers[0].child.Signal(syscall.SIGKILL); err != nil {
+	if err := workers[0].Signal(syscall.SIGKILL); err != nil {
 		return nil, err
 	}
 

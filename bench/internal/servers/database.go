@@ -7,11 +7,6 @@ import (
 	"os"
 	"strings"
 	"time"
-
-	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/database"
-
-	"github.com/sqllock/sqllock/migrations"
 )
 
 // dsn is that of the environment, as withservers sets it.
@@ -28,28 +23,6 @@ func dsn(name string) (string, error) {
 
 func uniqueName() string {
 	return fmt.Sprintf("sqllock_bench_%d_%d", os.Getpid(), time.Now().Unix()%100000)
-}
-
-// migrate applies the migrations as a team's own goose would.
-func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, folder string) error {
-	files, err := migrations.For(folder)
-	if err != nil {
-		return err
-	}
-
-	store, err := database.NewStore(dialect, migrations.TableName)
-	if err != nil {
-		return err
-	}
-
-	provider, err := goose.NewProvider("", db, files, goose.WithStore(store))
-	if err != nil {
-		return err
-	}
-
-	_, err = provider.Up(ctx)
-
-	return err
 }
 
 // execAll runs the statements of a set-up.

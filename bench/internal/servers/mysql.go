@@ -8,9 +8,10 @@ import (
 	"strings"
 
 	driver "github.com/go-sql-driver/mysql"
-	"github.com/pressly/goose/v3"
 
 	"github.com/sqllock/sqllock/bench/internal/contest"
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/test/schema"
 )
 
 // startMySQL makes a database of the run's own, on MySQL or MariaDB.
@@ -67,7 +68,7 @@ func startMySQL(ctx context.Context, product string) (*Server, error) {
 	}
 	defer own.Close()
 
-	err = migrate(ctx, own, goose.DialectMySQL, "mysql")
+	err = schema.Up(ctx, own, databases.MySQL)
 	if err == nil {
 		err = execAll(ctx, own, "CREATE TABLE sqllock_bare LIKE sqllock_locks", floorRow)
 	}

@@ -6,9 +6,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
 
 	"github.com/sqllock/sqllock/bench/internal/contest"
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/test/schema"
 )
 
 // startPostgres makes a database of the run's own.
@@ -58,7 +59,7 @@ func startPostgres(ctx context.Context) (*Server, error) {
 	own := stdlib.OpenDB(*config)
 	defer own.Close()
 
-	err = migrate(ctx, own, goose.DialectPostgres, "postgres")
+	err = schema.Up(ctx, own, databases.Postgres)
 	if err == nil {
 		err = execAll(ctx, own, `CREATE TABLE sqllock_bare (LIKE sqllock_locks INCLUDING ALL) WITH (fillfactor = 50)`, floorRow)
 	}

@@ -8,10 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/sqllock/sqllock/bench/internal/contest"
+	"github.com/sqllock/sqllock/databases"
+	"github.com/sqllock/sqllock/test/schema"
 )
 
 // startSQLite makes a file in a temporary folder.
@@ -32,7 +33,7 @@ func startSQLite(ctx context.Context) (*Server, error) {
 	}
 	defer db.Close()
 
-	err = migrate(ctx, db, goose.DialectSQLite3, "sqlite")
+	err = schema.Up(ctx, db, databases.SQLite)
 
 	var layout string
 

@@ -28,6 +28,19 @@ func Faults() []Fault {
 	return []Fault{Nothing, Killed, Stopped, Unfenced, Cut, Deaf, Slow, Restart, FailOver, Clock, FullPool, Crowd}
 }
 
+// moments is how many more trials a fault gets that breaks some locks at some moments only: between two renewals, or in a second of
+// the wall clock. One trial in five is enough to be seen in two runs.
+const moments = 8
+
+// Trials is how often a lock meets the fault at most, where it meets others so often.
+func (f Fault) Trials(others int) int {
+	if f == Cut || f == Deaf {
+		return moments * others
+	}
+
+	return others
+}
+
 // Kind is what a cell's colour says.
 type Kind string
 

@@ -22,7 +22,7 @@ type clock struct {
 
 var (
 	databasesClock = clock{
-		name: "row with an expiry by hand, database's clock", settings: "clock_timestamp()",
+		name: "row with an expiry by hand, database's clock", settings: "an upsert WHERE expires < clock_timestamp(), each 50 ms; renewed each third of the lease",
 		acquire: `INSERT INTO lock_rows (name, owner, expires) VALUES ($1, $2, clock_timestamp() + $3 * interval '1 second')
 			ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, expires = excluded.expires
 			WHERE lock_rows.expires < clock_timestamp()`,
@@ -30,7 +30,7 @@ var (
 		release: `DELETE FROM lock_rows WHERE name = $1 AND owner = $2`,
 	}
 	clientsClock = clock{
-		name: "row with an expiry by hand, client's clock", settings: "time.Now()", smallest: "clientclock", client: true,
+		name: "row with an expiry by hand, client's clock", settings: "the same WHERE expires < time.Now()", smallest: "clientclock", client: true,
 		acquire: `INSERT INTO lock_rows (name, owner, expires) VALUES ($1, $2, $4::timestamptz + $3 * interval '1 second')
 			ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, expires = excluded.expires
 			WHERE lock_rows.expires < $4::timestamptz`,
@@ -45,9 +45,7 @@ func rowsByHand() []Lock {
 
 	for _, c := range []clock{databasesClock, clientsClock} {
 		all = append(all, Lock{
-			Name: c.name, Server: "postgres",
-			Settings: "an upsert WHERE expires < " + c.settings + ", each 50 ms; renewed each third of the lease",
-			Smallest: c.smallest, Prepare: prepareRowsByHand,
+			Name: c.name, Server: "postgres", Settings: c.settings, Smallest: c.smallest, Prepare: prepareRowsByHand,
 			Open: func(ctx context.Context, config Config) (Locker, error) {
 				shared, err := openPgx(ctx, config)
 				if err != nil {

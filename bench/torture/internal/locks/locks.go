@@ -16,6 +16,8 @@ type Config struct {
 	Lease time.Duration
 	// Pool is the most connections of the pool that the lock shares with the application, where it has one.
 	Pool int
+
+	session map[string]string // variables of the sessions of the pool
 }
 
 // Locker is one that is open.

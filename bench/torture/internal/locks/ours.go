@@ -3,11 +3,10 @@ package locks
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	migrator "github.com/pressly/goose/v3"
 
 	"github.com/sqllock/sqllock/databases"
 	"github.com/sqllock/sqllock/databases/mysql"
@@ -18,6 +17,7 @@ import (
 	"github.com/sqllock/sqllock/strategies/cas"
 	"github.com/sqllock/sqllock/strategies/forupdate"
 	"github.com/sqllock/sqllock/strategies/insert"
+	"github.com/sqllock/sqllock/test/schema"
 )
 
 const (
@@ -96,7 +96,7 @@ func prepareOursOnPostgres(ctx context.Context, c Config) error {
 	}
 	defer shared.Close()
 
-	return prepareOurs(ctx, shared, migrator.DialectPostgres, "postgres")
+	return prepareOurs(ctx, shared, databases.Postgres)
 }
 
 func prepareOursOnMySQL(ctx context.Context, c Config) error {
@@ -106,12 +106,12 @@ func prepareOursOnMySQL(ctx context.Context, c Config) error {
 	}
 	defer shared.Close()
 
-	return prepareOurs(ctx, shared, migrator.DialectMySQL, "mysql")
+	return prepareOurs(ctx, shared, databases.MySQL)
 }
 
-func prepareOurs(ctx context.Context, shared stdShared, dialect migrator.Dialect, folder string) error {
-	if err := migrateOurs(ctx, shared.db, dialect, folder); err != nil {
-		return fmt.Errorf("migrate: %w", err)
+func prepareOurs(ctx context.Context, shared stdShared, dialect databases.Dialect) error {
+	if err := schema.Up(ctx, shared.db, dialect); err != nil {
+		return err
 	}
 
 	// A row for each lock. The first write makes it.
@@ -120,7 +120,11 @@ func prepareOurs(ctx context.Context, shared stdShared, dialect migrator.Dialect
 	return err
 }
 
+// The server ends a guarded transaction when it has heard nothing of it for a lease, as docs/operations.md advises.
+
 func (s ourStrategy) openOnPostgres(ctx context.Context, c Config) (Locker, error) {
+	c.session = map[string]string{"idle_in_transaction_session_timeout": strconv.FormatInt(c.Lease.Milliseconds(), 10)}
+
 	shared, err := openPgx(ctx, c)
 	if err != nil {
 		return nil, err
@@ -141,6 +145,8 @@ func (s ourStrategy) openOnPostgres(ctx context.Context, c Config) (Locker, erro
 }
 
 func (s ourStrategy) openOnMySQL(_ context.Context, c Config) (Locker, error) {
+	c.session = map[string]string{"wait_timeout": strconv.Itoa(int(c.Lease.Seconds()))}
+
 	shared, err := openMySQL(c)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -30,6 +31,8 @@ func openPgx(ctx context.Context, c Config) (pgxShared, error) {
 	if err != nil {
 		return pgxShared{}, err
 	}
+
+	maps.Copy(config.ConnConfig.RuntimeParams, c.session)
 
 	if c.Pool > 0 {
 		config.MaxConns = int32(c.Pool)
@@ -84,6 +87,12 @@ func openMySQL(c Config) (stdShared, error) {
 
 	config.ParseTime = true             // which goose, who makes the tables, needs
 	config.Logger = &driver.NopLogger{} // it prints each connection that breaks
+
+	if config.Params == nil {
+		config.Params = make(map[string]string)
+	}
+
+	maps.Copy(config.Params, c.session)
 
 	connector, err := driver.NewConnector(config)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sqllock/sqllock/bench/internal/report"
+	"github.com/sqllock/sqllock/bench/torture/internal/judge"
 )
 
 // The files of the page.
@@ -65,8 +66,8 @@ func (r Record) run() string {
 		modules []string
 	)
 
-	fmt.Fprintf(&out, "%s, %s; a lease of %g s, each cell the worst of %s.\n\n- machine: %s\n",
-		r.Began.Format(time.DateOnly), r.Took.Round(time.Second), r.Lease.Seconds(), trials(r.Repeats), r.Machine)
+	fmt.Fprintf(&out, "%s, %s; a lease of %g s, each cell the worst of %s (*cut* and *deaf*: up to %d).\n\n- machine: %s\n",
+		r.Began.Format(time.DateOnly), r.Took.Round(time.Second), r.Lease.Seconds(), trials(r.Repeats), judge.Cut.Trials(r.Repeats), r.Machine)
 
 	for _, v := range r.Versions {
 		fmt.Fprintf(&out, "- %s\n", v.Version)

@@ -207,7 +207,7 @@ func parted(c judge.Cell) string {
 	return strings.Join(parts, " ")
 }
 
-var unit = regexp.MustCompile(`(\d) (m?s)\b`)
+var unit = regexp.MustCompile(`(\d) (m?s|jumped)\b`)
 
 // wrap breaks a text between words, but not between a figure and its unit.
 func wrap(text string, s draw.TextStyle, width vg.Length) []string {

@@ -27,11 +27,7 @@ func mark(kind judge.Kind) string {
 func word(c judge.Cell) string {
 	switch c.Kind {
 	case judge.Good:
-		if c.Idle >= 500*time.Millisecond {
-			return "ok, " + seconds(c.Idle)
-		}
-
-		return "ok"
+		return strings.Join(append([]string{"ok"}, good(c)...), ", ")
 	case judge.Stuck:
 		return "stuck"
 	case judge.Broken:
@@ -55,6 +51,24 @@ func brief(c judge.Cell) string {
 	}
 }
 
+// good has the figures of a good cell.
+func good(c judge.Cell) (parts []string) {
+	if c.Idle >= 500*time.Millisecond {
+		parts = append(parts, seconds(c.Idle))
+	}
+
+	return append(parts, jumped(c)...)
+}
+
+// jumped says that a crowd was not served in its order, if so.
+func jumped(c judge.Cell) []string {
+	if c.Fault != judge.Crowd || c.Overtaken == 0 {
+		return nil
+	}
+
+	return []string{fmt.Sprintf("%d jumped", c.Overtaken)}
+}
+
 // broken has the figures of a broken cell.
 func broken(c judge.Cell) string {
 	var parts []string
@@ -73,6 +87,8 @@ func broken(c judge.Cell) string {
 	if n := c.Waited - c.Served; n > 0 && c.Fault == judge.Crowd {
 		parts = append(parts, fmt.Sprintf("%d unserved", n))
 	}
+
+	parts = append(parts, jumped(c)...)
 
 	if len(parts) == 0 && c.Lost > 0 {
 		return "lost"

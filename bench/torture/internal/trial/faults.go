@@ -39,7 +39,7 @@ func nothing(ctx context.Context, t *trial) error {
 func (t *trial) handOn(ctx context.Context, holder *process, waiters ...*process) error {
 	sleep(ctx, t.work())
 
-	if err := holder.say(worker.Release); err != nil {
+	if err := holder.Say(worker.Release); err != nil {
 		return err
 	}
 
@@ -72,7 +72,7 @@ func stopped(ctx context.Context, t *trial) error {
 
 	sleep(ctx, t.before)
 
-	if err := holder.say(worker.Stop); err != nil {
+	if err := holder.Say(worker.Stop); err != nil {
 		return err
 	}
 
@@ -138,7 +138,7 @@ func slowAnswers(ctx context.Context, t *trial) error {
 		}
 	}
 
-	if err := first.say(worker.Acquire); err != nil {
+	if err := first.Say(worker.Acquire); err != nil {
 		return err
 	}
 
@@ -191,7 +191,7 @@ func failOver(ctx context.Context, t *trial) error {
 		return err
 	}
 
-	if err := holder.say(worker.Acquire); err != nil {
+	if err := holder.Say(worker.Acquire); err != nil {
 		return err
 	}
 
@@ -239,7 +239,7 @@ func fullPool(ctx context.Context, t *trial) error {
 		return err
 	}
 
-	if err := holder.say(worker.Fill); err != nil {
+	if err := holder.Say(worker.Fill); err != nil {
 		return err
 	}
 
@@ -249,13 +249,13 @@ func fullPool(ctx context.Context, t *trial) error {
 
 	sleep(ctx, t.work())
 
-	if err := holder.say(worker.Free); err != nil {
+	if err := holder.Say(worker.Free); err != nil {
 		return err
 	}
 
 	sleep(ctx, t.Lease/6)
 
-	if err := holder.say(worker.Release); err != nil {
+	if err := holder.Say(worker.Release); err != nil {
 		return err
 	}
 
@@ -283,7 +283,7 @@ func crowded(ctx context.Context, t *trial) error {
 		processes = append(processes, p)
 	}
 
-	if err := holder.say(worker.Acquire); err != nil {
+	if err := holder.Say(worker.Acquire); err != nil {
 		return err
 	}
 
@@ -292,7 +292,7 @@ func crowded(ctx context.Context, t *trial) error {
 	}
 
 	for i := range crowd {
-		if err := processes[i%crowdProcess].say(worker.Pass); err != nil {
+		if err := processes[i%crowdProcess].Say(worker.Pass); err != nil {
 			return err
 		}
 
@@ -301,7 +301,7 @@ func crowded(ctx context.Context, t *trial) error {
 
 	sleep(ctx, t.Lease/6) // less than a lease in all
 
-	if err := holder.say(worker.Release); err != nil {
+	if err := holder.Say(worker.Release); err != nil {
 		return err
 	}
 

@@ -1,12 +1,10 @@
 package trial
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -22,8 +20,8 @@ import (
 
 // process is a worker, and what it has told.
 type process struct {
-	child *child.Process
-	in    io.WriteCloser
+	*child.Worker
+
 	links []*link
 
 	mutex sync.Mutex
@@ -36,62 +34,30 @@ func spawn(program string, job worker.Job, links []*link) (*process, error) {
 	cmd.Stderr = os.Stderr
 	cmd.Env = append(os.Environ(), "TORTURE_CLOCK="+strconv.Itoa(int(job.Clock.Seconds())))
 
-	in, err := cmd.StdinPipe()
+	started, err := child.StartWorker(cmd, job)
 	if err != nil {
 		return nil, err
 	}
 
-	// Not StdoutPipe: the child is waited for while its output is read.
-	out, write, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-
-	cmd.Stdout = write
-
-	started, err := child.Start(cmd, child.Options{DeathSignal: syscall.SIGKILL})
-	if err = errors.Join(err, write.Close()); err != nil {
-		return nil, errors.Join(err, out.Close())
-	}
-
-	p := &process{child: started, in: in, links: links, news: make(chan struct{})}
-	go p.listen(out)
-
-	text, err := json.Marshal(job)
-	if err == nil {
-		err = p.say(string(text)) // not an argument: it has passwords
-	}
-
-	if err != nil {
-		p.end()
-
-		return nil, err
-	}
+	p := &process{Worker: started, links: links, news: make(chan struct{})}
+	go p.Hear(p.hear)
 
 	return p, nil
 }
 
-func (p *process) listen(out io.ReadCloser) {
-	defer out.Close()
-
-	for scanner := bufio.NewScanner(out); scanner.Scan(); {
-		var e event.Event
-		if err := json.Unmarshal(scanner.Bytes(), &e); err != nil {
-			e = event.Event{At: event.Clock(), Kind: event.Broke, Text: "said " + scanner.Text()}
-		}
-
-		p.mutex.Lock()
-		p.told.Events = append(p.told.Events, e)
-		close(p.news)
-		p.news = make(chan struct{})
-		p.mutex.Unlock()
+// hear notes what the process tells.
+func (p *process) hear(line []byte) {
+	var e event.Event
+	if err := json.Unmarshal(line, &e); err != nil {
+		e = event.Event{At: event.Clock(), Kind: event.Broke, Text: "said " + string(line)}
 	}
-}
 
-func (p *process) say(line string) error {
-	_, err := fmt.Fprintln(p.in, line)
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
 
-	return err
+	p.told.Events = append(p.told.Events, e)
+	close(p.news)
+	p.news = make(chan struct{})
 }
 
 // await returns the first event of the kind, and false if there is none until the time is over, or the process breaks.
@@ -161,9 +127,9 @@ func (p *process) broke() error {
 	}
 
 	select {
-	case <-p.child.Done():
+	case <-p.Done():
 		if p.record().Killed == 0 {
-			return fmt.Errorf("a process has ended: %w", p.child.Err())
+			return fmt.Errorf("a process has ended: %w", p.Err())
 		}
 	default:
 	}
@@ -174,14 +140,14 @@ func (p *process) broke() error {
 // kill ends the process at once.
 func (p *process) kill() {
 	p.mark(func(told *judge.Process) { told.Killed = event.Clock() })
-	p.child.Stop(syscall.SIGKILL, time.Second)
+	p.Stop(syscall.SIGKILL, time.Second)
 }
 
 // wake lets a process go on that has stopped itself.
 func (p *process) wake(since time.Duration) error {
 	p.mark(func(told *judge.Process) { told.Stops = append(told.Stops, judge.Span{From: since, To: event.Clock()}) })
 
-	return p.child.Signal(syscall.SIGCONT)
+	return p.Signal(syscall.SIGCONT)
 }
 
 func (p *process) mark(f func(*judge.Process)) {
@@ -193,9 +159,7 @@ func (p *process) mark(f func(*judge.Process)) {
 
 // end ends the process and its links, if that has not been done.
 func (p *process) end() {
-	_ = p.in.Close()
-
-	p.child.Stop(syscall.SIGKILL, time.Second)
+	p.End()
 
 	for _, l := range p.links {
 		l.close()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,6 @@ type Setting struct {
 
 // The size of a trial.
 const (
-	phases        = 3 // of the time between two renewals, which is mostly a third of the lease or half of it
 	pool          = 4 // connections of a process
 	crowdPool     = 8 // of one with a part of the crowd
 	crowd         = 200
@@ -54,13 +54,16 @@ type trial struct {
 	server servers.Server
 	name   string
 	files  string
-	before time.Duration // how long the lock is held before the fault
+
+	// When the lock is asked for, in a second of the wall clock, and how long it is held before the fault.
+	within, before time.Duration
 
 	all []*process
 }
 
-// Run does the fault to the lock on the server, and judges. The number tells trials of a run apart. The fault comes half a lease after the
-// grant, and later in each round, so that it meets other moments between two renewals.
+// Run does the fault to the lock on the server, and judges. The number tells trials of a run apart. In each round the lock is asked for
+// at another moment of a second, as some locks keep whole seconds, and the fault comes at another one between two renewals, which are a
+// third of the lease apart, or less.
 func (s Setting) Run(
 	ctx context.Context, lock locks.Lock, fault judge.Fault, server servers.Server, number, round int,
 ) judge.Cell {
@@ -73,7 +76,7 @@ func (s Setting) Run(
 
 	t := &trial{
 		Setting: s, lock: lock, server: server, name: fmt.Sprintf("torture-%d", number),
-		before: s.Lease/2 + time.Duration(round%phases)*s.Lease/6,
+		within: spread(round, 0.7549, time.Second), before: s.Lease/2 + spread(round, 0.5698, s.Lease/3),
 	}
 
 	defer t.end()
@@ -120,6 +123,14 @@ func (s Setting) Run(
 	}
 
 	return cell
+}
+
+// spread is the next of times that are all over a span, however many there are. The two steps, 1/x and 1/x² with x³ = x + 1, keep pairs of
+// them all over the plane: https://extremelearning.com.au/unreasonable-effectiveness-of-quasirandom-sequences/.
+func spread(round int, step float64, span time.Duration) time.Duration {
+	_, part := math.Modf(0.5 + float64(round)*step)
+
+	return time.Duration(part * float64(span))
 }
 
 func (t *trial) begin(ctx context.Context) error {
@@ -232,7 +243,9 @@ func (t *trial) held(ctx context.Context, others ...[]option) (holder *process, 
 		waiters = append(waiters, w)
 	}
 
-	if err := holder.say(worker.Acquire); err != nil {
+	sleep(ctx, untilWithin(event.WallClock(), t.within))
+
+	if err := holder.Say(worker.Acquire); err != nil {
 		return nil, nil, err
 	}
 
@@ -243,9 +256,19 @@ func (t *trial) held(ctx context.Context, others ...[]option) (holder *process, 
 	return holder, waiters, t.wait(waiters...)
 }
 
+// untilWithin is how long it is until that moment of a second.
+func untilWithin(now time.Time, within time.Duration) time.Duration {
+	at := now.Truncate(time.Second).Add(within)
+	if at.Before(now) {
+		at = at.Add(time.Second)
+	}
+
+	return at.Sub(now)
+}
+
 func (t *trial) wait(waiters ...*process) error {
 	for _, w := range waiters {
-		if err := w.say(worker.Acquire); err != nil {
+		if err := w.Say(worker.Acquire); err != nil {
 			return err
 		}
 	}
