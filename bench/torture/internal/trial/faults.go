@@ -153,6 +153,8 @@ func slowAnswers(ctx context.Context, t *trial) error {
 	return nil
 }
 
+// restart keeps the clients away until the server is ready again. One that is about to be can let them wait for tens of seconds, which is
+// a matter of chance.
 func restart(ctx context.Context, t *trial) error {
 	_, waiters, err := t.held(ctx)
 	if err != nil {
@@ -162,6 +164,10 @@ func restart(ctx context.Context, t *trial) error {
 	sleep(ctx, t.before)
 
 	if err := t.server.Kill(ctx); err != nil {
+		return err
+	}
+
+	if err := t.refuse(); err != nil {
 		return err
 	}
 

@@ -36,9 +36,14 @@ func openLink(ctx context.Context, upstream string) (*link, error) {
 	}
 }
 
-// redirect ends all connections, and makes new ones go to where the server is now.
+// redirect ends all connections, unless they go to where the server is now, and makes new ones go there.
 func (l *link) redirect(upstream string) error {
 	return l.proxy.Update(&toxiproxy.Proxy{Listen: l.listen, Upstream: upstream, Enabled: true})
+}
+
+// refuse ends all connections, and takes no new ones until redirect.
+func (l *link) refuse() error {
+	return l.proxy.Update(&toxiproxy.Proxy{Listen: l.listen, Upstream: l.proxy.Upstream, Enabled: false})
 }
 
 func (l *link) close() { l.proxy.Stop() }

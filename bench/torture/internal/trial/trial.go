@@ -211,6 +211,19 @@ func (t *trial) start(ctx context.Context, options ...option) (*process, error) 
 	return p, nil
 }
 
+// refuse ends all connections, and lets nobody connect until redirect does.
+func (t *trial) refuse() error {
+	for _, p := range t.all {
+		for _, l := range p.links {
+			if err := l.refuse(); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
 // redirect makes all processes find the server where it is now.
 func (t *trial) redirect() error {
 	for _, p := range t.all {
