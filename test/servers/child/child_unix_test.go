@@ -34,6 +34,40 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
+func TestWorker(t *testing.T) {
+	t.Parallel()
+
+	w, err := child.StartWorker(exec.CommandContext(t.Context(), "sh", "-c", "cat; sleep 60"), map[string]int{"job": 1})
+	if err != nil {
+		t.Fatalf("StartWorker() = %v, want nil", err)
+	}
+
+	if err := w.Say("more"); err != nil {
+		t.Errorf("Say() = %v, want nil", err)
+	}
+
+	said, ended := make(chan string, 2), make(chan struct{})
+
+	go func() {
+		defer close(ended)
+
+		w.Hear(func(line []byte) { said <- string(line) })
+	}()
+
+	for _, want := range []string{`{"job":1}`, "more"} {
+		if got := <-said; got != want {
+			t.Errorf("the worker said %q, want %q", got, want)
+		}
+	}
+
+	w.End()
+	<-ended
+
+	if got, want := w.ExitCode(), 128+int(syscall.SIGKILL); got != want {
+		t.Errorf("ExitCode() = %d, want %d", got, want)
+	}
+}
+
 func TestStopReachesTheGroup(t *testing.T) {
 	t.Parallel()
 
