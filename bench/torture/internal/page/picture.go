@@ -22,7 +22,7 @@ const (
 	lineHeight = 11
 	rowHeight  = 26
 	headHeight = 20
-	cellWidth  = 56
+	cellWidth  = 64
 	labelWidth = 145
 	gap        = 6
 	between    = 1.5 // cells

@@ -12,12 +12,11 @@ func (r Record) list() string {
 	var (
 		out   strings.Builder
 		cells = r.merged()
+		said  string
 	)
 
 	for _, g := range r.groups() {
 		fmt.Fprintf(&out, "*%s*\n\n", serverTitle(g.server))
-
-		said := ""
 
 		for _, row := range g.rows {
 			fmt.Fprintf(&out, "- %s (%s)", title(row), use(row))
