@@ -92,7 +92,7 @@ quick: ## Vet, build and test what needs no server, in about a minute
 		./... ./cmd/sqllock/... ./test/conformance ./test/fuzz ./test/model/... ./test/stress
 
 .PHONY: test
-test: graph bare gotest small slice ## Test every module against real databases
+test: graph bare gotest slice ## Test every module against real databases
 
 # Not through Docker's proxy of published ports, which takes as much of a processor as a small server. The variable is
 # for withservers; what the tests start themselves is reached as ever. One after the other, as the tests of the command and of test/
@@ -101,12 +101,7 @@ test: graph bare gotest small slice ## Test every module against real databases
 .PHONY: gotest
 gotest: $(WITHSERVERS) ## What of it go test runs on servers
 	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- $(MAKE) -k --no-print-directory SQLLOCK_TEST_NEAR= \
-		test-failover test-command test-rest test-suite
-
-# In CI beside the slice, which waits most of the time at first.
-.PHONY: small
-small: $(WITHSERVERS) ## What of it is done in half a minute
-	@SQLLOCK_TEST_NEAR=1 $(WITHSERVERS) -- $(MAKE) -k --no-print-directory SQLLOCK_TEST_NEAR= test-bench test-adapters
+		test-failover test-command test-rest test-suite test-bench test-adapters
 
 .PHONY: bare
 bare: ## What of it needs no server
