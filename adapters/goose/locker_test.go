@@ -142,7 +142,7 @@ func TestLongMigrationKeepsTheLock(t *testing.T) {
 			t.Parallel()
 
 			on := fresh(t, database)
-			const lease = 4 * time.Second // a busy machine takes seconds to connect
+			const lease = 6 * time.Second // a busy machine takes seconds to connect
 
 			other := newLocker(t, on)
 			locker := newLocker(t, on, sqllock.WithLease(lease))
@@ -184,8 +184,11 @@ func TestLostLockEndsMigrations(t *testing.T) {
 			on := fresh(t, database)
 			var cause error
 
+			// A renewal finds out that it was taken away. On a busy machine the first may find no connection in time.
+			const lease = 9 * time.Second
+
 			other := newLocker(t, on)
-			locker := newLocker(t, on, sqllock.WithLease(2*time.Second))
+			locker := newLocker(t, on, sqllock.WithLease(lease))
 
 			robbed := third(func(ctx context.Context) error {
 				if err := sqllocktest.ForceRelease(ctx, other, name, "taken away by the test"); err != nil {
