@@ -111,7 +111,7 @@ func load(t *testing.T, module string, paths []string) map[string]*types.Package
 	t.Helper()
 
 	loaded, err := packages.Load(&packages.Config{
-		Mode: packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedDeps,
+		Mode: packages.NeedName | packages.NeedTypes,
 		Dir:  module, Env: append(os.Environ(), "GOWORK=off"), Context: t.Context(),
 	}, paths...)
 	if err != nil {
